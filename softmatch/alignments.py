@@ -1,0 +1,107 @@
+"""Norm(p · r / s): predictions rescaled so that their running marginal s moves to a target marginal r.
+
+With a uniform r, used for the weights only, this is the paper's uniform alignment (UA, equation 8); used for the targets
+too it is distribution alignment (DA). Which of the two is the method's choice: `Match(align_targets=…)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
+from softmatch.errors import InputError
+from softmatch.seen import Seen, refuse_invalid
+
+Target = Literal["uniform", "predictions", "labels"] | Sequence[float] | Tensor
+
+SMALLEST_MARGINAL = 1e-12
+
+
+class NoAlignment(nn.Module):
+    """p̃ = p."""
+
+    def update(self, seen: Seen) -> None:
+        """Nothing to learn."""
+
+    def forward(self, probs: Tensor) -> Tensor:
+        refuse_invalid("probs", probs)
+        return probs
+
+
+class Alignment(nn.Module):
+    """p̃ = Norm(p · r / s).
+
+    Args:
+        num_classes: C.
+        target: r. "uniform"; a sequence of C class frequencies (the true prior); "predictions", the running mean of the
+            predictions on labelled data; or "labels", the running frequency of the labels seen.
+        momentum: m of the running averages.
+        queue: instead of a running average, s is the mean of the last `queue` batch means (0: running average).
+        start: what s and r remember of their initial 1/C (see RunningAverage).
+        epsilon: added to r and s; 1e-6 in USB.
+    """
+
+    goal: Tensor
+    recent: Tensor
+    position: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        target: Target = "uniform",
+        momentum: float = PAPER_MOMENTUM,
+        queue: int = 0,
+        start: Start = "paper",
+        epsilon: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_classes, self.epsilon, self.queue = num_classes, epsilon, queue
+        uniform = torch.full((num_classes,), 1.0 / num_classes)
+        self.estimated = target if isinstance(target, str) and target != "uniform" else None
+        if self.estimated not in (None, "predictions", "labels"):
+            raise ValueError(f'target must be "uniform", "predictions", "labels" or class frequencies, not {target!r}')
+        self.register_buffer("goal", uniform.clone() if isinstance(target, str) else _prior(target, num_classes))
+        self.target = RunningAverage(uniform, momentum, start) if self.estimated else None
+        self.marginal = RunningAverage(uniform, momentum, start)
+        if queue:
+            self.register_buffer("recent", uniform.repeat(queue, 1))
+            self.register_buffer("position", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        refuse_invalid("probs", seen.weak_probs)
+        batch = seen.weak_probs.mean(0)
+        if self.queue:
+            self.recent.index_copy_(0, (self.position % self.queue).reshape(1), batch[None])
+            self.position.add_(1)
+            self.marginal.value.copy_(self.recent.mean(0))
+        else:
+            self.marginal.update(batch)
+        if self.target is not None:
+            self.target.update(self._labeled_mean(seen))
+            self.goal.copy_(self.target.value)
+
+    def _labeled_mean(self, seen: Seen) -> Tensor:
+        if seen.labeled_probs is None or seen.labels is None:
+            raise InputError("an estimated alignment target needs labelled logits and labels.")
+        if self.estimated == "labels":
+            return F.one_hot(seen.labels, self.num_classes).float().mean(0)
+        return seen.labeled_probs.mean(0)
+
+    def forward(self, probs: Tensor) -> Tensor:
+        refuse_invalid("probs", probs)
+        ratio = (self.goal + self.epsilon) / (self.marginal.value + self.epsilon).clamp_min(SMALLEST_MARGINAL)
+        scaled = probs * ratio
+        return scaled / scaled.sum(-1, keepdim=True).clamp_min(SMALLEST_MARGINAL)
+
+
+def _prior(target: Sequence[float] | Tensor, num_classes: int) -> Tensor:
+    prior = torch.as_tensor(target, dtype=torch.float32).clone()
+    if prior.shape != (num_classes,) or not bool((prior >= 0).all()) or not float(prior.sum()) > 0:
+        raise ValueError(f"class frequencies must be {num_classes} numbers ≥ 0 that do not all vanish, not {target!r}")
+    return prior / prior.sum()

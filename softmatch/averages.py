@@ -1,0 +1,67 @@
+"""Running averages, and the one dial from which every momentum of a run follows: its number of steps."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Start = Literal["paper", "first", "debiased"]
+
+PAPER_MOMENTUM = 0.999
+WINDOWS_PER_RUN = 40
+
+
+def momentum_for(steps: int) -> float:
+    """Momentum m whose window 1/(1 − m) is one fortieth of a run of `steps` steps, between 0.9 and the paper's 0.999.
+
+    The paper's 2^20 steps give its own 0.999; 2,000 steps give 0.98.
+
+    Example:
+        >>> momentum_for(2**20), momentum_for(2000)
+        (0.999, 0.98)
+    """
+    return min(max(1.0 - WINDOWS_PER_RUN / max(steps, 1), 0.9), PAPER_MOMENTUM)
+
+
+class RunningAverage(nn.Module):
+    """Exponential moving average  x̄ ← m·x̄ + (1 − m)·x  of a tensor, with its state in buffers.
+
+    Args:
+        initial: value before the first update, and the shape of the average.
+        momentum: m.
+        start: "paper" keeps `initial` in the average, with weight mᵗ after t updates; "first" replaces it by the first
+            value seen; "debiased" divides by 1 − mᵗ as Adam does, so that the average never remembers `initial`.
+    """
+
+    value: Tensor
+    updates: Tensor
+
+    def __init__(self, initial: Tensor, momentum: float = PAPER_MOMENTUM, start: Start = "paper") -> None:
+        super().__init__()
+        if not 0.0 <= momentum < 1.0:
+            raise ValueError(f"momentum must lie in [0, 1), not {momentum}")
+        if start not in ("paper", "first", "debiased"):
+            raise ValueError(f'start must be "paper", "first" or "debiased", not {start!r}')
+        self.momentum = momentum
+        self.start = start
+        self.register_buffer("value", initial.detach().clone().float())
+        self.register_buffer("updates", torch.zeros(initial.shape, dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, new: Tensor, where: Tensor | None = None) -> None:
+        """Take in one value; entries where `where` is false are left as they are, and counted as not updated."""
+        mask = torch.ones_like(self.updates, dtype=torch.bool) if where is None else where
+        count = self.updates + 1
+        rate = torch.full_like(self.value, 1.0 - self.momentum)
+        if self.start == "first":
+            rate = torch.where(count == 1, torch.ones_like(rate), rate)
+        elif self.start == "debiased":
+            rate = rate / (1.0 - self.momentum ** count.to(rate.dtype))
+        moved = self.value + rate * (new.to(self.value.dtype) - self.value)
+        self.value.copy_(torch.where(mask, moved, self.value))
+        self.updates.copy_(torch.where(mask, count, self.updates))
+
+    def extra_repr(self) -> str:
+        return f"momentum={self.momentum}, start={self.start!r}"

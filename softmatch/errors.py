@@ -1,0 +1,25 @@
+"""Errors a user can act on: what was wrong, where, and what to do; the command line prints them without a traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SoftmatchError(Exception):
+    """Base of every error that a user's input or environment causes."""
+
+
+class InputError(SoftmatchError, ValueError):
+    """A value, key, file or tensor that cannot be used."""
+
+
+class TrainingError(SoftmatchError, RuntimeError):
+    """Training cannot go on; the message names the step, what is saved and what to try."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """' Did you mean …?' for the known name closest to `name`, or the whole list when none is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.55)
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."

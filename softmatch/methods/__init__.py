@@ -1,0 +1,204 @@
+"""METHODS: every method by name, with what it is in one line and where it comes from."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from softmatch.averages import PAPER_MOMENTUM, Start
+from softmatch.errors import InputError, nearest
+from softmatch.methods.adamatch import AdaMatch, adamatch
+from softmatch.methods.base import Batch, Forward, Method, Output, Supervised
+from softmatch.methods.match import (
+    PAPER_STEPS,
+    Match,
+    dash,
+    fixmatch,
+    flexmatch,
+    freematch,
+    pseudo_label,
+    softmatch,
+    uda,
+)
+from softmatch.weightings import Weighting
+
+__all__ = [
+    "METHODS",
+    "AdaMatch",
+    "Batch",
+    "Entry",
+    "Forward",
+    "Match",
+    "Method",
+    "Output",
+    "Problem",
+    "Supervised",
+    "adamatch",
+    "build",
+    "dash",
+    "fixmatch",
+    "flexmatch",
+    "freematch",
+    "pseudo_label",
+    "softmatch",
+    "supervised",
+    "uda",
+]
+
+Builder = Callable[..., Method]
+
+
+def supervised(num_classes: int) -> Supervised:
+    """Supervised: the labelled samples alone."""
+    del num_classes
+    return Supervised()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method as `softmatch methods` lists it."""
+
+    builder: Builder
+    summary: str
+    citation: str
+
+
+METHODS: dict[str, Entry] = {
+    "softmatch": Entry(
+        softmatch,
+        "soft weights: a truncated Gaussian fitted to the confidence, with uniform alignment",
+        "Chen, Tao, Fan, Wang, Wang, Schiele, Xie, Raj, Savvides: SoftMatch. ICLR 2023",
+    ),
+    "freematch": Entry(
+        freematch,
+        "self-adaptive global and class thresholds, and a fairness term",
+        "Wang, Chen, Heng, Hou, Fan, Wu, et al.: FreeMatch. ICLR 2023",
+    ),
+    "flexmatch": Entry(
+        flexmatch,
+        "class-wise thresholds that follow how well each class is learned",
+        "Zhang, Wang, Hou, Wu, Wang, Okumura, Shinozaki: FlexMatch. NeurIPS 2021",
+    ),
+    "adamatch": Entry(
+        adamatch,
+        "threshold relative to the confidence on labels, aligned targets",
+        "Berthelot, Roelofs, Sohn, Carlini, Kurakin: AdaMatch. ICLR 2022",
+    ),
+    "dash": Entry(
+        dash,
+        "a loss threshold that falls during training",
+        "Xu, Shang, Ye, Qian, Li, Sun, Li, Jin: Dash. ICML 2021",
+    ),
+    "fixmatch": Entry(
+        fixmatch,
+        "hard labels above one fixed confidence threshold",
+        "Sohn, Berthelot, Li, Zhang, Carlini, Cubuk, et al.: FixMatch. NeurIPS 2020",
+    ),
+    "uda": Entry(
+        uda,
+        "sharpened soft targets above a threshold; optional signal annealing",
+        "Xie, Dai, Hovy, Luong, Le: Unsupervised Data Augmentation. NeurIPS 2020",
+    ),
+    "pseudo_label": Entry(
+        pseudo_label,
+        "every sample trained on its own argmax, with a weight that ramps up",
+        "Lee: Pseudo-Label. ICML 2013 workshop",
+    ),
+    "supervised": Entry(
+        supervised,
+        "the labelled samples alone",
+        "the baseline of every comparison",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a training run knows about its task; a builder is given the items it has parameters for."""
+
+    num_classes: int
+    num_unlabeled: int = 0
+    total_steps: int = PAPER_STEPS
+    momentum: float = PAPER_MOMENTUM
+    start: Start = "paper"
+    class_prior: tuple[float, ...] | None = None
+
+
+def build(method: str | Builder | type[Weighting] | Method, problem: Problem, options: Mapping[str, Any] | None = None) -> Method:
+    """The method for a problem.
+
+    Args:
+        method: a name of METHODS; "file.py:name" or "module:name"; a builder; a Weighting class, which takes the place of
+            SoftMatch's λ; or a Method, which is returned as it is.
+        options: keyword arguments of the builder; they win over the problem's.
+    """
+    given = dict(options or {})
+    if isinstance(method, Method):
+        if given:
+            raise InputError(f"a method object takes no options, got {sorted(given)}: build it with them instead.")
+        return method
+    target = _find(method) if isinstance(method, str) else method
+    label = method if isinstance(method, str) else getattr(target, "__name__", repr(target))
+    if isinstance(target, type) and issubclass(target, Weighting):
+        weighting = _call(target, problem, given, label)
+        return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=weighting)
+    built = _call(target, problem, given, label)
+    if isinstance(built, Weighting):
+        return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=built)
+    if not isinstance(built, Method):
+        raise InputError(f"{label} must be or make a softmatch Method or Weighting; it made a {type(built).__name__}.")
+    return built
+
+
+def _call(target: Callable[..., Any], problem: Problem, options: dict[str, Any], label: str) -> Any:
+    parameters = inspect.signature(target).parameters
+    unknown = [key for key in options if key not in parameters]
+    if unknown:
+        raise InputError(f"method {label!r} has no option {unknown[0]!r}. {nearest(unknown[0], parameters)}")
+    context = {f.name: getattr(problem, f.name) for f in fields(problem) if f.name in parameters}
+    try:
+        return target(**(context | options))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"method {label!r} cannot be built: {error}") from error
+
+
+def _find(name: str) -> Any:
+    if name in METHODS:
+        return METHODS[name].builder
+    if ":" not in name:
+        raise InputError(
+            f"there is no method {name!r}. {nearest(name, METHODS)} A method of your own is given as file.py:name."
+        )
+    place, _, attribute = name.rpartition(":")
+    module = _load(place)
+    if not hasattr(module, attribute):
+        names = [key for key in vars(module) if not key.startswith("_")]
+        raise InputError(f"{place} has no {attribute!r}. {nearest(attribute, names)}")
+    return getattr(module, attribute)
+
+
+def _load(place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except ImportError as error:
+            raise InputError(f"module {place!r} cannot be imported: {error}") from error
+    path = Path(place).expanduser()
+    if not path.is_file():
+        raise InputError(f"there is no file {place}")
+    spec = importlib.util.spec_from_file_location(f"softmatch_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{place} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"{place} cannot be run: {type(error).__name__}: {error}") from error
+    return module

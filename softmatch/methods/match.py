@@ -1,0 +1,285 @@
+"""The paper's unified objective (equation 2): L = L_s + (1/B_U) Σ λ(p_i)·H(p̂_i, p(y | Ω(u_i))), and Table 1 as code.
+
+A method is an alignment × a weighting λ × a target. Each function below is one such composition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from softmatch import targets
+from softmatch.alignments import Alignment, NoAlignment
+from softmatch.averages import PAPER_MOMENTUM, Start
+from softmatch.errors import InputError
+from softmatch.methods.annealing import SignalAnnealing
+from softmatch.methods.base import Batch, Forward, Method, Output
+from softmatch.metrics import PseudoLabels
+from softmatch.seen import Seen, refuse_invalid
+from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold
+from softmatch.weightings import (
+    Constant,
+    Estimation,
+    RampUp,
+    Threshold,
+    TruncatedGaussian,
+    Weighting,
+    weight_curve,
+)
+
+PAPER_STEPS = 2**20
+
+
+class Match(Method):
+    """L = L_s + (1/B_U) Σ λ(p̃_i)·H(target_i, q_i), divided by the batch and not by the number selected.
+
+    Args:
+        weighting: λ.
+        alignment: p → p̃; none by default. The weights always see p̃.
+        target: probabilities (B, C) → p̂ (B, C).
+        align_targets: make p̂ from p̃ (DA) instead of from p (UA).
+        statistics: whether λ learns from "raw" predictions (the paper) or from "aligned" ones (USB).
+        divergence: H of target and logits, one value a sample.
+        supervised_loss: L_s of labelled logits and labels.
+        penalty, penalty_weight: a further term, of strong logits and weights.
+        strong_view: false for methods that train the weak view on itself.
+
+    Example:
+        >>> method = softmatch(num_classes=10)
+        >>> loss = method(labeled_logits, labels, weak_logits, strong_logits, index)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        weighting: Weighting,
+        alignment: Alignment | NoAlignment | None = None,
+        target: Callable[[Tensor], Tensor] = targets.hard,
+        *,
+        align_targets: bool = False,
+        statistics: Literal["raw", "aligned"] = "raw",
+        divergence: Callable[[Tensor, Tensor], Tensor] = targets.cross_entropy,
+        supervised_loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
+        penalty: Callable[[Tensor, Tensor], Tensor] | None = None,
+        penalty_weight: float = 1.0,
+        strong_view: bool = True,
+    ) -> None:
+        super().__init__()
+        if statistics not in ("raw", "aligned"):
+            raise ValueError(f'statistics must be "raw" or "aligned", not {statistics!r}')
+        self.weighting = weighting
+        self.alignment = NoAlignment() if alignment is None else alignment
+        self.target = target
+        self.align_targets = align_targets
+        self.statistics_from = statistics
+        self.divergence = divergence
+        self.supervised_loss = supervised_loss
+        self.penalty, self.penalty_weight = penalty, penalty_weight
+        self.unlabeled_views = ("weak", "strong") if strong_view else ("weak",)
+
+    def forward(
+        self,
+        labeled_logits: Tensor,
+        labels: Tensor,
+        weak_logits: Tensor,
+        strong_logits: Tensor | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of one batch, in anybody's own loop. The state learns only in training mode.
+
+        Args:
+            labeled_logits, labels: z(ω(x)) (B_L, C) and y (B_L,).
+            weak_logits: z(ω(u)) (B_U, C); used without gradient, except where there is no strong view.
+            strong_logits: z(Ω(u)) (B_U, C).
+            index: positions in the unlabelled set (B_U,), for methods that remember samples.
+        """
+        return self.compute(labeled_logits, labels, weak_logits, strong_logits, index).loss
+
+    def compute(
+        self,
+        labeled_logits: Tensor,
+        labels: Tensor,
+        weak_logits: Tensor,
+        strong_logits: Tensor | None = None,
+        index: Tensor | None = None,
+    ) -> Output:
+        """`forward` with everything it found on the way."""
+        trained = weak_logits if strong_logits is None else strong_logits
+        for name, value in (("labeled_logits", labeled_logits), ("weak_logits", weak_logits), ("strong_logits", trained)):
+            refuse_invalid(name, value)
+        if strong_logits is not None and strong_logits.shape != weak_logits.shape:
+            raise InputError(f"weak logits {tuple(weak_logits.shape)} and strong logits {tuple(trained.shape)} differ in shape.")
+        with torch.no_grad():
+            if self.training:
+                self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
+            probs = torch.softmax(weak_logits.detach().float(), dim=-1)
+            aligned = self.alignment(probs)
+            target = self.target(aligned if self.align_targets else probs)
+            pseudo = self._weigh(probs, aligned, target.argmax(-1))
+        supervised = self.supervised_loss(labeled_logits.float(), labels)
+        unsupervised = (pseudo.weights * self.divergence(target, trained)).mean()
+        loss = supervised + unsupervised
+        if self.penalty is not None:
+            loss = loss + self.penalty_weight * self.penalty(trained, pseudo.weights)
+        return Output(loss, supervised.detach(), unsupervised.detach(), pseudo)
+
+    def learn(self, seen: Seen) -> None:
+        """Update the state: alignment first, then λ from raw (or aligned) predictions."""
+        self.alignment.update(seen)
+        if self.statistics_from == "aligned":
+            seen = replace(seen, weak_probs=self.alignment(seen.weak_probs))
+        self.weighting.update(seen)
+
+    def _weigh(self, probs: Tensor, aligned: Tensor, labels: Tensor) -> PseudoLabels:
+        weights = self.weighting(aligned, labels)
+        aligns = not isinstance(self.alignment, NoAlignment)
+        unaligned = self.weighting(probs, labels) if aligns else weights
+        return PseudoLabels(labels, weights, unaligned, probs.max(-1).values)
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        if "strong" not in self.unlabeled_views:
+            (labeled,) = forward(batch.labeled["weak"])
+            weak = forward.without_tracking(batch.unlabeled["weak"])
+            return self.compute(labeled, batch.labels, weak, None, batch.index)
+        labeled, weak, strong = forward(
+            batch.labeled["weak"],
+            batch.unlabeled["weak"],
+            batch.unlabeled["strong"],
+            gradient=(True, False, True),
+        )
+        return self.compute(labeled, batch.labels, weak, strong, batch.index)
+
+    def statistics(self) -> dict[str, Tensor]:
+        found = self.weighting.statistics()
+        if isinstance(self.alignment, Alignment):
+            found["marginal"] = self.alignment.marginal.value
+        return found
+
+    def weight_curve(self, num_classes: int) -> tuple[Tensor, Tensor] | None:
+        return weight_curve(self.weighting, num_classes)
+
+
+def softmatch(
+    num_classes: int,
+    *,
+    momentum: float = PAPER_MOMENTUM,
+    k: float = 2.0,
+    estimation: Estimation = "all",
+    align: Literal["none", "uniform", "prior", "predictions", "labels"] = "uniform",
+    class_prior: Sequence[float] | None = None,
+    statistics: Literal["raw", "aligned"] = "raw",
+    start: Start = "paper",
+    max_weight: float = 1.0,
+    weighting: Weighting | None = None,
+) -> Match:
+    """SoftMatch: truncated-Gaussian weights, uniform alignment for the weights only, hard labels of the raw predictions.
+
+    `weighting` puts another λ in the place of the truncated Gaussian (the paper's ablation).
+    """
+    gaussian = TruncatedGaussian(num_classes, momentum, k, estimation, start=start, max_weight=max_weight)
+    alignment = _alignment(num_classes, align, class_prior, momentum, start)
+    return Match(gaussian if weighting is None else weighting, alignment, statistics=statistics)
+
+
+def _alignment(
+    num_classes: int, align: str, class_prior: Sequence[float] | None, momentum: float, start: Start
+) -> Alignment | None:
+    if align == "none":
+        return None
+    if align == "prior":
+        if class_prior is None:
+            raise InputError('align="prior" needs class_prior: the frequency of each class.')
+        return Alignment(num_classes, class_prior, momentum, start=start)
+    if align in ("uniform", "predictions", "labels"):
+        return Alignment(num_classes, align, momentum, start=start)  # type: ignore[arg-type]  # one of Target's strings
+    raise InputError(f'align must be "none", "uniform", "prior", "predictions" or "labels", not {align!r}.')
+
+
+def fixmatch(num_classes: int, *, threshold: float = 0.95, max_weight: float = 1.0) -> Match:
+    """FixMatch: hard labels of samples with confidence ≥ τ."""
+    del num_classes  # every builder takes it; this one has no use for it
+    return Match(Threshold(threshold, max_weight=max_weight))
+
+
+def flexmatch(
+    num_classes: int,
+    *,
+    num_unlabeled: int,
+    threshold: float = 0.95,
+    mapping: Literal["convex", "linear", "concave"] = "convex",
+    threshold_warmup: bool = True,
+) -> Match:
+    """FlexMatch: FixMatch with a threshold per class that grows with how well the class is learned."""
+    return Match(CurriculumThreshold(num_classes, num_unlabeled, threshold, mapping, threshold_warmup))
+
+
+def freematch(
+    num_classes: int,
+    *,
+    momentum: float = PAPER_MOMENTUM,
+    start: Start = "paper",
+    fairness: float = 0.01,
+    clip: tuple[float, float] | None = None,
+) -> Match:
+    """FreeMatch: self-adaptive global and class thresholds, and a fairness term on the selected samples."""
+    weighting = SelfAdaptiveThreshold(num_classes, momentum, start, clip)
+    return Match(weighting, penalty=weighting.fairness, penalty_weight=fairness)
+
+
+def uda(
+    num_classes: int,
+    *,
+    threshold: float = 0.8,
+    temperature: float = 0.4,
+    annealing: Literal["none", "linear", "log", "exp"] = "none",
+    total_steps: int = PAPER_STEPS,
+) -> Match:
+    """UDA: sharpened targets of samples with confidence > τ; optional annealing of the training signal (TSA)."""
+    supervised = F.cross_entropy if annealing == "none" else SignalAnnealing(num_classes, total_steps, annealing)
+    return Match(
+        Threshold(threshold, strict=True),
+        target=partial(targets.sharpened, temperature=temperature),
+        divergence=targets.kl_divergence,
+        supervised_loss=supervised,
+    )
+
+
+def dash(
+    num_classes: int,
+    *,
+    total_steps: int = PAPER_STEPS,
+    warmup: int | None = None,
+    every: int | None = None,
+    floor: float = 0.05,
+) -> Match:
+    """Dash: samples whose pseudo-label loss is below a threshold that falls during training.
+
+    The authors' 2,048 warm-up steps and a level every 10 × 1,024 steps, as shares of 2^20, follow `total_steps`.
+    """
+    del num_classes
+    share = total_steps / PAPER_STEPS
+    weighting = LossThreshold(
+        warmup=max(round(2048 * share), 1) if warmup is None else warmup,
+        every=max(round(10240 * share), 1) if every is None else every,
+        floor=floor,
+    )
+    return Match(weighting, target=weighting.target)
+
+
+def pseudo_label(
+    num_classes: int,
+    *,
+    total_steps: int = PAPER_STEPS,
+    threshold: float | None = None,
+    ramp: float = 0.4,
+    max_weight: float = 1.0,
+) -> Match:
+    """PseudoLabel: the weak view trained on its own argmax, with a weight that grows linearly over the first 40 %."""
+    del num_classes
+    inner = Constant(max_weight) if threshold is None else Threshold(threshold, max_weight=max_weight)
+    return Match(RampUp(max(round(ramp * total_steps), 1), inner), strong_view=False)

@@ -1,0 +1,121 @@
+"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), defined once for training, report and users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+UNKNOWN = -1
+BINS = 50
+
+
+def quantity(weights: Tensor) -> Tensor:
+    """f = mean λ (definition 2.1), in [0, λ_max]."""
+    return weights.float().mean()
+
+
+def quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor) -> Tensor:
+    """g = Σ λ·1(ŷ = y) / Σ λ (definition 2.2), an accuracy in [0, 1].
+
+    Samples whose truth is unknown (−1) do not count. NaN when no weight is left: there is nothing to judge.
+    """
+    weights = weights.float() * (truth != UNKNOWN)
+    return (weights * (pseudo_labels == truth)).sum() / weights.sum()
+
+
+def class_quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor, num_classes: int, by: str = "label") -> Tensor:
+    """g of each class (C,): over the samples given that pseudo-label, or (`by="truth"`) over those that truly are of it."""
+    if by not in ("label", "truth"):
+        raise ValueError(f'by must be "label" or "truth", not {by!r}')
+    known = truth != UNKNOWN
+    weights = weights.float() * known
+    groups = pseudo_labels if by == "label" else torch.where(known, truth, 0)
+    zeros = torch.zeros(num_classes, device=weights.device)
+    total = zeros.index_add(0, groups, weights)
+    return zeros.index_add(0, groups, weights * (pseudo_labels == truth)) / total
+
+
+@dataclass(frozen=True)
+class PseudoLabels:
+    """What a method made of one unlabelled batch, detached.
+
+    Attributes:
+        labels: ŷ, the class the method trains on, (B,).
+        weights: λ, (B,).
+        unaligned_weights: λ without alignment, (B,); the same tensor where the method does not align.
+        confidence: max p of the raw prediction, (B,).
+    """
+
+    labels: Tensor
+    weights: Tensor
+    unaligned_weights: Tensor
+    confidence: Tensor
+
+
+class PseudoLabelMeter:
+    """Sums over steps from which f, g, per-class figures and confidence histograms follow.
+
+    Ratios are formed from summed numerators and denominators, never averaged. Everything stays on the device until
+    `read` is called, which also starts the next window.
+    """
+
+    def __init__(self, num_classes: int, device: torch.device | str = "cpu") -> None:
+        self.num_classes = num_classes
+        self.device = torch.device(device)
+        self.reset()
+
+    def reset(self) -> None:
+        c = self.num_classes
+        self._class_sums = torch.zeros(5, c, device=self.device)  # rows: samples, λ, λ before UA, λ with known truth, λ right
+        self._histograms = torch.zeros(3, BINS, device=self.device)  # rows: all, wrong, right
+        self._used = torch.zeros((), device=self.device)
+
+    @torch.no_grad()
+    def update(self, pseudo: PseudoLabels, truth: Tensor) -> None:
+        """Add one batch. `truth` (B,) holds −1 where it is unknown; it reaches nothing but these sums."""
+        known = (truth != UNKNOWN).float()
+        right = (pseudo.labels == truth).float()
+        weights = pseudo.weights.float()
+        rows = torch.stack(
+            [torch.ones_like(weights), weights, pseudo.unaligned_weights.float(), weights * known, weights * right]
+        )
+        self._class_sums.index_add_(1, pseudo.labels, rows)
+        bins = (pseudo.confidence.float() * BINS).long().clamp(0, BINS - 1)
+        self._histograms.index_add_(1, bins, torch.stack([torch.ones_like(weights), known - right, right]))
+        self._used += (weights > 0).float().sum()
+
+    def read(self) -> dict[str, object]:
+        """Figures since the last read: fractions; None where nothing can be said. Starts a new window."""
+        sums = self._class_sums.double().cpu()
+        samples, weight, unaligned, known, right = sums
+        histograms = self._histograms.cpu()
+        total = float(samples.sum())
+        used = float(self._used)
+        self.reset()
+        return {
+            "samples": int(total),
+            "quantity": _ratio(float(weight.sum()), total),
+            "quality": _ratio(float(right.sum()), float(known.sum())),
+            "utilization": _ratio(used, total),
+            "classes": {
+                "samples": [int(n) for n in samples],
+                "quantity": _ratios(weight, samples),
+                "quality": _ratios(right, known),
+                "unaligned_quantity": _ratios(unaligned, samples),
+            },
+            "histogram": {
+                "all": [int(n) for n in histograms[0]],
+                "wrong": [int(n) for n in histograms[1]],
+                "right": [int(n) for n in histograms[2]],
+            },
+        }
+
+
+def _ratio(top: float, bottom: float) -> float | None:
+    return top / bottom if bottom > 0 else None
+
+
+def _ratios(top: Tensor, bottom: Tensor) -> list[float | None]:
+    return [_ratio(float(t), float(b)) for t, b in zip(top, bottom, strict=True)]

@@ -1,0 +1,68 @@
+"""What a method may learn from at one step, gathered over all processes here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from softmatch.errors import InputError
+
+
+def gather(value: Tensor) -> Tensor:
+    """`value` of every process, concatenated in rank order; the tensor itself when there is one process."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return value
+    parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, value.contiguous())
+    return torch.cat(parts)
+
+
+def refuse_invalid(name: str, value: Tensor) -> None:
+    """Raise InputError when a tensor on the CPU holds NaN or infinity.
+
+    On an accelerator, and while compiling, nothing is checked: the check would make the host wait for the device at
+    every step. There the training loop sees the loss and stops.
+    """
+    if torch.compiler.is_compiling() or value.device.type != "cpu" or torch.isfinite(value).all():
+        return
+    row = int((~torch.isfinite(value.reshape(value.shape[0], -1)).all(1)).nonzero()[0])
+    raise InputError(
+        f"{name} contains NaN or infinity (first in row {row}). The network has diverged or its input is not finite: "
+        "check the inputs, lower the learning rate, or clip gradients."
+    )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One step's predictions: detached, float32, of all processes. Ground truth of unlabelled samples is not here.
+
+    Attributes:
+        weak_probs: p(y | ω(u)), (B_U, C).
+        labeled_probs: p(y | ω(x)), (B_L, C), or None where a loop does not give them.
+        labels: y, (B_L,).
+        index: position of each unlabelled sample in the unlabelled set, (B_U,).
+    """
+
+    weak_probs: Tensor
+    labeled_probs: Tensor | None = None
+    labels: Tensor | None = None
+    index: Tensor | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def from_logits(
+        cls, weak_logits: Tensor, labeled_logits: Tensor | None, labels: Tensor | None, index: Tensor | None
+    ) -> Seen:
+        def probs(logits: Tensor | None) -> Tensor | None:
+            return None if logits is None else gather(torch.softmax(logits.detach().float(), dim=-1))
+
+        weak = gather(torch.softmax(weak_logits.detach().float(), dim=-1))
+        return cls(
+            weak_probs=weak,
+            labeled_probs=probs(labeled_logits),
+            labels=None if labels is None else gather(labels),
+            index=None if index is None else gather(index),
+        )

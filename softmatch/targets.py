@@ -1,0 +1,32 @@
+"""p̂: what the strong view is trained towards, as a distribution over classes (B, C)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def hard(probs: Tensor) -> Tensor:
+    """One-hot argmax, ties to the lowest class (the paper's p̂)."""
+    return F.one_hot(probs.argmax(-1), probs.shape[-1]).to(probs.dtype)
+
+
+def soft(probs: Tensor) -> Tensor:
+    """The prediction itself."""
+    return probs
+
+
+def sharpened(probs: Tensor, temperature: float) -> Tensor:
+    """sharpen_T(p) ∝ p^(1/T) = softmax(z / T), computed through logarithms so that small T does not underflow."""
+    return torch.softmax(probs.clamp_min(torch.finfo(probs.dtype).tiny).log() / temperature, dim=-1)
+
+
+def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
+    """H(target, softmax(logits)) of every sample, in float32: (B, C), (B, C) → (B,)."""
+    return -(target * torch.log_softmax(logits.float(), dim=-1)).sum(-1)
+
+
+def kl_divergence(target: Tensor, logits: Tensor) -> Tensor:
+    """KL(target ‖ softmax(logits)) of every sample: the cross-entropy less the target's entropy; same gradient."""
+    return cross_entropy(target, logits) + torch.special.entr(target).sum(-1).neg()

@@ -1,0 +1,266 @@
+"""λ(p) with thresholds that follow the state of learning: FlexMatch, Dash, AdaMatch and FreeMatch."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from softmatch import targets
+from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
+from softmatch.errors import InputError
+from softmatch.seen import Seen, refuse_invalid
+from softmatch.weightings import Weighting, confidence
+
+
+class CurriculumThreshold(Weighting):
+    """FlexMatch's λ = 1(max p ≥ τ·M(β_ŷ)): the threshold of a class falls with its learning effect β (Zhang et al. 2021).
+
+    A registry remembers for every unlabelled sample the last label it was given with confidence ≥ τ, −1 before that.
+    β(c) is the count of c in the registry over the largest count. Weights use the registry as it was *before* the
+    batch, so at first β = 0 and every sample is selected. Counts are kept up to date in O(B log B), whatever N_U is.
+
+    Args:
+        num_classes: C.
+        num_unlabeled: N_U; `seen.index` lies in 0 … N_U − 1.
+        threshold: τ.
+        mapping: M, "convex" x/(2 − x), "linear" x, or "concave" ln(1 + x)/ln 2.
+        warmup: count samples not yet registered in the denominator of β.
+    """
+
+    registry: Tensor
+    counts: Tensor
+    learned: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_unlabeled: int,
+        threshold: float = 0.95,
+        mapping: Literal["convex", "linear", "concave"] = "convex",
+        warmup: bool = True,
+        max_weight: float = 1.0,
+    ) -> None:
+        super().__init__(max_weight)
+        if mapping not in ("convex", "linear", "concave"):
+            raise ValueError(f'mapping must be "convex", "linear" or "concave", not {mapping!r}')
+        self.num_classes, self.num_unlabeled = num_classes, num_unlabeled
+        self.threshold, self.mapping, self.warmup = threshold, mapping, warmup
+        # One entry more than there are samples: writes that must not happen go there, without a branch on the device.
+        self.register_buffer("registry", torch.full((num_unlabeled + 1,), -1, dtype=torch.int32))
+        counts = torch.zeros(num_classes + 1, dtype=torch.int64)  # counts[0]: samples not registered; counts[1 + c]: class c
+        counts[0] = num_unlabeled
+        self.register_buffer("counts", counts)
+        self.register_buffer("learned", torch.zeros(num_classes))
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        top, labels, index = confidence(seen.weak_probs), seen.weak_probs.argmax(-1), seen.index
+        if index is None:
+            raise InputError("FlexMatch needs `index`: the position of each unlabelled sample in the unlabelled set.")
+        if not torch.compiler.is_compiling() and index.device.type == "cpu" and len(index):
+            low, high = int(index.min()), int(index.max())
+            if low < 0 or high >= self.num_unlabeled:
+                raise InputError(f"index must lie in 0 … {self.num_unlabeled - 1}; this batch has {low} … {high}.")
+        self.learned.copy_(self._learning_effect())
+        self._register(index, labels, top >= self.threshold)
+
+    def _learning_effect(self) -> Tensor:
+        """β."""
+        counts = self.counts[1:].float()
+        most = counts.max()
+        if self.warmup:
+            most = torch.maximum(most, self.counts[0].float())
+        return counts / most.clamp_min(1.0)
+
+    def _register(self, index: Tensor, labels: Tensor, chosen: Tensor) -> None:
+        slot = self.num_unlabeled
+        key, order = torch.sort(torch.where(chosen, index, slot), stable=True)
+        new = labels[order]
+        # A sample that stands twice in the batch takes the later label: keep the last of each run of equal keys.
+        last = torch.cat([key[1:] != key[:-1], torch.ones_like(key[:1], dtype=torch.bool)]) & (key < slot)
+        key = torch.where(last, key, slot)
+        change = last.to(torch.int64)
+        self.counts.index_add_(0, self.registry[key].to(torch.int64) + 1, -change)
+        self.counts.index_add_(0, new + 1, change)
+        self.registry.index_copy_(0, key, torch.where(last, new, -1).to(self.registry.dtype))
+
+    def class_thresholds(self) -> Tensor:
+        """τ·M(β), (C,)."""
+        if self.mapping == "convex":
+            scaled = self.learned / (2.0 - self.learned)
+        elif self.mapping == "linear":
+            scaled = self.learned
+        else:
+            scaled = torch.log1p(self.learned) / math.log(2.0)
+        return self.threshold * scaled
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"class_thresholds": self.class_thresholds()}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        top = confidence(probs)
+        labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
+        return self.max_weight * (top >= self.class_thresholds()[labels]).to(top.dtype)
+
+
+class LossThreshold(Weighting):
+    """Dash's λ = 1(pseudo-label loss ≤ ρ_j), ρ_j = max(C·γ^(−j)·ρ̂, ρ_min) (Xu et al. 2021).
+
+    During `warmup` updates λ = 0 (labels only). ρ̂ is the mean loss on the labelled batches of the last tenth of the
+    warm-up (of the first batch when there is no warm-up), never on test data. Then j grows by one every `every` updates.
+    While ρ_j > ρ_min the target is the sharpened prediction, afterwards the hard label.
+
+    Args:
+        warmup: supervised-only updates.
+        every: updates between two values of j.
+        initial_loss: ρ̂, when it is known beforehand.
+        soft_selection: compare the loss of the target in use (True), or always −log max p.
+    """
+
+    updates: Tensor
+    reference: Tensor
+    reference_count: Tensor
+
+    def __init__(
+        self,
+        warmup: int = 2048,
+        every: int = 10240,
+        initial_loss: float | None = None,
+        decay: float = 1.27,
+        factor: float = 1.0001,
+        floor: float = 0.05,
+        temperature: float = 0.5,
+        soft_selection: bool = True,
+        max_weight: float = 1.0,
+    ) -> None:
+        super().__init__(max_weight)
+        self.warmup, self.every, self.given = warmup, max(every, 1), initial_loss is not None
+        self.decay, self.factor, self.floor = decay, factor, floor
+        self.temperature, self.soft_selection = temperature, soft_selection
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("reference", torch.tensor(float(initial_loss or 0.0)))
+        self.register_buffer("reference_count", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        refuse_invalid("probs", seen.weak_probs)
+        if not self.given:
+            if seen.labeled_probs is None or seen.labels is None:
+                raise InputError("Dash measures its first threshold on labelled predictions: give labelled logits and labels.")
+            measured = self.warmup - max(self.warmup // 10, 1)
+            counts = (self.updates >= measured) & (self.updates < max(self.warmup, 1))
+            loss = F.nll_loss(seen.labeled_probs.clamp_min(1e-12).log(), seen.labels)
+            number = self.reference_count + counts.to(torch.int64)
+            self.reference.add_(torch.where(counts, (loss - self.reference) / number.clamp_min(1), torch.zeros_like(loss)))
+            self.reference_count.copy_(number)
+        self.updates.add_(1)
+
+    def loss_threshold(self) -> Tensor:
+        """ρ_j."""
+        level = torch.div((self.updates - 1 - self.warmup).clamp_min(0), self.every, rounding_mode="floor")
+        return (self.factor * self.reference * self.decay ** (-level.float())).clamp_min(self.floor)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"loss_threshold": self.loss_threshold()}
+
+    def target(self, probs: Tensor) -> Tensor:
+        """Sharpened while ρ_j > ρ_min, hard afterwards."""
+        return torch.where(
+            self.loss_threshold() > self.floor, targets.sharpened(probs, self.temperature), targets.hard(probs)
+        )
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        top = confidence(probs)
+        if self.soft_selection:
+            loss = -(self.target(probs) * probs.clamp_min(1e-12).log()).sum(-1)
+        else:
+            loss = -top.clamp_min(1e-12).log()
+        started = self.updates > self.warmup
+        return self.max_weight * ((loss <= self.loss_threshold()) & started).to(top.dtype)
+
+
+class RelativeThreshold(Weighting):
+    """AdaMatch's λ = 1(max p̃ ≥ τ·mean max p(x)): the threshold follows the confidence on labelled data (Berthelot et al. 2021)."""
+
+    threshold: Tensor
+
+    def __init__(self, ratio: float = 0.9, max_weight: float = 1.0) -> None:
+        super().__init__(max_weight)
+        self.ratio = ratio
+        self.register_buffer("threshold", torch.tensor(float(ratio)))
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        if seen.labeled_probs is None:
+            raise InputError("AdaMatch takes its threshold from labelled predictions: give labelled logits.")
+        self.threshold.copy_(self.ratio * confidence(seen.labeled_probs).mean())
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"threshold": self.threshold}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        top = confidence(probs)
+        return self.max_weight * (top >= self.threshold).to(top.dtype)
+
+
+class SelfAdaptiveThreshold(Weighting):
+    """FreeMatch's λ = 1(max p ≥ τ·p̃_ŷ / max p̃), with running τ = mean confidence and p̃ = mean prediction (Wang et al. 2023).
+
+    `fairness` is its self-adaptive fairness loss, which also uses the running histogram h̃ of the pseudo-labels.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        momentum: float = PAPER_MOMENTUM,
+        start: Start = "paper",
+        clip: tuple[float, float] | None = None,
+        max_weight: float = 1.0,
+    ) -> None:
+        super().__init__(max_weight)
+        self.num_classes, self.clip = num_classes, clip
+        uniform = torch.full((num_classes,), 1.0 / num_classes)
+        self.level = RunningAverage(uniform[0], momentum, start)
+        self.marginal = RunningAverage(uniform, momentum, start)
+        self.histogram = RunningAverage(uniform, momentum, start)
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        self.level.update(confidence(seen.weak_probs).mean())
+        self.marginal.update(seen.weak_probs.mean(0))
+        self.histogram.update(targets.hard(seen.weak_probs).mean(0))
+
+    def class_thresholds(self) -> Tensor:
+        """τ·p̃ / max p̃, (C,)."""
+        marginal = self.marginal.value
+        thresholds = self.level.value * marginal / marginal.max()
+        return thresholds if self.clip is None else thresholds.clamp(*self.clip)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"threshold": self.level.value, "class_thresholds": self.class_thresholds()}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        top = confidence(probs)
+        labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
+        return self.max_weight * (top >= self.class_thresholds()[labels]).to(top.dtype)
+
+    def fairness(self, strong_logits: Tensor, weights: Tensor) -> Tensor:
+        """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 when there are none."""
+        chosen = (weights > 0).to(torch.float32)
+        strong = torch.softmax(strong_logits.float(), dim=-1)
+        number = chosen.sum().clamp_min(1.0)
+        mean = (strong * chosen[:, None]).sum(0) / number
+        histogram = (targets.hard(strong.detach()) * chosen[:, None]).sum(0) / number
+        ours = _normalized_ratio(self.marginal.value, self.histogram.value)
+        theirs = _normalized_ratio(mean, histogram)
+        return (ours * torch.log(theirs + 1e-12)).sum() * (chosen.sum() > 0)
+
+
+def _normalized_ratio(value: Tensor, by: Tensor) -> Tensor:
+    """Norm(value / by), with 1/0 taken as 0."""
+    ratio = torch.where(by > 0, value / by.clamp_min(1e-12), torch.zeros_like(value))
+    return ratio / ratio.sum().clamp_min(1e-12)

@@ -1,0 +1,305 @@
+"""λ(p): how much each pseudo-label counts (paper, Table 1 and its appendix "sample weighting functions").
+
+A weighting is used in two moves: `update(seen)` learns from this step's raw predictions, and `forward(probs,
+pseudo_labels)` gives the weights (B,) of the *aligned* predictions without changing anything. State lives in buffers.
+Thresholds that follow the state of learning (FlexMatch, Dash, AdaMatch, FreeMatch) are in `thresholds.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
+from softmatch.seen import Seen, refuse_invalid
+
+SMALLEST_VARIANCE = 1e-12
+
+Estimation = Literal["all", "per_class", "fixed"]
+
+
+class Weighting(nn.Module):
+    """Base of every λ(p). A new one overrides `forward`, and `update` when it learns.
+
+    Attributes:
+        max_weight: λ_max; weights lie in [0, λ_max].
+    """
+
+    def __init__(self, max_weight: float = 1.0) -> None:
+        super().__init__()
+        if not max_weight > 0.0 or math.isinf(max_weight):
+            raise ValueError(f"max_weight must be positive and finite, not {max_weight}")
+        self.max_weight = max_weight
+
+    def update(self, seen: Seen) -> None:
+        """Learn from one step's raw predictions. Called once a step, before `forward`."""
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        """Weights (B,) in [0, λ_max] of predictions (B, C).
+
+        Args:
+            probs: predictions on the weak view, aligned where the method aligns.
+            pseudo_labels: argmax of the raw predictions (B,); by default the argmax of `probs`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define forward(probs, pseudo_labels)")
+
+    def statistics(self) -> dict[str, Tensor]:
+        """State worth logging and plotting, by name."""
+        return {}
+
+
+def confidence(probs: Tensor) -> Tensor:
+    """max p of every row, refusing NaN."""
+    refuse_invalid("probs", probs)
+    return probs.max(dim=-1).values
+
+
+class Constant(Weighting):
+    """λ = λ_max: naive pseudo-labelling (Lee 2013)."""
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return torch.full_like(confidence(probs), self.max_weight)
+
+
+class Linear(Weighting):
+    """λ = λ_max · max p."""
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return self.max_weight * confidence(probs)
+
+
+class Quadratic(Weighting):
+    """λ = λ_max · (1 − (max p − 1)²)."""
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return self.max_weight * (1.0 - (confidence(probs) - 1.0) ** 2)
+
+
+class Laplacian(Weighting):
+    """λ = λ_max · exp(−|max p − μ| / b) with fixed μ = 1, b = 0.3."""
+
+    def __init__(self, mean: float = 1.0, scale: float = 0.3, max_weight: float = 1.0) -> None:
+        super().__init__(max_weight)
+        self.mean, self.scale = mean, scale
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return self.max_weight * torch.exp(-(confidence(probs) - self.mean).abs() / self.scale)
+
+
+class Gaussian(Weighting):
+    """λ = λ_max · exp(−(max p − μ)² / 2σ²) with fixed μ = 1, σ = 0.3."""
+
+    def __init__(self, mean: float = 1.0, std: float = 0.3, max_weight: float = 1.0) -> None:
+        super().__init__(max_weight)
+        self.mean, self.std = mean, std
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return self.max_weight * torch.exp(-((confidence(probs) - self.mean) ** 2) / (2.0 * self.std**2))
+
+
+class Threshold(Weighting):
+    """λ = λ_max · 1(max p ≥ τ): FixMatch (Sohn et al. 2020); `strict` compares with > as UDA does."""
+
+    def __init__(self, threshold: float = 0.95, strict: bool = False, max_weight: float = 1.0) -> None:
+        super().__init__(max_weight)
+        self.threshold, self.strict = threshold, strict
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        top = confidence(probs)
+        chosen = top > self.threshold if self.strict else top >= self.threshold
+        return self.max_weight * chosen.to(top.dtype)
+
+
+class RampUp(Weighting):
+    """λ = ramp(t) · inner λ, by default of a constant (paper, "loss weight ramp up"); t counts updates from 0.
+
+    Args:
+        steps: T, the length of the ramp.
+        inner: the weighting that is ramped.
+        shape: "linear" min(t/T, 1); "sigmoid" exp(−5(1 − min(t/T, 1))²); "cosine" ½ − ½cos(min(π, πt/T)).
+    """
+
+    updates: Tensor
+
+    def __init__(
+        self,
+        steps: int,
+        inner: Weighting | None = None,
+        shape: Literal["linear", "sigmoid", "cosine"] = "linear",
+        max_weight: float = 1.0,
+    ) -> None:
+        super().__init__(max_weight if inner is None else inner.max_weight)
+        if steps < 1:
+            raise ValueError(f"the ramp needs at least one step, not {steps}")
+        self.steps, self.shape = steps, shape
+        self.inner = Constant(max_weight) if inner is None else inner
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    def update(self, seen: Seen) -> None:
+        self.inner.update(seen)
+        self.updates.add_(1)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {**self.inner.statistics(), "ramp": self.ramp()}
+
+    def ramp(self) -> Tensor:
+        return ramp_factor((self.updates - 1).clamp_min(0) / self.steps, self.shape)
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        weights: Tensor = self.inner(probs, pseudo_labels)
+        return self.ramp() * weights
+
+
+def ramp_factor(progress: Tensor, shape: Literal["linear", "sigmoid", "cosine"] = "linear") -> Tensor:
+    """Value in [0, 1] of a ramp at `progress` = t/T."""
+    progress = progress.clamp(0.0, 1.0)
+    if shape == "linear":
+        return progress
+    if shape == "sigmoid":
+        return torch.exp(-5.0 * (1.0 - progress) ** 2)
+    return 0.5 - 0.5 * torch.cos(math.pi * progress)
+
+
+class TruncatedGaussian(Weighting):
+    """SoftMatch's λ (equation 7): exp(−k²(max p − μ)² / 2σ²) below the mean μ of the confidence, λ_max above it.
+
+    μ and σ² are running averages of the batch mean and unbiased batch variance of the raw confidence (equations 5–6),
+    from μ = 1/C and σ² = 1. The paper divides the variance by k² = 4 ("2σ").
+
+    Args:
+        num_classes: C.
+        momentum: m of both averages.
+        k: how many times narrower than σ the Gaussian is.
+        estimation: "all" one Gaussian; "per_class" one for each pseudo-label; "fixed" constants.
+        mean, variance: the constants of "fixed"; otherwise the initial values (1/C and 1 by default).
+        start: what the averages remember of their initial values (see RunningAverage).
+        empty_class: for "per_class", a class absent from the batch keeps its values ("hold"), or moves towards μ = 0
+            and σ² = 1 as in USB ("reset").
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        momentum: float = PAPER_MOMENTUM,
+        k: float = 2.0,
+        estimation: Estimation = "all",
+        mean: float | None = None,
+        variance: float | None = None,
+        start: Start = "paper",
+        empty_class: Literal["hold", "reset"] = "hold",
+        max_weight: float = 1.0,
+    ) -> None:
+        super().__init__(max_weight)
+        if estimation not in ("all", "per_class", "fixed"):
+            raise ValueError(f'estimation must be "all", "per_class" or "fixed", not {estimation!r}')
+        self.num_classes, self.k, self.estimation, self.empty_class = num_classes, k, estimation, empty_class
+        if mean is None:
+            mean = 0.95 if estimation == "fixed" else 1.0 / num_classes
+        if variance is None:
+            variance = 0.01 if estimation == "fixed" else 1.0
+        shape = (num_classes,) if estimation == "per_class" else ()
+        self.mean = RunningAverage(torch.full(shape, mean), momentum, start)
+        self.variance = RunningAverage(torch.full(shape, variance), momentum, start)
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        top = confidence(seen.weak_probs)
+        if self.estimation == "fixed":
+            return
+        if self.estimation == "per_class":
+            self._update_classes(top, seen.weak_probs.argmax(-1))
+            return
+        self.mean.update(top.mean())
+        if len(top) > 1:
+            self.variance.update(top.var(unbiased=True))
+
+    def _update_classes(self, top: Tensor, labels: Tensor) -> None:
+        zeros = torch.zeros(self.num_classes, dtype=top.dtype, device=top.device)
+        count = zeros.index_add(0, labels, torch.ones_like(top))
+        mean = zeros.index_add(0, labels, top) / count.clamp_min(1.0)
+        squares = zeros.index_add(0, labels, (top - mean[labels]) ** 2)
+        variance = squares / (count - 1.0).clamp_min(1.0)
+        if self.empty_class == "reset":
+            several = count > 1
+            self.mean.update(torch.where(several, mean, torch.zeros_like(mean)))
+            self.variance.update(torch.where(several, variance, torch.ones_like(variance)))
+        else:
+            self.mean.update(mean, where=count > 0)
+            self.variance.update(variance, where=count > 1)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"mean": self.mean.value, "variance": self.variance.value}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        top = confidence(probs)
+        mean, variance = self.mean.value, self.variance.value
+        if self.estimation == "per_class":
+            labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
+            mean, variance = mean[labels], variance[labels]
+        below = (top - mean).clamp_max(0.0)
+        return self.max_weight * torch.exp(-(self.k**2) * below**2 / (2.0 * variance.clamp_min(SMALLEST_VARIANCE)))
+
+
+class TruncatedLaplacian(Weighting):
+    """λ = λ_max · exp(−k|max p − μ| / b) below the mean μ of the confidence, λ_max above it (paper, appendix).
+
+    The paper does not say how b is estimated. `fit` chooses: "mad" averages mean|c − μ_b| of the batch; "moment" takes
+    b = √(σ²/2) from the variance; "mle" centres on the batch median instead of the mean.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        momentum: float = PAPER_MOMENTUM,
+        k: float = 2.0,
+        fit: Literal["mad", "moment", "mle"] = "mad",
+        start: Start = "paper",
+        max_weight: float = 1.0,
+    ) -> None:
+        super().__init__(max_weight)
+        if fit not in ("mad", "moment", "mle"):
+            raise ValueError(f'fit must be "mad", "moment" or "mle", not {fit!r}')
+        self.k, self.fit = k, fit
+        self.mean = RunningAverage(torch.tensor(1.0 / num_classes), momentum, start)
+        # The average of b itself, or for "moment" of σ² = 2b²: both start at variance 1.
+        self.spread = RunningAverage(torch.tensor(1.0 if fit == "moment" else math.sqrt(0.5)), momentum, start)
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        top = confidence(seen.weak_probs)
+        centre = top.quantile(0.5) if self.fit == "mle" else top.mean()
+        self.mean.update(centre)
+        if len(top) > 1:
+            self.spread.update(top.var(unbiased=True) if self.fit == "moment" else (top - centre).abs().mean())
+
+    def scale(self) -> Tensor:
+        """b."""
+        value = self.spread.value
+        return (value / 2.0).clamp_min(SMALLEST_VARIANCE).sqrt() if self.fit == "moment" else value.clamp_min(1e-6)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"mean": self.mean.value, "scale": self.scale()}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        below = (confidence(probs) - self.mean.value).clamp_max(0.0)
+        return self.max_weight * torch.exp(self.k * below / self.scale())
+
+
+@torch.no_grad()
+def weight_curve(weighting: Weighting, num_classes: int, points: int = 101) -> tuple[Tensor, Tensor]:
+    """λ over the confidence, averaged over classes: (confidences, weights), each (points,).
+
+    A prediction of confidence x has x on one class and the rest spread evenly, so x runs from 1/C to 1.
+    """
+    device = next((b.device for b in weighting.buffers()), torch.device("cpu"))
+    grid = torch.linspace(1.0 / num_classes, 1.0, points, device=device)
+    rest = ((1.0 - grid) / max(num_classes - 1, 1))[:, None].expand(points, num_classes)
+    total = torch.zeros(points, device=device)
+    for label in range(num_classes):
+        probs = rest.clone()
+        probs[:, label] = grid
+        total += weighting(probs, torch.full((points,), label, device=device))
+    return grid, total / num_classes

@@ -1,0 +1,15 @@
+"""Shared by all tests: one thread (small tensors are many times faster) and a fixed seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _deterministic() -> Iterator[None]:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
