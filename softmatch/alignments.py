@@ -74,7 +74,8 @@ class Alignment(nn.Module):
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
-        refuse_invalid("probs", seen.weak_probs)
+        refuse_invalid("weak_probs", seen.weak_probs)
+        labeled = None if self.target is None else self._labeled_mean(seen)  # before anything moves: it may refuse
         batch = seen.weak_probs.mean(0)
         if self.queue:
             self.recent.index_copy_(0, (self.position % self.queue).reshape(1), batch[None])
@@ -82,8 +83,8 @@ class Alignment(nn.Module):
             self.marginal.value.copy_(self.recent.mean(0))
         else:
             self.marginal.update(batch)
-        if self.target is not None:
-            self.target.update(self._labeled_mean(seen))
+        if self.target is not None and labeled is not None:
+            self.target.update(labeled)
             self.goal.copy_(self.target.value)
 
     def _labeled_mean(self, seen: Seen) -> Tensor:
@@ -91,6 +92,7 @@ class Alignment(nn.Module):
             raise InputError("an estimated alignment target needs labelled logits and labels.")
         if self.estimated == "labels":
             return F.one_hot(seen.labels, self.num_classes).float().mean(0)
+        refuse_invalid("labeled_probs", seen.labeled_probs)
         return seen.labeled_probs.mean(0)
 
     def forward(self, probs: Tensor) -> Tensor:

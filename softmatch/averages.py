@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -58,7 +59,8 @@ class RunningAverage(nn.Module):
         if self.start == "first":
             rate = torch.where(count == 1, torch.ones_like(rate), rate)
         elif self.start == "debiased":
-            rate = rate / (1.0 - self.momentum ** count.to(rate.dtype))
+            # 1 − mᵗ as −expm1(t·ln m): in float32 the subtraction would leave 1e-5 of `initial` for m = 0.999.
+            rate = rate / -torch.expm1(count * math.log(max(self.momentum, 1e-30)))
         moved = self.value + rate * (new.to(self.value.dtype) - self.value)
         self.value.copy_(torch.where(mask, moved, self.value))
         self.updates.copy_(torch.where(mask, count, self.updates))

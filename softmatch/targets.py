@@ -29,4 +29,5 @@ def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
 
 def kl_divergence(target: Tensor, logits: Tensor) -> Tensor:
     """KL(target ‖ softmax(logits)) of every sample: the cross-entropy less the target's entropy; same gradient."""
-    return cross_entropy(target, logits) + torch.special.entr(target).sum(-1).neg()
+    entropy: Tensor = torch.special.entr(target).sum(-1)
+    return cross_entropy(target, logits) - entropy

@@ -151,6 +151,7 @@ class LossThreshold(Weighting):
         if not self.given:
             if seen.labeled_probs is None or seen.labels is None:
                 raise InputError("Dash measures its first threshold on labelled predictions: give labelled logits and labels.")
+            refuse_invalid("labeled_probs", seen.labeled_probs)
             measured = self.warmup - max(self.warmup // 10, 1)
             counts = (self.updates >= measured) & (self.updates < max(self.warmup, 1))
             loss = F.nll_loss(seen.labeled_probs.clamp_min(1e-12).log(), seen.labels)
@@ -184,7 +185,7 @@ class LossThreshold(Weighting):
 
 
 class RelativeThreshold(Weighting):
-    """AdaMatch's λ = 1(max p̃ ≥ τ·mean max p(x)): the threshold follows the confidence on labelled data (Berthelot et al. 2021)."""
+    """AdaMatch's λ = 1(max p̃ ≥ τ·mean max p(x)): the threshold follows the confidence on labels (Berthelot et al. 2021)."""
 
     threshold: Tensor
 
@@ -197,7 +198,8 @@ class RelativeThreshold(Weighting):
     def update(self, seen: Seen) -> None:
         if seen.labeled_probs is None:
             raise InputError("AdaMatch takes its threshold from labelled predictions: give labelled logits.")
-        self.threshold.copy_(self.ratio * confidence(seen.labeled_probs).mean())
+        refuse_invalid("labeled_probs", seen.labeled_probs)
+        self.threshold.copy_(self.ratio * seen.labeled_probs.max(-1).values.mean())
 
     def statistics(self) -> dict[str, Tensor]:
         return {"threshold": self.threshold}

@@ -134,6 +134,8 @@ class RampUp(Weighting):
         super().__init__(max_weight if inner is None else inner.max_weight)
         if steps < 1:
             raise ValueError(f"the ramp needs at least one step, not {steps}")
+        if shape not in ("linear", "sigmoid", "cosine"):
+            raise ValueError(f'shape must be "linear", "sigmoid" or "cosine", not {shape!r}')
         self.steps, self.shape = steps, shape
         self.inner = Constant(max_weight) if inner is None else inner
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
@@ -195,6 +197,8 @@ class TruncatedGaussian(Weighting):
         super().__init__(max_weight)
         if estimation not in ("all", "per_class", "fixed"):
             raise ValueError(f'estimation must be "all", "per_class" or "fixed", not {estimation!r}')
+        if empty_class not in ("hold", "reset"):
+            raise ValueError(f'empty_class must be "hold" or "reset", not {empty_class!r}')
         self.num_classes, self.k, self.estimation, self.empty_class = num_classes, k, estimation, empty_class
         if mean is None:
             mean = 0.95 if estimation == "fixed" else 1.0 / num_classes

@@ -130,29 +130,29 @@ class Problem:
     class_prior: tuple[float, ...] | None = None
 
 
-def build(method: str | Builder | type[Weighting] | Method, problem: Problem, options: Mapping[str, Any] | None = None) -> Method:
+def build(
+    method: str | Builder | type[Weighting] | Weighting | Method, problem: Problem, options: Mapping[str, Any] | None = None
+) -> Method:
     """The method for a problem.
 
     Args:
-        method: a name of METHODS; "file.py:name" or "module:name"; a builder; a Weighting class, which takes the place of
-            SoftMatch's λ; or a Method, which is returned as it is.
+        method: a name of METHODS; "file.py:name" or "module:name"; a builder; a Weighting or its class, which takes the
+            place of SoftMatch's λ; or a Method, which is returned as it is.
         options: keyword arguments of the builder; they win over the problem's.
     """
     given = dict(options or {})
-    if isinstance(method, Method):
-        if given:
-            raise InputError(f"a method object takes no options, got {sorted(given)}: build it with them instead.")
-        return method
     target = _find(method) if isinstance(method, str) else method
     label = method if isinstance(method, str) else getattr(target, "__name__", repr(target))
-    if isinstance(target, type) and issubclass(target, Weighting):
-        weighting = _call(target, problem, given, label)
-        return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=weighting)
-    built = _call(target, problem, given, label)
+    if isinstance(target, Method | Weighting):
+        if given:
+            raise InputError(f"a method object takes no options, got {sorted(given)}: build it with them instead.")
+        built: Any = target
+    else:
+        built = _call(target, problem, given, label) if callable(target) else target
     if isinstance(built, Weighting):
         return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=built)
     if not isinstance(built, Method):
-        raise InputError(f"{label} must be or make a softmatch Method or Weighting; it made a {type(built).__name__}.")
+        raise InputError(f"{label} must be or make a softmatch Method or Weighting; it is or made a {type(built).__name__}.")
     return built
 
 
@@ -187,8 +187,8 @@ def _load(place: str) -> ModuleType:
     if not place.endswith(".py"):
         try:
             return importlib.import_module(place)
-        except ImportError as error:
-            raise InputError(f"module {place!r} cannot be imported: {error}") from error
+        except Exception as error:
+            raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
     path = Path(place).expanduser()
     if not path.is_file():
         raise InputError(f"there is no file {place}")
@@ -200,5 +200,6 @@ def _load(place: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
+        del sys.modules[spec.name]
         raise InputError(f"{place} cannot be run: {type(error).__name__}: {error}") from error
     return module

@@ -46,6 +46,8 @@ class Forward:
     """
 
     def __init__(self, network: nn.Module, batch_statistics: BatchStatistics = "joint") -> None:
+        if batch_statistics not in ("joint", "separate"):
+            raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
         self.network = network
         self.batch_statistics = batch_statistics
 

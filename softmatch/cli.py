@@ -1,0 +1,131 @@
+"""The command line: parse, call, print. torch is imported only when a command needs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+from pydantic import ValidationError
+
+from softmatch import __version__
+from softmatch.config import Config, explain, make_config, read_file
+from softmatch.errors import InputError, SoftmatchError
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+
+app = App(
+    name="softmatch",
+    version=__version__,
+    help_format="markdown",
+    help="Train a classifier from a handful of labels and a lot of unlabelled data, "
+    "and know whether the unlabelled data helped.",
+    help_epilogue="Start with:  softmatch train        (a minute on a laptop; nothing to download)",
+)
+
+
+@app.command
+def train(
+    source: str | None = None,
+    /,
+    *,
+    config: Annotated[Config | None, Parameter(name="*")] = None,
+    file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+) -> None:
+    """Train a classifier, and a supervised twin to compare it with.
+
+    Without arguments: SoftMatch on the embedded digits with 40 labels, about a minute on two cores. Everything goes to a
+    new run folder: settings, split, metrics, checkpoints, model, result.json and report.html. Nothing is overwritten.
+
+    Examples:
+
+    - softmatch train
+    - softmatch train two-moons --method fixmatch
+    - softmatch train digits --labels 10 --steps 2000 --seed 3 --out runs/ten
+    - softmatch train -c settings.yaml --method mine.py:MyWeighting
+
+    Parameters
+    ----------
+    source:
+        What to train on: digits (default) or two-moons.
+    config:
+        Settings.
+    file:
+        YAML file of settings (the names below with _ for -, and `source`). Options on the command line win over it.
+    """
+    layer = read_file(file) if file is not None else {}
+    name = source or layer.pop("source", None) or "digits"
+    layer.pop("source", None)
+    options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
+
+    from softmatch.data.sources import find_source  # imports torch
+    from softmatch.display import Display, print_result
+    from softmatch.training.job import run_job
+
+    settings = make_config(find_source(name).defaults, layer, options, where=str(file or "settings"))
+    with Display() as display:
+        result = run_job(name, settings, display)
+    print_result(result)
+
+
+@app.command
+def methods() -> None:
+    """List the methods: one line and the citation of each."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from softmatch.methods import METHODS
+
+    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
+    for name, entry in METHODS.items():
+        table.add_row(f"[bold]{name}[/bold]", f"{entry.summary}\n[dim]{entry.citation}[/dim]")
+    Console().print(table)
+
+
+@app.command
+def report(run: Path) -> None:
+    """Write report.html of a run folder again.
+
+    Parameters
+    ----------
+    run:
+        The run folder.
+    """
+    from softmatch.report import write_report
+    from softmatch.runs import RunFolder
+
+    if not (run / "config.yaml").is_file():
+        raise InputError(f"{run} is not a run folder: it has no config.yaml.")
+    print(write_report(RunFolder(run)))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0, 1 training failed, 2 wrong use, 130 interrupted."""
+    try:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        cause = error.__cause__
+        _complain(explain(cause) if isinstance(cause, ValidationError) else str(error).strip())
+        return WRONG_USE
+    except InputError as error:
+        _complain(str(error))
+        return WRONG_USE
+    except SoftmatchError as error:
+        _complain(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        _complain("interrupted; metrics and checkpoints written so far are kept in the run folder.")
+        return INTERRUPTED
+    except OSError as error:
+        _complain(f"{error.filename or 'file system'}: {error.strerror or error}.")
+        return FAILED
+    return 0
+
+
+def _complain(message: str) -> None:
+    print(f"softmatch: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The settings of a run: one flat model, CLI over file over the source's own defaults over these defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from softmatch.errors import InputError, nearest
+
+
+class Config(BaseModel):
+    """Everything that decides the outcome of a run. Unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    labels: int | None = Field(
+        None, ge=1, description="How many labelled samples to use, the same number of each class. Default: the source's."
+    )
+    method: str = Field(
+        "softmatch", description="A method that `softmatch methods` lists, or file.py:name for one of your own."
+    )
+    method_options: dict[str, Any] = Field(
+        default_factory=dict, description="Arguments of the method, for example --method-options.k 3."
+    )
+    steps: int = Field(1000, ge=1, description="Training steps. Momenta and averages follow from this number.")
+    seed: int = Field(0, ge=0, description="Seed of the weights, batches and views. The same seed repeats a CPU run bit for bit.")
+    split_seed: int | None = Field(None, ge=0, description="Seed of the labelled and test samples. Default: the same number.")
+    out: Path | None = Field(None, description="Run folder to create. Default: a new folder under runs/.")
+    test_fraction: float = Field(0.3, gt=0, lt=1, description="Share held out for testing where the source has no test set.")
+    twin: bool = Field(True, description="Also train a supervised twin on the same labels and steps, to compare with.")
+
+    model: str = Field("auto", description="Network: small-conv, mlp, wrn-10-2, wrn-28-2 … Default: by the data.")
+    views: dict[str, Any] = Field(default_factory=dict, description="Arguments of the views, for example --views.cutout 0.3.")
+    labeled_batch: int = Field(64, ge=1, description="Labelled samples in a batch.")
+    unlabeled_batch: int = Field(448, ge=1, description="Unlabelled samples in a batch.")
+    batch_statistics: Literal["joint", "separate"] = Field(
+        "joint", description="Whether labelled, weak and strong views share batch statistics."
+    )
+
+    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="sgd is with Nesterov momentum 0.9.")
+    lr: float = Field(0.03, gt=0, description="Initial learning rate η₀; step k of K uses η₀·cos(7πk/16K).")
+    weight_decay: float = Field(5e-4, ge=0, description="On weights; never on biases and normalisation.")
+    clip: float | None = Field(None, gt=0, description="Largest gradient norm. Default: no clipping.")
+
+    averages: Literal["scaled", "paper"] = Field(
+        "scaled",
+        description="scaled: averages span a fortieth of the run and forget their initial values. "
+        "paper: momentum 0.999 and the paper's initial values, meant for 2^20 steps.",
+    )
+    statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
+    model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights; 0: no average.")
+    batch_norm_momentum: float | None = Field(None, gt=0, le=1, description="Share of a new batch in running statistics.")
+
+    precision: Literal["float32", "bf16", "fp16"] = Field("float32", description="bf16 and fp16 use automatic mixed precision.")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
+    threads: int | None = Field(None, ge=1, description="CPU threads. Default: torch's choice.")
+    evaluate_every: int | None = Field(None, ge=1, description="Steps between evaluations. Default: a fortieth of the run.")
+    checkpoint_every: int | None = Field(None, ge=1, description="Steps between checkpoints. Default: a tenth of the run.")
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Settings of a YAML file; may also hold `source`. Every mistake names the file and the key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"there is no settings file {path}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"settings file {path} cannot be read: {error}") from error
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"settings file {path} is not valid YAML: {error}") from error
+    if found is None:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        raise InputError(f"settings file {path} must hold `key: value` lines, it holds a {type(found).__name__}.")
+    refuse_unknown(found, where=f"settings file {path}", also=("source",))
+    return found
+
+
+def refuse_unknown(found: Mapping[str, Any], where: str, also: tuple[str, ...] = ()) -> None:
+    """Raise InputError for the first key that is not a setting, naming the nearest one."""
+    known = {*Config.model_fields, *also}
+    for key in found:
+        if key not in known:
+            raise InputError(f"{where}: unknown setting {key!r}. {nearest(key, known)}")
+
+
+def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
+    """Settings from layers of which each wins over those before it."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        refuse_unknown(layer, where)
+        merged |= {key: value for key, value in layer.items() if value is not None}
+    for key in ("method_options", "views"):
+        if isinstance(merged.get(key), dict):
+            merged[key] = {name: _scalar(value) for name, value in merged[key].items()}
+    try:
+        return Config(**merged)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain(error)}") from error
+
+
+def explain(error: ValidationError) -> str:
+    """The first mistake in words: which setting, what was given, what is wanted."""
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"])
+    return f"{key} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
+
+
+def _scalar(value: Any) -> Any:
+    """Options on the command line arrive as text: read them as YAML would ("0.9" is a number, "none" is a word)."""
+    return yaml.safe_load(value) if isinstance(value, str) else value
+
+
+def write_config(path: Path, source: str, config: Config) -> None:
+    """All effective settings as YAML, in the order of the model; `read_file` reads it back."""
+    values = {"source": source, **config.model_dump(mode="json")}
+    path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")

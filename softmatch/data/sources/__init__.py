@@ -1,0 +1,42 @@
+"""SOURCES: every named source, with what it is in one line and the settings that suit it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from softmatch.data.examples import Examples
+from softmatch.data.sources import digits, two_moons
+from softmatch.errors import InputError, nearest
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of examples.
+
+    Attributes:
+        load: seed → Examples. Sources of fixed data ignore the seed.
+        defaults: settings (of `Config`) that differ from the general defaults.
+    """
+
+    name: str
+    summary: str
+    load: Callable[[int], Examples]
+    defaults: Mapping[str, Any]
+
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        Source("digits", "1,797 real handwritten digits of 8×8 pixels (scikit-learn)", digits.load, digits.DEFAULTS),
+        Source("two-moons", "the paper's figure 1: two interleaved half circles", two_moons.load, two_moons.DEFAULTS),
+    )
+}
+
+
+def find_source(name: str) -> Source:
+    """The source of that name, or an error that names the nearest."""
+    if name not in SOURCES:
+        raise InputError(f"there is no source {name!r}. {nearest(name, SOURCES)}")
+    return SOURCES[name]

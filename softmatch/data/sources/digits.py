@@ -1,0 +1,22 @@
+"""scikit-learn's 1,797 real handwritten digits: grey images of 8×8 pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from softmatch.data.examples import Examples
+
+DEFAULTS: Mapping[str, Any] = {"labels": 40, "labeled_batch": 40, "unlabeled_batch": 128}
+
+
+def load(seed: int) -> Examples:
+    """Levels 0 … 16 become bytes 0 … 255. The data are fixed: the seed is not used."""
+    from sklearn.datasets import load_digits
+
+    data = load_digits()
+    images = torch.from_numpy(data.images * (255.0 / 16.0)).round().to(torch.uint8)
+    labels = torch.from_numpy(data.target).to(torch.int64)
+    return Examples(images[:, None], labels, tuple("0123456789"), "image")

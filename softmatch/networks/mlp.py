@@ -1,0 +1,30 @@
+"""A multilayer perceptron for vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+
+class MLP(nn.Module):
+    """Linear–ReLU for each hidden width, then a linear head. The paper's two-moons network has two hidden layers."""
+
+    def __init__(self, in_features: int, num_classes: int, hidden: Sequence[int] = (64, 64)) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        width = in_features
+        for size in hidden:
+            layers += [nn.Linear(width, size), nn.ReLU()]
+            width = size
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(width, num_classes)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """(B, D) → (B, hidden)."""
+        out: Tensor = self.body(inputs.flatten(1))
+        return out
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(inputs))
+        return logits

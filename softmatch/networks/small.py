@@ -1,0 +1,45 @@
+"""A small convolutional network for small grey or colour images, sized for a laptop."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class SmallConv(nn.Module):
+    """Five 3×3 convolutions with batch normalisation, two poolings, average, linear head.
+
+    Args:
+        width: channels of the first two layers; the others have twice as many.
+    """
+
+    def __init__(
+        self, num_classes: int, in_channels: int = 1, width: int = 16, batch_norm_momentum: float = 0.1
+    ) -> None:
+        super().__init__()
+
+        def layer(channels: int, out_channels: int) -> list[nn.Module]:
+            return [
+                nn.Conv2d(channels, out_channels, 3, padding=1, bias=False),
+                nn.BatchNorm2d(out_channels, momentum=batch_norm_momentum),
+                nn.LeakyReLU(0.1, inplace=True),
+            ]
+
+        self.body = nn.Sequential(
+            *layer(in_channels, width),
+            *layer(width, width),
+            nn.MaxPool2d(2),
+            *layer(width, 2 * width),
+            *layer(2 * width, 2 * width),
+            nn.MaxPool2d(2),
+            *layer(2 * width, 2 * width),
+        )
+        self.head = nn.Linear(2 * width, num_classes)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """(B, channels, H, W) → (B, 2·width)."""
+        out: Tensor = self.body(inputs)
+        return out.mean((2, 3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(inputs))
+        return logits

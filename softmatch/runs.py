@@ -1,0 +1,166 @@
+"""The run folder: the one contract between commands. Whatever reads a run needs this folder and nothing else.
+
+    config.yaml     every effective setting            split.json      positions of labelled, unlabelled, test samples
+    metrics.jsonl   one record per evaluation          checkpoints/    full training state, newest two
+    model/          weights, classes, preprocessing    result.json     the final figures, as fractions
+    report.html     the report, self-contained         twin/           metrics and model of the supervised twin
+    boundary.json   points and decision regions, for two-dimensional data
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, device, nn
+
+from softmatch.errors import InputError
+from softmatch.networks import build_network
+from softmatch.training.checkpoint import write_atomically
+from softmatch.training.evaluate import predict_probabilities
+from softmatch.views import Views, views_from_settings
+
+FORMAT = 1
+DIGITS = 6
+
+
+class RunFolder:
+    """Paths and files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path) -> RunFolder:
+        """Make the folder. One that holds anything is refused: runs are never overwritten."""
+        try:
+            if path.is_dir() and not any(path.iterdir()):
+                return cls(path)
+            path.mkdir(parents=True)
+        except FileExistsError as error:
+            raise InputError(f"{path} exists already and is never overwritten: choose another --out.") from error
+        except OSError as error:
+            raise InputError(f"the run folder {path} cannot be made: {error.strerror or error}.") from error
+        return cls(path)
+
+    @classmethod
+    def create_new(cls, root: Path, name: str) -> RunFolder:
+        """root/name, or root/name-2, -3, … where that exists."""
+        number = 1
+        while True:
+            path = root / (name if number == 1 else f"{name}-{number}")
+            if not path.exists():
+                return cls.create(path)
+            number += 1
+
+    @property
+    def checkpoints(self) -> Path:
+        folder = self.path / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    def twin(self) -> RunFolder:
+        """The folder of the supervised twin, made when it is not there."""
+        folder = self.path / "twin"
+        folder.mkdir(exist_ok=True)
+        return RunFolder(folder)
+
+    def append_record(self, record: dict[str, Any]) -> None:
+        """One line of metrics.jsonl."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(_plain(record, DIGITS), ensure_ascii=False) + "\n")
+
+    def records(self) -> list[dict[str, Any]]:
+        """All records of metrics.jsonl; empty when there are none."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        records = []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                records.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path}, line {number}: not JSON ({error.msg}).") from error
+        return records
+
+    def write_json(self, name: str, value: Any) -> None:
+        text = json.dumps(_plain(value), ensure_ascii=False, indent=1) + "\n"
+        write_atomically(self.path / name, text.encode())
+
+    def read_json(self, name: str) -> Any:
+        """The content of a JSON file of the run, or None where it has none."""
+        path = self.path / name
+        if not path.exists():
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is damaged: {error}.") from error
+
+
+def _plain(value: Any, digits: int | None = None) -> Any:
+    """NaN and infinity are not JSON: they become null. Floats keep `digits` significant digits, if given."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
+    if isinstance(value, dict):
+        return {key: _plain(item, digits) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, digits) for item in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained network with its preprocessing and classes."""
+
+    network: nn.Module
+    views: Views
+    classes: tuple[str, ...]
+
+    def predict_proba(self, items: Tensor) -> Tensor:
+        """p(y | x) of raw items: uint8 images (N, C, H, W) or float vectors (N, D) → (N, C)."""
+        return predict_probabilities(self.network, self.views, items, device("cpu"))
+
+    def predict(self, items: Tensor) -> list[str]:
+        """The most likely class of each item."""
+        return [self.classes[position] for position in self.predict_proba(items).argmax(-1)]
+
+
+def save_model(
+    run: RunFolder, network: nn.Module, name: str, shape: tuple[int, ...], views: Views, classes: tuple[str, ...]
+) -> None:
+    """Write model/: weights as safetensors, the rest as JSON."""
+    folder = run.path / "model"
+    folder.mkdir(exist_ok=True)
+    weights = {key: value.detach().cpu().contiguous().clone() for key, value in network.state_dict().items()}
+    write_atomically(folder / "model.safetensors", save(weights))
+    about = {"format": FORMAT, "network": name, "shape": list(shape), "classes": list(classes), "views": views.settings()}
+    run.write_json("model/model.json", about)
+
+
+def load_model(run: Path | str) -> Model:
+    """The model of a run folder, on the CPU, ready to predict. Nothing in the folder is executed."""
+    folder = RunFolder(Path(run))
+    about = folder.read_json("model/model.json")
+    if about is None:
+        raise InputError(f"{run} has no model: it is not the folder of a finished run.")
+    if about.get("format") != FORMAT:
+        raise InputError(f"{run}/model has format {about.get('format')!r}; this version reads {FORMAT}.")
+    try:
+        classes = tuple(str(name) for name in about["classes"])
+        network = build_network(about["network"], tuple(about["shape"]), len(classes))
+        network.load_state_dict(load_file(folder.path / "model" / "model.safetensors"))
+    except (KeyError, TypeError, RuntimeError, OSError, SafetensorError) as error:
+        raise InputError(f"the model in {run} cannot be read: {error}") from error
+    return Model(network.eval(), views_from_settings(about["views"]), classes)

@@ -1,0 +1,1 @@
+"""The life of a run: loop, schedule, averaged weights, checkpoints."""

@@ -1,0 +1,170 @@
+"""The training loop: batch → loss → backward → step → average, and a record of what happened every so often."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from softmatch.data.batches import Batches
+from softmatch.errors import InputError, TrainingError
+from softmatch.methods.base import BatchStatistics, Forward, Method, Output
+from softmatch.metrics import PseudoLabelMeter
+from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
+from softmatch.training.ema import ModelAverage
+from softmatch.training.schedule import cosine_factor, set_learning_rate
+
+Record = dict[str, Any]
+
+
+class Trainer:
+    """One network trained by one method.
+
+    Args:
+        truth: labels of the unlabelled samples where known (−1 elsewhere). They reach the meter and nothing else.
+        every: steps between two records.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        method: Method,
+        batches: Batches,
+        optimizer: torch.optim.Optimizer,
+        average: ModelAverage,
+        *,
+        steps: int,
+        lr: float,
+        num_classes: int,
+        truth: Tensor,
+        every: int,
+        device: torch.device,
+        clip: float | None = None,
+        precision: Literal["float32", "bf16", "fp16"] = "float32",
+        batch_statistics: BatchStatistics = "joint",
+    ) -> None:
+        self.network, self.method, self.batches = network, method, batches
+        self.optimizer, self.average = optimizer, average
+        self.steps, self.lr, self.clip, self.every = steps, lr, clip, every
+        self.num_classes, self.device, self.precision = num_classes, device, precision
+        self.forward = Forward(network, batch_statistics)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+        self.step = 0
+        self.seconds = 0.0
+        self._truth = truth.to(device)
+        self._meter = PseudoLabelMeter(num_classes, device)
+        self._losses = torch.zeros(3, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
+        self._since = 0
+
+    def run(self) -> Iterator[Record]:
+        """Train to the last step; yields a record every `every` steps and after the last."""
+        self.network.train()
+        self.method.train()
+        started = time.perf_counter() - self.seconds
+        for step in range(self.step, self.steps):
+            set_learning_rate(self.optimizer, self.lr * cosine_factor(step, self.steps))
+            batch = self.batches(step)
+            with self._autocast():
+                output = self._loss(step, batch)
+            self.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]  # torch's own signature
+            if self.clip is not None:
+                self.scaler.unscale_(self.optimizer)
+                nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
+            self.average.update(self.network, step)
+            self._measure(output, batch.index)
+            self.step = step + 1
+            self.seconds = time.perf_counter() - started
+            if self.step % self.every == 0 or self.step == self.steps:
+                yield self._record()
+                started = time.perf_counter() - self.seconds
+
+    def _loss(self, step: int, batch: Any) -> Output:
+        try:
+            output = self.method.step(self.forward, batch)
+        except InputError as error:
+            raise TrainingError(f"training stopped at step {step + 1}: {error}") from error
+        if self.device.type == "cpu" and not math.isfinite(loss := float(output.loss.detach())):
+            raise TrainingError(f"training stopped at step {step + 1}: the loss is {loss}.")
+        return output
+
+    def _autocast(self) -> AbstractContextManager[None]:
+        kind = torch.float16 if self.precision == "fp16" else torch.bfloat16
+        return torch.autocast(self.device.type, dtype=kind, enabled=self.precision != "float32")
+
+    def _measure(self, output: Output, index: Tensor) -> None:
+        unsupervised = output.unsupervised_loss
+        parts = [output.loss.detach(), output.supervised_loss]
+        parts.append(torch.zeros_like(parts[0]) if unsupervised is None else unsupervised)
+        self._losses += torch.stack(parts).to(self._losses.dtype)
+        self._since += 1
+        if output.pseudo is not None:
+            self._meter.update(output.pseudo, self._truth[index])
+
+    def _record(self) -> Record:
+        """Figures since the last record. Reading them is the one point where the host waits for the device."""
+        loss, supervised, unsupervised = (self._losses / max(self._since, 1)).tolist()
+        if not math.isfinite(loss):
+            raise TrainingError(f"training stopped at step {self.step}: the loss is {loss}.")
+        record: Record = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "lr": self.lr * cosine_factor(self.step - 1, self.steps),
+            "loss": loss,
+            "supervised_loss": supervised,
+        }
+        if self.method.unlabeled_views:
+            record |= {"unsupervised_loss": unsupervised, **self._meter.read()}
+        record["statistics"] = {name: value.tolist() for name, value in self.method.statistics().items()}
+        curve = self.method.weight_curve(self.num_classes)
+        if curve is not None:
+            record["curve"] = {"confidence": curve[0].tolist(), "weight": curve[1].tolist()}
+        self._losses.zero_()
+        self._since = 0
+        return record
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor from which training goes on exactly; `load_state` takes it back."""
+        found: dict[str, Tensor] = {"rng.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            found["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        parts: dict[str, dict[str, Any]] = {
+            "network": self.network.state_dict(),
+            "average": self.average.network.state_dict(),
+            "method": self.method.state_dict(),
+            "optimizer": flatten_optimizer(self.optimizer),
+        }
+        if self.scaler.is_enabled():
+            state = self.scaler.state_dict()
+            parts["scaler"] = {key: torch.tensor(float(state[key])) for key in ("scale", "_growth_tracker")}
+        for part, tensors in parts.items():
+            found |= {f"{part}.{name}": tensor for name, tensor in tensors.items()}
+        return found
+
+    def load_state(self, step: int, tensors: dict[str, Tensor]) -> None:
+        """Go on after `step` steps with the state of that moment."""
+
+        def part(name: str) -> dict[str, Tensor]:
+            return {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
+
+        self.network.load_state_dict(part("network"))
+        self.average.network.load_state_dict(part("average"))
+        self.method.load_state_dict(part("method"))
+        unflatten_optimizer(self.optimizer, part("optimizer"))
+        rng = part("rng")
+        torch.set_rng_state(rng["cpu"])
+        if "cuda" in rng:
+            torch.cuda.set_rng_state(rng["cuda"], self.device)
+        if self.scaler.is_enabled():
+            saved = part("scaler")
+            fresh = self.scaler.state_dict()
+            fresh |= {"scale": float(saved["scale"]), "_growth_tracker": int(saved["_growth_tracker"])}
+            self.scaler.load_state_dict(fresh)
+        self.step = step

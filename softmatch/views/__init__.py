@@ -1,0 +1,45 @@
+"""ω and Ω: the weak and strong views of each modality, computed for whole batches on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Generator, Tensor
+
+from softmatch.errors import InputError
+from softmatch.views.image import ImageViews
+from softmatch.views.vector import VectorViews
+
+__all__ = ["ImageViews", "VectorViews", "Views", "views_from_settings"]
+
+
+class Views(Protocol):
+    """What every modality offers: raw items (B, …) in, network input out. The same generator state gives the same view."""
+
+    kind: str
+
+    def plain(self, items: Tensor) -> Tensor:
+        """The input for evaluation: no randomness."""
+
+    def weak(self, items: Tensor, generator: Generator) -> Tensor:
+        """ω: small changes that keep the label beyond doubt."""
+
+    def strong(self, items: Tensor, generator: Generator) -> Tensor:
+        """Ω: large changes that keep the label."""
+
+    def settings(self) -> dict[str, Any]:
+        """Numbers and strings from which `views_from_settings` makes the same object again."""
+
+
+def views_from_settings(settings: Mapping[str, Any]) -> Views:
+    """Inverse of `Views.settings`, for a saved model."""
+    rest = dict(settings)
+    kind = rest.pop("kind", None)
+    kinds: dict[str, type[ImageViews] | type[VectorViews]] = {"image": ImageViews, "vector": VectorViews}
+    if kind not in kinds:
+        raise InputError(f"unknown kind of preprocessing {kind!r}; this version knows {sorted(kinds)}.")
+    try:
+        return kinds[kind](**rest)
+    except TypeError as error:
+        raise InputError(f"the saved preprocessing cannot be used: {error}") from error

@@ -1,0 +1,162 @@
+"""Forward passes and batch statistics, and the two methods of the base: the abstract one and the supervised one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from softmatch.errors import InputError
+from softmatch.methods import Batch, Forward, Method, Output, Problem, Supervised, build, pseudo_label, softmatch
+from softmatch.methods.base import frozen_running_statistics
+
+
+def plain() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def normalised() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+
+def norm_state(network: nn.Sequential) -> list[Tensor]:
+    return [value.clone() for value in network[1].buffers()]
+
+
+def batch() -> Batch:
+    return Batch(
+        labeled={"weak": torch.randn(4, 5)},
+        labels=torch.tensor([0, 1, 2, 0]),
+        unlabeled={"weak": torch.randn(6, 5), "strong": torch.randn(6, 5) * 3 + 1},
+        index=torch.arange(6),
+    )
+
+
+def test_joint_and_separate_are_equal_without_batch_normalisation() -> None:
+    network, views = plain(), [torch.randn(n, 5) for n in (2, 3, 4)]
+    joint, separate = (Forward(network, mode)(*views) for mode in ("joint", "separate"))  # type: ignore[arg-type]
+    assert [len(z) for z in joint] == [2, 3, 4]
+    for left, right in zip(joint, separate, strict=True):
+        torch.testing.assert_close(left, right)
+
+
+def test_joint_views_share_batch_statistics_and_separate_do_not() -> None:
+    network, views = normalised(), (torch.randn(4, 5), torch.randn(4, 5) * 3 + 1)
+    joint = Forward(network)(*views)
+    torch.testing.assert_close(torch.cat(joint), network(torch.cat(views)))
+    separate = Forward(network, "separate")(*views)
+    torch.testing.assert_close(separate[0], network(views[0]))
+    assert not torch.allclose(joint[0], separate[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("mode", ["joint", "separate"])
+def test_views_without_gradient_are_detached(mode: str) -> None:
+    views = [torch.randn(4, 5) for _ in range(3)]
+    out = Forward(plain(), mode)(*views, gradient=(True, False, True))  # type: ignore[arg-type]
+    assert [z.requires_grad for z in out] == [True, False, True]
+    assert all(z.requires_grad for z in Forward(plain(), mode)(*views))  # type: ignore[arg-type]
+
+
+def test_separate_respects_an_outer_no_grad() -> None:
+    with torch.no_grad():
+        (out,) = Forward(plain(), "separate")(torch.randn(4, 5))
+    assert not out.requires_grad
+
+
+def test_unknown_batch_statistics_are_refused() -> None:
+    with pytest.raises(ValueError, match="batch_statistics"):
+        Forward(plain(), "shared")  # type: ignore[arg-type]
+
+
+def test_frozen_statistics_normalise_with_the_batch_and_do_not_move() -> None:
+    network, view = normalised(), torch.randn(16, 5) * 2 + 3
+    before = norm_state(network)
+    with frozen_running_statistics(network):
+        frozen = network(view)
+    assert all(torch.equal(a, b) for a, b in zip(before, norm_state(network), strict=True))
+    torch.testing.assert_close(frozen, network(view))  # train mode: the same normalisation, and now they move
+    assert not all(torch.equal(a, b) for a, b in zip(before, norm_state(network), strict=True))
+
+
+def test_frozen_statistics_are_released_after_an_error() -> None:
+    network = normalised()
+    untracked = nn.BatchNorm1d(8, track_running_stats=False)
+    network.append(untracked)
+    with pytest.raises(RuntimeError, match="diverged"), frozen_running_statistics(network):
+        raise RuntimeError("diverged")
+    assert network[1].track_running_stats is True
+    assert untracked.track_running_stats is False
+
+
+def test_frozen_statistics_in_eval_mode_still_use_the_running_ones() -> None:
+    network, view = normalised().eval(), torch.randn(16, 5)
+    with frozen_running_statistics(network):
+        frozen = network(view)
+    torch.testing.assert_close(frozen, network(view))
+
+
+def test_without_tracking_keeps_the_gradient() -> None:
+    network = normalised()
+    before = norm_state(network)
+    assert Forward(network).without_tracking(torch.randn(4, 5)).requires_grad
+    assert all(torch.equal(a, b) for a, b in zip(before, norm_state(network), strict=True))
+
+
+def test_match_step_equals_calling_the_method_with_the_logits() -> None:
+    network, data = plain(), batch()
+    stepped, called = softmatch(3), softmatch(3)
+    output = stepped.step(Forward(network), data)
+    logits = [network(view) for view in (data.labeled["weak"], data.unlabeled["weak"], data.unlabeled["strong"])]
+    torch.testing.assert_close(output.loss, called(logits[0], data.labels, logits[1], logits[2], data.index))
+
+
+def test_pseudo_label_step_moves_the_running_statistics_by_labelled_data_alone() -> None:
+    network, data = normalised(), batch()
+    method = pseudo_label(3)
+    assert method.unlabeled_views == ("weak",)
+    features = network[0](data.labeled["weak"]).detach()
+    method.step(Forward(network), data).loss.backward()
+    torch.testing.assert_close(network[1].running_mean, 0.1 * features.mean(0))
+
+
+def test_supervised_is_the_cross_entropy_of_the_labelled_view() -> None:
+    network, data, method = plain(), batch(), Supervised()
+    output = method.step(Forward(network), data)
+    torch.testing.assert_close(output.loss, F.cross_entropy(network(data.labeled["weak"]), data.labels))
+    assert output.loss.requires_grad
+    assert not output.supervised_loss.requires_grad
+    assert output.unsupervised_loss is None
+    assert output.pseudo is None
+    assert method.unlabeled_views == ()
+    assert method.weight_curve(3) is None
+    assert method.statistics() == {}
+
+
+def test_supervised_refuses_diverged_logits() -> None:
+    with pytest.raises(InputError, match="labeled_logits"):
+        Supervised()(torch.tensor([[float("nan"), 0.0]]), torch.tensor([0]))
+
+
+def test_a_method_without_step_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="must define step"):
+        Method().step(Forward(plain()), batch())
+
+
+class Consistency(Method):
+    """A method of a researcher's own that is no Match: squared difference of two views."""
+
+    unlabeled_views = ("weak", "strong")
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        labeled, weak, strong = forward(batch.labeled["weak"], *batch.unlabeled.values())
+        supervised = F.cross_entropy(labeled, batch.labels)
+        return Output(supervised + (weak.softmax(-1) - strong.softmax(-1)).square().mean(), supervised.detach())
+
+
+def test_a_method_class_is_built_without_arguments_it_does_not_take() -> None:
+    method = build(Consistency, Problem(num_classes=3))
+    assert isinstance(method, Consistency)
+    network = plain()
+    method.step(Forward(network), batch()).loss.backward()
+    assert all(p.grad is not None for p in network.parameters())

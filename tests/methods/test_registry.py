@@ -1,0 +1,184 @@
+"""METHODS and `build`: names, options, files and modules of a user's own, and errors that name what is nearest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from softmatch.errors import InputError
+from softmatch.methods import METHODS, Batch, Entry, Forward, Match, Method, Problem, Supervised, build, fixmatch
+from softmatch.weightings import Constant, Linear, Threshold, TruncatedGaussian
+
+PROBLEM = Problem(num_classes=3, num_unlabeled=8, total_steps=100, momentum=0.9)
+
+USER_WEIGHTING = '''
+"""λ = (max p)^power above the running median confidence."""
+import torch
+from softmatch.weightings import Weighting
+
+class Power(Weighting):
+    def __init__(self, num_classes: int, power: float = 2.0) -> None:
+        super().__init__()
+        self.power = power
+        self.register_buffer("median", torch.tensor(1.0 / num_classes))
+
+    def update(self, seen):
+        self.median.copy_(seen.weak_probs.max(-1).values.median())
+
+    def forward(self, probs, pseudo_labels=None):
+        top = probs.max(-1).values
+        return torch.where(top >= self.median, top**self.power, 0.0)
+
+instance = Power(3)
+number = 3
+'''
+
+
+@pytest.fixture
+def weighting_file(tmp_path: Path) -> Path:
+    path = tmp_path / "power.py"
+    path.write_text(USER_WEIGHTING)
+    return path
+
+
+def train_one_step(method: Method) -> None:
+    """One optimiser step of a small network; its parameters must move."""
+    network = nn.Linear(5, 3)
+    before = network.weight.detach().clone()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    views = {"weak": torch.randn(6, 5), "strong": torch.randn(6, 5)}
+    data = Batch({"weak": torch.randn(4, 5), "strong": torch.randn(4, 5)}, torch.tensor([0, 1, 2, 0]), views, torch.arange(6))
+    method.step(Forward(network), data).loss.backward()
+    optimizer.step()
+    assert not torch.equal(before, network.weight)
+
+
+@pytest.mark.parametrize(("name", "entry"), METHODS.items(), ids=METHODS.keys())
+def test_every_entry_is_described_cited_and_trains(name: str, entry: Entry) -> None:
+    assert entry.summary
+    assert "\n" not in entry.summary
+    assert len(entry.summary) <= 100
+    assert entry.citation
+    assert entry.builder.__doc__
+    method = build(name, PROBLEM)
+    assert isinstance(method, Method)
+    train_one_step(method)
+
+
+def test_the_problem_gives_what_a_builder_has_parameters_for() -> None:
+    method = build("softmatch", PROBLEM)
+    assert isinstance(method, Match)
+    assert isinstance(method.weighting, TruncatedGaussian)
+    assert method.weighting.mean.momentum == 0.9
+    flexmatch = build("flexmatch", PROBLEM)
+    assert flexmatch.state_dict()["weighting.registry"].shape == (9,)
+
+
+def test_options_win_over_the_problem() -> None:
+    method = build("softmatch", PROBLEM, {"momentum": 0.5, "k": 3.0})
+    assert isinstance(method, Match)
+    assert isinstance(method.weighting, TruncatedGaussian)
+    assert method.weighting.mean.momentum == 0.5
+    assert method.weighting.k == 3.0
+
+
+def test_class_prior_of_the_problem_is_used_when_asked_for() -> None:
+    problem = Problem(num_classes=3, class_prior=(0.6, 0.3, 0.1))
+    goal = build("softmatch", problem, {"align": "prior"}).state_dict()["alignment.goal"]
+    torch.testing.assert_close(goal, torch.tensor([0.6, 0.3, 0.1]))
+
+
+def test_unknown_name_and_option_get_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"'softmach'.*'softmatch'"):
+        build("softmach", PROBLEM)
+    with pytest.raises(InputError, match=r"Known: .*fixmatch"):
+        build("zzzzzz", PROBLEM)
+    with pytest.raises(InputError, match=r"'treshold'.*'threshold'"):
+        build("fixmatch", PROBLEM, {"treshold": 0.9})
+
+
+def test_an_impossible_option_value_is_an_input_error() -> None:
+    with pytest.raises(InputError, match=r"'softmatch' cannot be built.*momentum"):
+        build("softmatch", PROBLEM, {"momentum": 2.0})
+
+
+def test_builder_class_and_object() -> None:
+    assert isinstance(build(fixmatch, PROBLEM, {"threshold": 0.5}), Match)
+    linear = build(Linear, PROBLEM)
+    assert isinstance(linear, Match)
+    assert isinstance(linear.weighting, Linear)
+    method = Supervised()
+    assert build(method, PROBLEM) is method
+    with pytest.raises(InputError, match="options"):
+        build(method, PROBLEM, {"k": 1})
+
+
+def test_weighting_class_in_a_file_trains(weighting_file: Path) -> None:
+    method = build(f"{weighting_file}:Power", PROBLEM, {"power": 3.0})
+    assert isinstance(method, Match)
+    assert type(method.weighting).__name__ == "Power"
+    assert method.weighting.power == 3.0
+    assert "alignment.marginal.value" in method.state_dict()
+    train_one_step(method)
+    with pytest.raises(InputError, match=r"'powr'.*'power'"):
+        build(f"{weighting_file}:Power", PROBLEM, {"powr": 1.0})
+
+
+def test_weighting_object_in_a_file_trains(weighting_file: Path) -> None:
+    method = build(f"{weighting_file}:instance", PROBLEM)
+    assert isinstance(method, Match)
+    assert type(method.weighting).__name__ == "Power"
+    train_one_step(method)
+    with pytest.raises(InputError, match="options"):
+        build(f"{weighting_file}:instance", PROBLEM, {"power": 3.0})
+
+
+def test_weighting_object_takes_the_place_of_softmatchs() -> None:
+    weighting = Threshold(0.5)
+    method = build(weighting, PROBLEM)
+    assert isinstance(method, Match)
+    assert method.weighting is weighting
+
+
+def test_module_and_name() -> None:
+    method = build("softmatch.weightings:Constant", PROBLEM, {"max_weight": 2.0})
+    assert isinstance(method, Match)
+    assert isinstance(method.weighting, Constant)
+    with pytest.raises(InputError, match=r"'Constnt'.*'Constant'"):
+        build("softmatch.weightings:Constnt", PROBLEM)
+    with pytest.raises(InputError, match="no_such_module"):
+        build("no_such_module:Name", PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        ("raise RuntimeError('broken on line one')", "Name", "RuntimeError: broken on line one"),
+        ("def f(:", "f", "SyntaxError"),
+        ("def nonsense(): return 7", "nonsense", "own.py:nonsense must .* made a int"),
+        ("def nothing(): pass", "nothing", "made a NoneType"),
+        ("def needy(temperature): pass", "needy", "temperature"),
+        ("number = 3", "number", "own.py:number must be or make .* is or made a int"),
+        ("def near(): pass", "nere", "'near'"),
+    ],
+)
+def test_faulty_files_give_errors_a_user_can_act_on(tmp_path: Path, source: str, name: str, message: str) -> None:
+    path = tmp_path / "own.py"
+    path.write_text(source)
+    with pytest.raises(InputError, match=message):
+        build(f"{path}:{name}", PROBLEM)
+
+
+def test_a_module_that_raises_is_an_input_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "raising_module.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="ZeroDivisionError"):
+        build("raising_module:Name", PROBLEM)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no file .*absent\.py"):
+        build(f"{tmp_path}/absent.py:Name", PROBLEM)
