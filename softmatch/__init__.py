@@ -8,36 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-
-_HOMES = {
-    "alignments": ("Alignment", "NoAlignment"),
-    "averages": ("RunningAverage", "momentum_for"),
-    "errors": ("InputError", "SoftmatchError", "TrainingError"),
-    "methods": ("METHODS", "Match", "Method", "Problem", "Supervised", "build"),
-    "metrics": ("PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"),
-    "runs": ("Model", "load_model"),
-    "seen": ("Seen",),
-    "thresholds": ("CurriculumThreshold", "LossThreshold", "RelativeThreshold", "SelfAdaptiveThreshold"),
-    "training.job": ("Result", "train"),
-    "weightings": (
-        "Constant",
-        "Gaussian",
-        "Laplacian",
-        "Linear",
-        "Quadratic",
-        "RampUp",
-        "Threshold",
-        "TruncatedGaussian",
-        "TruncatedLaplacian",
-        "Weighting",
-        "weight_curve",
-    ),
-}
-_MODULES = ("alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings")
-
-__all__ = sorted([*_MODULES, *(name for names in _HOMES.values() for name in names)])
-
 if TYPE_CHECKING:
     from softmatch import alignments, averages, methods, metrics, targets, thresholds, views, weightings
     from softmatch.alignments import Alignment, NoAlignment
@@ -63,13 +33,69 @@ if TYPE_CHECKING:
         weight_curve,
     )
 
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "Alignment",
+    "Constant",
+    "CurriculumThreshold",
+    "Gaussian",
+    "InputError",
+    "Laplacian",
+    "Linear",
+    "LossThreshold",
+    "Match",
+    "Method",
+    "Model",
+    "NoAlignment",
+    "Problem",
+    "PseudoLabelMeter",
+    "PseudoLabels",
+    "Quadratic",
+    "RampUp",
+    "RelativeThreshold",
+    "Result",
+    "RunningAverage",
+    "Seen",
+    "SelfAdaptiveThreshold",
+    "SoftmatchError",
+    "Supervised",
+    "Threshold",
+    "TrainingError",
+    "TruncatedGaussian",
+    "TruncatedLaplacian",
+    "Weighting",
+    "alignments",
+    "averages",
+    "build",
+    "class_quality",
+    "load_model",
+    "methods",
+    "metrics",
+    "momentum_for",
+    "quality",
+    "quantity",
+    "targets",
+    "thresholds",
+    "train",
+    "views",
+    "weight_curve",
+    "weightings",
+]
+
+_MODULES = ("alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings")
+_HOMES = ("errors", *_MODULES, "runs", "seen", "training.job")
+
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"softmatch.{name}")
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"softmatch.{home}"), name)
+    if name in __all__:
+        for home in _HOMES:
+            module = importlib.import_module(f"softmatch.{home}")
+            if hasattr(module, name):
+                return getattr(module, name)
     raise AttributeError(f"module 'softmatch' has no attribute {name!r}")
 
 

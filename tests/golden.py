@@ -54,7 +54,7 @@ ALIGNED_CONFIDENCE = (0.818389, 0.416095, 0.772955, 0.586910)
 """max p̃ of step 1 after uniform alignment from the warm marginal."""
 
 
-def close(actual: Tensor | float | None, expected: Sequence[object] | float, tolerance: float = 2e-6) -> None:
+def close(actual: Tensor | float | None, expected: Sequence[object] | float, tolerance: float = 1e-6) -> None:
     """Assert equality with numbers printed to six decimals; NaN equals NaN."""
     assert actual is not None
     found = torch.as_tensor(actual, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,10 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[States]:
     """What two processes, each with half of every batch, end with."""
     directory = tmp_path_factory.mktemp("two")
     command = [sys.executable, two_processes.__file__ or ""]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # the same softmatch as here
     processes = [
-        subprocess.Popen([*command, str(rank), str(directory)], stderr=subprocess.PIPE, text=True) for rank in range(2)
+        subprocess.Popen([*command, str(rank), str(directory)], stderr=subprocess.PIPE, text=True, env=environment)
+        for rank in range(2)
     ]
     try:
         for process in processes:

@@ -165,6 +165,12 @@ def test_dash_losses_golden(soft: bool, losses: list[float]) -> None:
             assert float(weighting(STEP_1.weak)[row]) == kept
 
 
+def test_dash_keeps_a_loss_equal_to_its_threshold() -> None:
+    weighting = LossThreshold(warmup=0, initial_loss=-float(STEP_1.weak[1, 0].log()), factor=1.0, soft_selection=False)
+    weighting.updates.fill_(1)
+    assert weighting(STEP_1.weak).tolist() == [1.0, 1.0, 1.0, 0.0]
+
+
 def test_dash_targets_are_sharpened_until_the_floor_and_hard_afterwards() -> None:
     weighting = LossThreshold(warmup=0, every=1, initial_loss=1.2)
     weighting.updates.fill_(14)  # j = 13, ρ = .053676

@@ -95,7 +95,7 @@ def run_job(source: str, config: Config, listener: Listener | None = None) -> Re
     """`train` with complete settings."""
     started = time.perf_counter()
     task = prepare(source, config)
-    method = _build_method(task, config.method)  # before anything is written: a wrong option costs nothing
+    method = build_method(task, config.method)  # before anything is written: a wrong option costs nothing
     run = _make_folder(task)
     write_config(run.path / "config.yaml", source, config)
     run.write_json("split.json", task.split.as_dict())
@@ -103,7 +103,7 @@ def run_job(source: str, config: Config, listener: Listener | None = None) -> Re
         listener.understood(task, run)
     twin_errors, twin_seconds = None, None
     if config.twin and config.method != "supervised":
-        twin_errors, _, twin_seconds = _fit(task, _build_method(task, "supervised"), run.twin(), "supervised", listener)
+        twin_errors, _, twin_seconds = _fit(task, build_method(task, "supervised"), run.twin(), "supervised", listener)
     errors, last, _ = _fit(task, method, run, config.method, listener)
     result = _result(task, run, errors, twin_errors, last, time.perf_counter() - started, twin_seconds)
     run.write_json("result.json", {**asdict(result), "run": None, "versions": _versions()})
@@ -151,7 +151,8 @@ def _make_folder(task: Task) -> RunFolder:
     return RunFolder.create_new(Path("runs"), name)
 
 
-def _build_method(task: Task, name: str) -> Method:
+def build_method(task: Task, name: str) -> Method:
+    """The method of that name for this task, with the momenta that follow from its number of steps."""
     config, labels = task.config, task.examples.labels[task.split.labeled]
     counts = torch.bincount(labels, minlength=len(task.examples.classes)).double()
     problem = Problem(

@@ -77,7 +77,7 @@ def autocontrast(images: Images, magnitude: Tensor) -> Images:
     """Stretch each channel to 0 … 255."""
     low = images.amin((2, 3), keepdim=True).to(torch.float64)
     high = images.amax((2, 3), keepdim=True).to(torch.float64)
-    scale = 255.0 / (high - low).clamp_min(1.0)
+    scale = torch.full_like(low, 255.0) / (high - low).clamp_min(1.0)  # 255.0 / x is 255·(1/x) in torch: one bit off
     stretched = (images * scale - low * scale).trunc().clamp(0, 255).to(torch.uint8)
     return torch.where(high > low, stretched, images)
 

@@ -1,0 +1,204 @@
+"""Line charts of the report as data: what is drawn over the steps, its scale, and a sentence on how to read it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from softmatch.report.reading import Contents, Record, number
+
+POINTS = 200
+NAME = 24  # characters of a class name in a legend
+LINES = 10  # classes drawn as lines of their own; of more classes the mean and the extremes are drawn
+
+Chart = dict[str, Any]
+Series = dict[str, Any]
+
+
+def thin(records: Sequence[Record], most: int) -> list[Record]:
+    """At most `most` records, evenly spread, with the first and the last."""
+    if len(records) <= most:
+        return list(records)
+    return [records[round(place * (len(records) - 1) / (most - 1))] for place in range(most)]
+
+
+def compact(value: Any, digits: int = 5) -> float | int | None:
+    """A number for the page: rounded to `digits` significant digits, None where there is none."""
+    found = number(value)
+    if found is None:
+        return None
+    rounded = float(f"{found:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def shorten(name: str) -> str:
+    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+
+
+def line(records: Sequence[Record], label: str, get: Callable[[Record], Any], color: str, dash: bool = False) -> Series:
+    return {"label": label, "values": [compact(get(r)) for r in records], "color": color, "dash": dash}
+
+
+def chart(name: str, title: str, caption: str, records: Sequence[Record], series: list[Series], **scale: Any) -> Chart | None:
+    """One chart, or None where no series has a value. `scale`: unit="percent" or "number", zero, top."""
+    series = [s for s in series if any(value is not None for value in s["values"])]
+    if not series:
+        return None
+    steps = [record["step"] for record in records]
+    return {"name": name, "title": title, "caption": caption, "x": steps, "series": series, **scale}
+
+
+def error_chart(contents: Contents, method: str) -> Chart | None:
+    """Evaluation error of the run and of the twin, which are recorded at the same steps or not."""
+    own, twin = ({r["step"]: r for r in records} for records in (contents.records, contents.twin_records))
+    hint = ". Where the solid line ends below the dashed one, the unlabelled data helped" if own and twin else ""
+    steps = thin([{"step": step} for step in sorted(own.keys() | twin.keys())], POINTS)
+    return chart(
+        "error",
+        "Evaluation error",
+        f"The share of held-out samples that are classified wrongly, as training goes on: lower is better{hint} "
+        "(compare the paper’s figure 2a).",
+        steps,
+        [
+            line(steps, method, lambda r: own.get(r["step"], {}).get("test_error"), "run"),
+            line(steps, "Labels alone", lambda r: twin.get(r["step"], {}).get("test_error"), "twin", dash=True),
+        ],
+        unit="percent",
+        zero=True,
+    )
+
+
+def pseudo_label_chart(contents: Contents) -> Chart | None:
+    records = thin(contents.records, POINTS)
+    return chart(
+        "pseudo",
+        "Quantity and quality of pseudo-labels",
+        "Quantity f is the average weight λ that unlabelled samples get, quality g the share of that weight which rests on "
+        "right pseudo-labels. A threshold usually buys one with the other; both should be high (figures 1b, 1c, 2b and 2c).",
+        records,
+        [
+            line(records, "Quantity f", lambda r: r.get("quantity"), "run"),
+            line(records, "Quality g", lambda r: r.get("quality"), "quality"),
+        ],
+        unit="percent",
+        zero=True,
+        top=1,
+    )
+
+
+def loss_charts(contents: Contents) -> list[Chart]:
+    records = thin(contents.records, POINTS)
+    losses = chart(
+        "loss",
+        "Losses",
+        "Averages over the steps since the record before. The unsupervised loss may rise when more pseudo-labels get weight.",
+        records,
+        [
+            line(records, "Total", lambda r: r.get("loss"), "text"),
+            line(records, "Supervised", lambda r: r.get("supervised_loss"), "twin", dash=True),
+            line(records, "Unsupervised", lambda r: r.get("unsupervised_loss"), "run"),
+        ],
+        unit="number",
+        zero=True,
+    )
+    rate = chart(
+        "rate",
+        "Learning rate",
+        "The learning rate at each record.",
+        records,
+        [line(records, "Learning rate", lambda r: r.get("lr"), "run")],
+        unit="number",
+        zero=True,
+    )
+    return [c for c in (losses, rate) if c]
+
+
+# title, caption, and the statistics (name → symbol) of one chart, in the order of the page
+STATISTICS: list[tuple[str, str, dict[str, str]]] = [
+    (
+        "μ and σ of the confidence",
+        "The weighting function learns these from the predictions on unlabelled samples: samples more confident than μ get the "
+        "full weight, and σ says how slowly the weight falls below it (section 3 of the paper).",
+        {"mean": "μ", "variance": "σ", "scale": "scale"},
+    ),
+    (
+        "Confidence threshold",
+        "Predictions that are less confident than this are not used; the threshold adapts while the network learns.",
+        {"threshold": "threshold", "class_thresholds": "threshold"},
+    ),
+    (
+        "Loss threshold",
+        "Pseudo-labels whose loss is larger than this are not used; it falls as training goes on.",
+        {"loss_threshold": "largest loss used"},
+    ),
+    ("Ramp", "The factor on all weights, which grows at the beginning of training.", {"ramp": "factor"}),
+    (
+        "Average prediction",
+        "The running average of the predictions, E[p], by which alignment divides. Lines that stay together mean "
+        "that the network predicts all classes equally often.",
+        {"marginal": "E[p]"},
+    ),
+]
+
+
+def statistics_charts(contents: Contents) -> list[Chart]:
+    """One chart for each kind of state that the method keeps; unknown ones of a method of one's own are drawn too."""
+    records = thin(contents.records, POINTS)
+    names = list(dict.fromkeys(name for record in records for name in record.get("statistics") or {}))
+    known = {name for _, _, symbols in STATISTICS for name in symbols}
+    own = [(name, f"“{name}”, a statistic that this method keeps.", {name: name}) for name in names if name not in known]
+    found: list[Chart | None] = []
+    for title, caption, symbols in [*STATISTICS, *own]:
+        series = [s for name in names if name in symbols for s in _lines(records, name, symbols[name], contents.classes)]
+        found.append(chart(f"statistic-{len(found)}", title, caption, records, _colored(series), unit="number"))
+    return [c for c in found if c]
+
+
+def _lines(records: Sequence[Record], name: str, symbol: str, classes: Sequence[str]) -> list[Series]:
+    """A scalar as one line, a list as one line per class, or as its mean and extremes."""
+
+    def get(record: Record) -> Any:
+        value = (record.get("statistics") or {}).get(name)
+        return _root(value) if name == "variance" else value
+
+    width = max((len(value) for r in records if isinstance(value := get(r), list)), default=0)
+    if not width:
+        return [line(records, symbol, get, "")]
+    if width > LINES:
+        return [
+            line(records, f"{symbol}, lowest class", lambda r: _over(get(r), min), ""),
+            line(records, f"{symbol}, mean", lambda r: _over(get(r), _mean), ""),
+            line(records, f"{symbol}, highest class", lambda r: _over(get(r), max), ""),
+        ]
+    labels = [shorten(name) for name in classes] if len(classes) == width else [str(place) for place in range(width)]
+    return [line(records, f"{symbol} {labels[place]}", partial(_item, get, place), "") for place in range(width)]
+
+
+def _colored(series: list[Series]) -> list[Series]:
+    """The run's colour for one line, numbered colours of the palette for several."""
+    if len(series) == 1:
+        return [{**series[0], "color": "run"}]
+    return [{**s, "color": place % LINES, "dash": place >= LINES} for place, s in enumerate(series)]
+
+
+def _root(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_root(item) for item in value]
+    found = number(value)
+    return None if found is None or found < 0 else math.sqrt(found)
+
+
+def _over(value: Any, function: Callable[[list[float]], float]) -> float | None:
+    numbers = [n for n in map(number, value if isinstance(value, list) else []) if n is not None]
+    return function(numbers) if numbers else None
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _item(get: Callable[[Record], Any], place: int, record: Record) -> Any:
+    value = get(record)
+    return value[place] if isinstance(value, list) and place < len(value) else None

@@ -1,0 +1,131 @@
+"""What a run folder holds for its report, read leniently: every file may be missing, the last record half written."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from softmatch.errors import InputError
+from softmatch.runs import RunFolder
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files of a run. An empty dict or list stands for a file that is not there."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    result: dict[str, Any] = field(default_factory=dict)
+    split: dict[str, Any] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    twin_records: list[Record] = field(default_factory=list)
+    boundary: dict[str, Any] = field(default_factory=dict)
+    twin_boundary: dict[str, Any] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+
+    @property
+    def method(self) -> str:
+        return str(self.result.get("method") or self.config.get("method") or "an unknown method")
+
+    @property
+    def last(self) -> Record:
+        return self.records[-1] if self.records else {}
+
+    def setting(self, name: str) -> Any:
+        """A figure of the result, or else of the settings."""
+        found = self.result.get(name)
+        return self.config.get(name) if found is None else found
+
+    @property
+    def known_share(self) -> float | None:
+        """Share of the pseudo-labels whose true class is known; None where no pseudo-labels were recorded."""
+        histograms = [found for record in self.records if (found := record.get("histogram"))]
+        total = sum(sum(h.get("all") or ()) for h in histograms)
+        known = sum(sum(h.get("wrong") or ()) + sum(h.get("right") or ()) for h in histograms)
+        return known / total if total else None
+
+    @property
+    def labels(self) -> int | None:
+        """How many labelled samples were used."""
+        found = self.result.get("labels") or len(self.split.get("labeled") or ()) or self.config.get("labels")
+        return int(found) if found else None
+
+
+def read(run: RunFolder) -> Contents:
+    """Everything the report shows.
+
+    Raises:
+        InputError: where a file is there but damaged.
+    """
+    twin = RunFolder(run.path / "twin")
+    result = _mapping(run, "result.json")
+    records = read_records(run.path / "metrics.jsonl")
+    return Contents(
+        config=_read_config(run.path / "config.yaml"),
+        result=result,
+        split=_mapping(run, "split.json"),
+        records=records,
+        twin_records=read_records(twin.path / "metrics.jsonl"),
+        boundary=_mapping(run, "boundary.json"),
+        twin_boundary=_mapping(twin, "boundary.json"),
+        classes=_class_names(run, result, records),
+    )
+
+
+def read_records(path: Path) -> list[Record]:
+    """Records in the order of their steps. A resumed run repeats steps: the later record counts.
+
+    A line that is not a record is left out; it is what an interruption in the middle of writing leaves behind.
+    """
+    if not path.exists():
+        return []
+    found: dict[int, Record] = {}
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict) and isinstance(record.get("step"), int):
+            found[record["step"]] = record
+    return [found[step] for step in sorted(found)]
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _mapping(run: RunFolder, name: str) -> dict[str, Any]:
+    found = run.read_json(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InputError(f"{run.path / name} must hold a JSON object, it holds a {type(found).__name__}.")
+    return found
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is damaged: {error}.") from error
+    return found if isinstance(found, dict) else {}
+
+
+def _class_names(run: RunFolder, result: dict[str, Any], records: list[Record]) -> tuple[str, ...]:
+    """Names from the result or the model; plain numbers where neither has as many as the records have classes."""
+    errors = (records[-1].get("test_class_errors") if records else None) or []
+    for names in (result.get("class_errors"), _mapping(run, "model/model.json").get("classes")):
+        if names and (not errors or len(names) == len(errors)):
+            return tuple(str(name) for name in names)
+    return tuple(str(position) for position in range(len(errors)))

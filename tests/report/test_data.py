@@ -1,0 +1,206 @@
+"""From the run folder to the page's data: what is read, left out, thinned and rounded, and the words of the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from softmatch.errors import InputError
+from softmatch.report.charts import compact, thin
+from softmatch.report.data import DOTS, MOMENTS, page_data
+from softmatch.report.reading import Contents, read
+from softmatch.report.words import count, duration, missing, percent, signed, tiles, verdict
+from softmatch.runs import RunFolder
+from tests.report.example import CLASSES, make_boundary, make_record, make_run, rewrite_records
+
+
+def plain(text: str) -> str:
+    """Narrow spaces as spaces and the minus sign as a hyphen: easier to read in a test."""
+    return text.replace("\u202f", " ").replace("\u2212", "-")
+
+
+def names(charts: list[dict[str, Any]]) -> list[list[str]]:
+    return [[series["label"] for series in chart["series"]] for chart in charts]
+
+
+def test_charts_of_a_complete_run(tmp_path: Path) -> None:
+    data = page_data(read(make_run(tmp_path / "run")))
+    assert names(data["charts"]) == [["SoftMatch", "Labels alone"], ["Quantity f", "Quality g"]]
+    assert names(data["statistics"]) == [["μ", "σ"], ["E[p] upper", "E[p] lower"]]
+    assert names(data["losses"]) == [["Total", "Supervised", "Unsupervised"], ["Learning rate"]]
+    assert data["statistics"][0]["series"][1]["values"][0] == 0.2  # σ is the root of the variance, 0.04
+    assert data["charts"][0]["x"] == list(range(5, 61, 5))
+    assert len(data["boundary"]["panels"]) == 2
+    assert data["aligned"] is True
+    assert data["truth"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("freematch", [["threshold", "threshold upper", "threshold lower"]]),
+        ("dash", [["largest loss used"]]),
+        ("mine.py:own", [["temperature"]]),
+        ("fixmatch", []),
+    ],
+)
+def test_statistics_of_other_methods(tmp_path: Path, method: str, expected: list[list[str]]) -> None:
+    assert names(page_data(read(make_run(tmp_path / "run", method=method)))["statistics"]) == expected
+
+
+def test_statistics_of_many_classes_are_summed_up(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", classes=tuple(map(str, range(100))))
+    rewrite_records(run, lambda r: r.update(statistics={"mean": [c / 100 for c in range(99)] + [None]}))
+    (chart,) = page_data(read(run))["statistics"]
+    assert [series["values"][0] for series in chart["series"]] == [0, 0.49, 0.98]
+
+
+def test_supervised_run_has_no_pseudo_labels(tmp_path: Path) -> None:
+    data = page_data(read(make_run(tmp_path / "run", method="supervised")))
+    assert names(data["charts"]) == [["Labels alone"]]
+    assert not data["histograms"]
+    assert data["truth"] is None
+    assert data["moments"][0]["classes"] is None
+    assert data["moments"][0]["errors"] == [0.1, 0.1]
+
+
+def test_unknown_truth_gives_no_wrong_series(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", truth=False))
+    data = page_data(contents)
+    assert names(data["charts"])[1] == ["Quantity f"]
+    assert {moment["wrong"] for moment in data["moments"]} == {None}
+    assert data["truth"] == 0
+    assert any("true classes" in note for note in missing(contents))
+
+
+def test_no_weight_is_not_called_unknown_truth(tmp_path: Path) -> None:
+    """A threshold that nothing passes leaves the quality null although the truth is known."""
+    run = make_run(tmp_path / "run", method="fixmatch", result={"quality": None, "quantity": 0.0})
+    rewrite_records(run, lambda r: r.update(quality=None, quantity=0.0))
+    contents = read(run)
+    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "nothing has weight"
+    assert missing(contents) == []
+
+
+def test_twin_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=10)
+    (run.path / "twin" / "metrics.jsonl").unlink()
+    run.twin().append_record(make_record(7, 2, "supervised"))
+    chart = page_data(read(run))["charts"][0]
+    assert chart["x"] == [5, 7, 10]
+    assert [series["values"] for series in chart["series"]] == [[0.08, None, 0.05], [None, 0.15, None]]
+
+
+def test_reading_does_not_make_a_twin_folder(tmp_path: Path) -> None:
+    read(make_run(tmp_path / "run", twin=False))
+    assert not (tmp_path / "run" / "twin").exists()
+
+
+def test_half_written_and_repeated_records(tmp_path: Path) -> None:
+    """An interruption leaves half a line; a resumed run writes steps again, and the later record counts."""
+    run = make_run(tmp_path / "run", finished=False, steps=20)
+    again = make_record(15, 2) | {"test_error": 0.5}
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(again) + "\n" + json.dumps(make_record(25, 2))[:100])
+    contents = read(run)
+    assert [r["step"] for r in contents.records] == [5, 10, 15, 20]
+    assert contents.records[2]["test_error"] == 0.5
+    assert contents.classes == ("0", "1")  # neither result nor model yet
+
+
+def test_class_names_from_the_model_where_there_is_no_result(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", finished=False)
+    (run.path / "model").mkdir()
+    run.write_json("model/model.json", {"classes": list(CLASSES)})
+    assert read(run).classes == CLASSES
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    contents = read(RunFolder(tmp_path))
+    data = page_data(contents)
+    assert data["charts"] == data["moments"] == data["losses"] == []
+    assert data["boundary"] is None
+    assert verdict(contents)[1] == "unfinished"
+    assert len(missing(contents)) == 4
+
+
+@pytest.mark.parametrize(("name", "text"), [("result.json", "{"), ("result.json", "[1]"), ("config.yaml", "a: [")])
+def test_damaged_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run.path / name).write_text(text)
+    with pytest.raises(InputError, match=name):
+        read(run)
+
+
+def test_long_runs_are_thinned_with_both_ends(tmp_path: Path) -> None:
+    contents = Contents(records=[make_record(step, 2) for step in range(1, 1001)])
+    data = page_data(contents)
+    assert [len(chart["x"]) for chart in data["charts"]] == [200, 200]
+    steps = [moment["step"] for moment in data["moments"]]
+    assert (len(steps), steps[0], steps[-1]) == (MOMENTS, 1, 1000)
+    assert steps == sorted(set(steps))
+    assert [r["step"] for r in thin(contents.records, 3)] == [1, 501, 1000]
+
+
+def test_numbers_are_rounded_and_only_finite() -> None:
+    assert compact(0.123456789) == 0.12346
+    assert compact(1e-7 / 3) == 3.3333e-08
+    assert [compact(value) for value in (float("nan"), float("inf"), None, "1", True)] == [None] * 5
+    assert repr(compact(1.0)) == "1"
+
+
+def test_many_points_keep_the_labelled_ones() -> None:
+    side = make_boundary()
+    side["points"], side["truth"], side["labeled"] = [[0.0, 1.0]] * 9001, [0] * 9000, [1, 9000]
+    dots = page_data(Contents(boundary=side))["boundary"]["dots"]
+    assert len(dots) <= DOTS + 2
+    assert sum(dot[3] for dot in dots) == 2
+    assert dots[-1] == [0, 1, -1, 1]  # a point without a class
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "sentence"),
+    [
+        ({}, "helped", "The unlabelled data helped: -12.8 points, 95 % interval -15.9 to -9.8."),
+        ({"difference": 0.02, "difference_interval": [0.003, 0.038]}, "hurt", "hurt: +2.0 points, 95 % interval +0.3 to +3.8."),
+        (
+            {"difference": -0.002, "difference_interval": [-0.012, 0.009]},
+            "open",
+            "cannot be told apart: the difference is -0.2 points, and its 95 % interval, -1.2 to +0.9, contains zero.",
+        ),
+        ({"difference": -0.01, "difference_interval": [-0.02, 0.0]}, "open", "-2.0 to 0.0, contains zero."),
+        ({"difference": -0.01, "difference_interval": None}, "open", "without an interval it cannot be judged."),
+    ],
+)
+def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: str) -> None:
+    text, found = verdict(read(make_run(tmp_path / "run", result=result)))
+    first = (
+        "With 4 labels SoftMatch makes 2.6 % errors on 1 539 held-out samples; trained on the labels alone the same network makes"
+    )
+    assert plain(text).startswith(f"{first} 15.4 %. ")
+    assert plain(text).endswith(sentence)
+    assert found == kind
+
+
+def test_verdict_without_comparison(tmp_path: Path) -> None:
+    alone, _ = verdict(read(make_run(tmp_path / "alone", twin=False)))
+    assert plain(alone).endswith("so whether the unlabelled data helped is not known.")
+    supervised, _ = verdict(read(make_run(tmp_path / "supervised", method="supervised")))
+    assert "There is no pseudo-labelling to judge." in supervised
+    unfinished, _ = verdict(read(make_run(tmp_path / "unfinished", finished=False, steps=20, settings={"steps": 1200})))
+    assert plain(unfinished).startswith("This run has not finished: it was recorded up to step 20 of 1 200; at its last record")
+
+
+def test_formats() -> None:
+    assert [plain(count(n, "label", "labels")) for n in (1, 2, 1048576, None)] == [
+        "1 label",
+        "2 labels",
+        "1 048 576 labels",
+        "? labels",
+    ]
+    assert [plain(percent(x)) for x in (0, 0.0264, 1, -0.00001)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %"]
+    assert [plain(signed(x)) for x in (0.0, 0.0123, -0.0123, -0.0004, 0.0004)] == ["0.0", "+1.2", "-1.2", "-0.04", "+0.04"]
+    assert [plain(duration(s)) for s in (9.44, 75.4, 3725)] == ["9.4 s", "1 min 15 s", "1 h 02 min"]

@@ -1,0 +1,139 @@
+"""The command line, as a user runs it: real processes, exit codes, messages without tracebacks."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from softmatch.cli import main
+from softmatch.methods import METHODS
+
+QUICK = ["--steps", "20", "--threads", "1", "--unlabeled-batch", "32"]
+
+
+def call(*arguments: str, folder: Path, code: int = 0) -> str:
+    """Output of `softmatch …` run in `folder`; checks the exit code and that no traceback is shown."""
+    done = subprocess.run(
+        [sys.executable, "-m", "softmatch", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
+    out = call("train", *QUICK, folder=tmp_path)
+    run = tmp_path / "runs" / "digits-softmatch-40-labels-seed-0"
+    assert (run / "report.html").is_file()
+    for text in ("1,797 grey images", "40 labelled, 1,258 unlabelled, 539 for testing", "error", "labels alone", "quantity", "Report"):
+        assert text in out
+    again = call("train", *QUICK, folder=tmp_path)
+    assert "seed-0-2" in again
+
+
+def test_a_file_and_the_command_line_over_it(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n")
+    call("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-twin", folder=tmp_path)
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert (config["source"], config["steps"], config["seed"], config["method"]) == ("two-moons", 15, 4, "fixmatch")
+    assert config["method_options"] == {"threshold": 0.9}
+    assert config["twin"] is False
+
+
+def test_options_of_methods_and_views(tmp_path: Path) -> None:
+    call("train", *QUICK, "--no-twin", "--out", "run", "--method-options.k", "3", "--views.cutout", "0.2", folder=tmp_path)
+    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert config["method_options"] == {"k": 3}
+    assert config["views"]["cutout"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--lables", "3"], "--labels"),
+        (["train", "--labels", "x"], "labels = 'x'"),
+        (["train", "--optimizer", "sdg"], "optimizer = 'sdg'"),
+        (["train", "digit"], "Did you mean 'digits'"),
+        (["train", "--labels", "41"], "for example 40 or 50"),
+        (["train", "--labels", "9000"], "fewer"),
+        (["train", "--method", "softmach"], "Did you mean 'softmatch'"),
+        (["train", "--method", "mine.py:X"], "no file mine.py"),
+        (["train", "--method-options.kk", "3"], "no option 'kk'"),
+        (["train", "-c", "none.yaml"], "no settings file none.yaml"),
+        (["train", "--device", "warp"], "cannot be used here"),
+        (["train", "--out", "full"], "never overwritten"),
+        (["trian"], "train"),
+        (["report", "nowhere"], "not a run folder"),
+    ],
+)
+def test_mistakes_are_explained_and_nothing_is_written(arguments: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").write_text("data")
+    assert message in call(*arguments, folder=tmp_path, code=2)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "precious"]
+
+
+def test_divergence_exits_with_1(tmp_path: Path) -> None:
+    message = call("train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-twin", folder=tmp_path, code=1)
+    assert "stopped at step" in message
+
+
+def test_methods_lists_every_method_with_its_citation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    words = capsys.readouterr().out.split()
+    for name, entry in METHODS.items():
+        assert name in words
+        assert entry.citation.split()[-1] in words
+
+
+def test_report_writes_the_page_again(tmp_path: Path) -> None:
+    call("train", "two-moons", "--steps", "10", "--out", "run", folder=tmp_path)
+    (tmp_path / "run" / "report.html").unlink()
+    assert "report.html" in call("report", "run", folder=tmp_path)
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "softmatch", "train", "two-moons", "--steps", "1000000", "--evaluate-every", "5", "--out", "run", "--no-twin"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while not metrics.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in error
+    assert "Traceback" not in error
+    assert metrics.read_text().endswith("\n")
+
+
+def test_a_terminal_gets_a_live_display(tmp_path: Path) -> None:
+    """In a real pseudo-terminal: a bar for the twin and the run, with step, loss, f, g, error."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "softmatch", "train", *QUICK, "--out", "run"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=slave, stderr=slave, stdin=slave, env=environment)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            part = os.read(master, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    os.close(master)
+    assert process.wait(timeout=60) == 0
+    text = shown.decode()
+    for word in ("supervised", "20/20", "loss", "f 0.", "g 0.", "error", "\x1b["):
+        assert word in text

@@ -1,0 +1,101 @@
+"""Settings: CLI over file over source over defaults; unknown keys are errors that name the nearest."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import softmatch
+from softmatch.config import Config, make_config, read_file, write_config
+from softmatch.errors import InputError
+
+
+def test_later_layers_win_and_none_does_not() -> None:
+    config = make_config({"labels": 4, "lr": 0.1}, {"labels": 8, "steps": 7}, {"steps": 9, "lr": None})
+    assert (config.labels, config.lr, config.steps) == (8, 0.1, 9)
+    assert config.method == "softmatch"
+
+
+@pytest.mark.parametrize(("key", "near"), [("lables", "labels"), ("clip_grad", "clip"), ("optimiser", "optimizer")])
+def test_unknown_keys_name_the_nearest(tmp_path: Path, key: str, near: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(f"{key}: 3\n")
+    with pytest.raises(InputError, match=f"settings.yaml: unknown setting '{key}'. Did you mean '{near}'"):
+        read_file(file)
+    with pytest.raises(InputError, match=near):
+        make_config({key: 3})
+
+
+@pytest.mark.parametrize(
+    ("settings_", "message"),
+    [
+        ({"labels": "many"}, r"labels = 'many': .*integer"),
+        ({"steps": 0}, "steps = 0: .*greater than or equal to 1"),
+        ({"optimizer": "sdg"}, "optimizer = 'sdg': .*'sgd'"),
+        ({"test_fraction": 1.5}, "test_fraction = 1.5"),
+        ({"lr": float("nan")}, "lr = nan"),
+    ],
+)
+def test_wrong_values_say_which_and_why(settings_: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_config(settings_)
+
+
+def test_options_given_as_text_become_numbers() -> None:
+    config = make_config({"method_options": {"k": "3", "momentum": "0.5", "align": "none", "clip": "[0.9, 0.95]"}})
+    assert config.method_options == {"k": 3, "momentum": 0.5, "align": "none", "clip": [0.9, 0.95]}
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just words\n", "1: 2\n", "a: [\n", "!!python/object/apply:os.system ['true']\n"])
+def test_files_that_are_not_settings_are_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"settings\.yaml"):
+        read_file(file)
+
+
+def test_missing_and_binary_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no settings file"):
+        read_file(tmp_path / "none.yaml")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_file(tmp_path / "binary")
+
+
+def test_an_empty_file_means_defaults(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    assert read_file(tmp_path / "empty.yaml") == {}
+
+
+def test_a_written_config_reads_back_the_same(tmp_path: Path) -> None:
+    config = make_config({"labels": 20, "out": tmp_path / "x", "method_options": {"k": 3}, "views": {"names": ["rotate"]}})
+    write_config(tmp_path / "config.yaml", "digits", config)
+    layer = read_file(tmp_path / "config.yaml")
+    assert layer.pop("source") == "digits"
+    assert make_config(layer) == config
+
+
+def test_every_setting_has_a_help_text() -> None:
+    assert all(field.description for field in Config.model_fields.values())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_no_file_makes_a_traceback(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    file = tmp_path_factory.mktemp("fuzz") / "settings.yaml"
+    file.write_bytes(content)
+    try:
+        make_config({k: v for k, v in read_file(file).items() if k != "source"})
+    except InputError as error:
+        assert str(error)
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    package = Path(softmatch.__file__).parent
+    code = "\n".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
+    for name in Config.model_fields:
+        assert re.search(rf"config\.{name}\b", code), f"nothing reads {name}"

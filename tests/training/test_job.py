@@ -1,0 +1,143 @@
+"""The main job: what a run folder holds, what its figures mean, what happens when it fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import softmatch
+from softmatch.config import make_config, read_file
+from softmatch.data import find_source
+from softmatch.errors import InputError, TrainingError
+from softmatch.methods import METHODS
+from softmatch.runs import RunFolder, load_model
+from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
+from softmatch.training.job import choose_device, prepare, train
+
+QUICK: dict[str, Any] = {"steps": 20, "threads": 1, "unlabeled_batch": 32}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, softmatch.Result]:
+    folder = tmp_path_factory.mktemp("job") / "run"
+    result = train("digits", out=folder, **QUICK)
+    return RunFolder(folder), result
+
+
+def test_the_run_folder_holds_its_contract(run: tuple[RunFolder, softmatch.Result]) -> None:
+    folder = run[0].path
+    names = {"config.yaml", "split.json", "metrics.jsonl", "checkpoints", "model", "result.json", "report.html", "twin"}
+    assert {path.name for path in folder.iterdir()} == names
+    assert {path.name for path in (folder / "model").iterdir()} == {"model.json", "model.safetensors"}
+    assert {path.name for path in (folder / "twin").iterdir()} == {"metrics.jsonl", "checkpoints", "model"}
+
+
+def test_result_json_has_the_figures_as_fractions(run: tuple[RunFolder, softmatch.Result]) -> None:
+    folder, result = run
+    saved = folder.read_json("result.json")
+    for key in ("test_error", "supervised_test_error", "quantity", "quality"):
+        assert 0 <= saved[key] <= 1
+        assert saved[key] == getattr(result, key)
+    assert saved["difference"] == pytest.approx(saved["test_error"] - saved["supervised_test_error"])
+    low, high = saved["difference_interval"]
+    assert low <= saved["difference"] <= high
+    assert saved["seconds"] > 0
+    assert saved["test_samples"] == 539
+    assert saved["versions"]["torch"] == torch.__version__
+
+
+def test_the_saved_model_has_the_reported_error(run: tuple[RunFolder, softmatch.Result]) -> None:
+    folder, result = run
+    split = folder.read_json("split.json")
+    examples = find_source("digits").load(0)
+    model = load_model(folder.path)
+    predicted = model.predict_proba(examples.items[split["test"]]).argmax(-1)
+    assert float((predicted != examples.labels[split["test"]]).double().mean()) == result.test_error
+    twin = load_model(folder.path / "twin").predict_proba(examples.items[split["test"]]).argmax(-1)
+    assert float((twin != examples.labels[split["test"]]).double().mean()) == result.supervised_test_error
+
+
+def test_config_yaml_repeats_the_run(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
+    folder, result = run
+    layer = read_file(folder.path / "config.yaml")
+    again = train(layer.pop("source"), **{**layer, "out": tmp_path / "again"})
+    assert again.test_error == result.test_error
+    first, second = (path / "model" / "model.safetensors" for path in (folder.path, tmp_path / "again"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_twin_changes_nothing_but_the_comparison(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
+    alone = train("digits", out=tmp_path / "alone", twin=False, **QUICK)
+    assert alone.test_error == run[1].test_error
+    assert alone.supervised_test_error is None
+    assert alone.difference_interval is None
+    assert not (tmp_path / "alone" / "twin").exists()
+
+
+def test_the_twin_is_the_supervised_method(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
+    supervised = train("digits", out=tmp_path / "run", method="supervised", **QUICK)
+    assert supervised.test_error == run[1].supervised_test_error
+    assert supervised.quantity is None
+
+
+def test_checkpoints_are_complete(run: tuple[RunFolder, softmatch.Result]) -> None:
+    step, tensors = load_checkpoint(list_checkpoints(run[0].checkpoints)[-1])
+    assert step == 20
+    parts = {name.split(".")[0] for name in tensors}
+    assert parts == {"network", "average", "method", "optimizer", "rng"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_from_its_name(method: str, tmp_path: Path) -> None:
+    result = train("two-moons", out=tmp_path / "run", method=method, twin=False, **QUICK)
+    assert 0 <= result.test_error <= 1
+    assert json.loads((tmp_path / "run" / "boundary.json").read_text())["points"]
+
+
+def test_a_weighting_of_ones_own_needs_one_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom softmatch import Weighting\n\n\nclass Root(Weighting):\n"
+        "    def forward(self, probs, pseudo_labels=None):\n        return probs.max(-1).values.sqrt()\n"
+    )
+    result = train("digits", out=tmp_path / "run", method=f"{tmp_path}/mine.py:Root", twin=False, **QUICK)
+    assert result.quantity is not None
+
+
+def test_nothing_is_written_when_the_settings_are_wrong(tmp_path: Path) -> None:
+    for wrong in ({"labels": 41}, {"method": "softmach"}, {"method_options": {"kk": 3}}, {"model": "resnet"}):
+        with pytest.raises(InputError):
+            train("digits", out=tmp_path / "run", **{**QUICK, **wrong})
+    with pytest.raises(InputError, match="views"):
+        train("digits", out=tmp_path / "run", **QUICK, views={"colour": 3})
+    assert not (tmp_path / "run").exists()
+
+
+def test_divergence_names_the_step_the_checkpoint_and_what_to_try(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError) as caught:
+        train("two-moons", out=tmp_path / "run", twin=False, steps=40, evaluate_every=1, checkpoint_every=1, lr=1e18, optimizer="sgd")
+    message = str(caught.value)
+    assert "stopped at step" in message
+    assert "--lr" in message
+    saved = list_checkpoints(tmp_path / "run" / "checkpoints")
+    assert (str(saved[-1]) in message) if saved else ("no checkpoint yet" in message)
+    for path in saved:
+        _, tensors = load_checkpoint(path)
+        assert all(torch.isfinite(value).all() for name, value in tensors.items() if name.startswith("network."))
+
+
+def test_devices() -> None:
+    assert choose_device("cpu").type == "cpu"
+    assert choose_device("auto").type in ("cpu", "cuda", "mps")
+    with pytest.raises(InputError, match="cannot be used here"):
+        choose_device("warp-drive")
+
+
+def test_prepare_decides_without_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = prepare("digits", make_config(find_source("digits").defaults))
+    assert (len(task.split.labeled), len(task.test[1])) == (40, 539)
+    assert list(tmp_path.iterdir()) == []

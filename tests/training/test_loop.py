@@ -1,0 +1,145 @@
+"""The loop: repeats bit for bit, goes on exactly from its state, never sees the truth, stops on NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from softmatch.config import make_config
+from softmatch.data import find_source
+from softmatch.errors import TrainingError
+from softmatch.methods import METHODS
+from softmatch.training.job import Task, build_method, make_trainer, prepare
+from softmatch.training.loop import Record, Trainer
+
+
+def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:
+    base = {"steps": 12, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1}
+    config = make_config(find_source(source).defaults, base, settings)
+    task: Task = prepare(source, config)
+    trainer, _ = make_trainer(task, build_method(task, config.method))
+    if truth is not None:
+        trainer._truth = truth
+    return trainer
+
+
+def finish(trainer: Trainer) -> list[Record]:
+    records = []
+    for record in trainer.run():
+        record.pop("seconds")
+        records.append(record)
+    return records
+
+
+def same(first: Trainer, second: Trainer) -> bool:
+    ours, theirs = first.state(), second.state()
+    return ours.keys() == theirs.keys() and all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+@pytest.mark.parametrize("source", ["two-moons", "digits"])
+def test_the_same_seed_repeats_bit_for_bit(source: str) -> None:
+    first, again, other = make(source), make(source), make(source, seed=1)
+    assert finish(first) == finish(again)
+    assert same(first, again)
+    finish(other)
+    assert not same(first, other)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_goes_on_exactly_from_its_state(method: str) -> None:
+    whole = make("digits", method=method, optimizer="adam", lr=0.01)
+    records = finish(whole)
+    first = make("digits", method=method, optimizer="adam", lr=0.01)
+    stream = first.run()
+    next(stream)
+    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    torch.manual_seed(99)  # a restarted process has another global state
+    second = make("digits", method=method, optimizer="adam", lr=0.01)
+    second.load_state(4, state)
+    assert finish(second) == records[1:]
+    assert same(whole, second)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_truth_of_unlabelled_samples_reaches_metrics_only(method: str) -> None:
+    """The one place that could leak: with the truth hidden, the run is the same but for its quality figures."""
+    honest = make("digits", method=method)
+    known = finish(honest)
+    blind = make("digits", method=method, truth=torch.full((1258,), -1))
+    unknown = finish(blind)
+    assert same(honest, blind)
+    if "quality" in known[0] and known[-1]["quantity"]:
+        assert known[-1]["quality"] is not None
+        assert all(record["quality"] is None for record in unknown)
+        assert [r["quantity"] for r in known] == [r["quantity"] for r in unknown]
+
+
+def test_batches_carry_no_truth() -> None:
+    trainer = make("digits")
+    batch = trainer.batches(0)
+    assert set(vars(batch)) == {"labeled", "labels", "unlabeled", "index"}
+    assert len(batch.labels) == 40  # labels of the labelled samples only
+
+
+def test_an_infinite_input_stops_the_run_with_the_step() -> None:
+    trainer = make()
+    trainer.batches.unlabeled_items[:] = float("inf")
+    with pytest.raises(TrainingError, match=r"stopped at step 1: .*NaN or infinity"):
+        finish(trainer)
+
+
+def test_a_diverging_run_stops() -> None:
+    with pytest.raises(TrainingError, match="stopped at step"):
+        finish(make(lr=1e20, steps=200))
+
+
+def test_records_say_what_happened() -> None:
+    records = finish(make("digits"))
+    assert [record["step"] for record in records] == [4, 8, 12]
+    last = records[-1]
+    assert last["samples"] == 4 * 24
+    assert 0 <= last["quantity"] <= 1
+    assert last["loss"] == pytest.approx(last["supervised_loss"] + last["unsupervised_loss"], rel=1e-5)
+    assert set(last["statistics"]) == {"mean", "variance", "marginal"}
+    assert len(last["curve"]["weight"]) == 101
+    assert sum(last["histogram"]["all"]) == last["samples"]
+    assert "quantity" not in finish(make("digits", method="supervised"))[-1]
+
+
+def test_gradient_clipping_limits_the_step() -> None:
+    free, clipped = make(steps=1, optimizer="sgd", lr=1.0), make(steps=1, optimizer="sgd", lr=1.0, clip=1e-3)
+    start = [p.detach().clone() for p in free.network.parameters()]
+    finish(free)
+    finish(clipped)
+
+    def moved(trainer: Trainer) -> float:
+        pairs = zip(trainer.network.parameters(), start, strict=True)
+        return float(sum((p.detach() - s).square().sum() for p, s in pairs)) ** 0.5
+
+    assert moved(clipped) < 0.003 < moved(free)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_trains_and_keeps_float32_state(precision: str) -> None:
+    trainer = make("digits", precision=precision)
+    records = finish(trainer)
+    assert all(torch.isfinite(torch.tensor(record["loss"])) for record in records)
+    assert {p.dtype for p in trainer.network.parameters()} == {torch.float32}
+    assert trainer.scaler.is_enabled() == (precision == "fp16")
+
+
+def test_the_averages_follow_from_the_number_of_steps() -> None:
+    short, paper = make("digits", steps=400), make("digits", steps=400, averages="paper")
+    assert short.average.momentum == pytest.approx(0.9)
+    assert paper.average.momentum == 0.999
+    assert short.method.weighting.mean.momentum == pytest.approx(0.9)  # type: ignore[union-attr]
+    assert paper.method.weighting.mean.momentum == 0.999  # type: ignore[union-attr]
+    assert short.method.weighting.mean.start == "debiased"  # type: ignore[union-attr]
+    assert paper.method.weighting.mean.start == "paper"  # type: ignore[union-attr]
+    norms = [m.momentum for m in short.network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert norms == pytest.approx([0.1] * len(norms))
+    norms = [m.momentum for m in paper.network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    assert norms == pytest.approx([0.001] * len(norms))
