@@ -42,7 +42,7 @@ class Alignment(nn.Module):
             predictions on labelled data; or "labels", the running frequency of the labels seen.
         momentum: m of the running averages.
         queue: instead of a running average, s is the mean of the last `queue` batch means (0: running average).
-        start: what s and r remember of their initial 1/C (see RunningAverage).
+        start: what the running averages remember of their initial 1/C (see RunningAverage); a queue starts full of 1/C.
         epsilon: added to r and s; 1e-6 in USB.
     """
 

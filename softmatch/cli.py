@@ -18,6 +18,7 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 app = App(
     name="softmatch",
     version=__version__,
+    suppress_keyboard_interrupt=False,
     help_format="markdown",
     help="Train a classifier from a handful of labels and a lot of unlabelled data, "
     "and know whether the unlabelled data helped.",

@@ -129,15 +129,15 @@ class RampUp(Weighting):
         steps: int,
         inner: Weighting | None = None,
         shape: Literal["linear", "sigmoid", "cosine"] = "linear",
-        max_weight: float = 1.0,
     ) -> None:
-        super().__init__(max_weight if inner is None else inner.max_weight)
+        inner = Constant() if inner is None else inner
+        super().__init__(inner.max_weight)
         if steps < 1:
             raise ValueError(f"the ramp needs at least one step, not {steps}")
         if shape not in ("linear", "sigmoid", "cosine"):
             raise ValueError(f'shape must be "linear", "sigmoid" or "cosine", not {shape!r}')
         self.steps, self.shape = steps, shape
-        self.inner = Constant(max_weight) if inner is None else inner
+        self.inner = inner
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def update(self, seen: Seen) -> None:

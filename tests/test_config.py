@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -88,10 +89,8 @@ def test_every_setting_has_a_help_text() -> None:
 def test_no_file_makes_a_traceback(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     file = tmp_path_factory.mktemp("fuzz") / "settings.yaml"
     file.write_bytes(content)
-    try:
+    with contextlib.suppress(InputError):  # any other exception fails the test
         make_config({k: v for k, v in read_file(file).items() if k != "source"})
-    except InputError as error:
-        assert str(error)
 
 
 def test_every_setting_is_read_somewhere() -> None:

@@ -109,6 +109,9 @@ class Match(Method):
         index: Tensor | None = None,
     ) -> Output:
         """`forward` with everything it found on the way."""
+        if (strong_logits is None) == ("strong" in self.unlabeled_views):
+            wants = "needs strong_logits" if strong_logits is None else "trains the weak view on itself: give no strong_logits"
+            raise InputError(f"this method {wants}.")
         trained = weak_logits if strong_logits is None else strong_logits
         for name, value in (("labeled_logits", labeled_logits), ("weak_logits", weak_logits), ("strong_logits", trained)):
             refuse_invalid(name, value)

@@ -36,7 +36,7 @@ def render(contents: Contents) -> str:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"count": words.count}
+    environment.filters["percent"] = words.percent
     data, script = page_data(contents), _script()
     sentence, kind = words.verdict(contents)
     return environment.get_template("template.html").render(

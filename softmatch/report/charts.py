@@ -53,7 +53,7 @@ def chart(name: str, title: str, caption: str, records: Sequence[Record], series
 def error_chart(contents: Contents, method: str) -> Chart | None:
     """Evaluation error of the run and of the twin, which are recorded at the same steps or not."""
     own, twin = ({r["step"]: r for r in records} for records in (contents.records, contents.twin_records))
-    hint = ". Where the solid line ends below the dashed one, the unlabelled data helped" if own and twin else ""
+    hint = ". The unlabelled data help where the solid line stays clearly below the dashed one" if own and twin else ""
     steps = thin([{"step": step} for step in sorted(own.keys() | twin.keys())], POINTS)
     return chart(
         "error",

@@ -79,7 +79,7 @@ def _is_aligned(record: Record) -> bool:
 
 def _boundary(contents: Contents) -> dict[str, Any] | None:
     """Points once, and a grid of probabilities for the run and the twin, in thousandths."""
-    both = {proper(contents.method): contents.boundary, "Labels alone": contents.twin_boundary}
+    both = [(proper(contents.method), contents.boundary), ("Labels alone", contents.twin_boundary)]
     panels = [
         {
             "title": title,
@@ -87,7 +87,7 @@ def _boundary(contents: Contents) -> dict[str, Any] | None:
             "y": [compact(found["y"][0]), compact(found["y"][-1])],
             "probs": [[round(1000 * (number(p) or 0.0)) for p in row] for row in found["probs"]],
         }
-        for title, found in both.items()
+        for title, found in both
         if found.get("probs") and found.get("x") and found.get("y")
     ]
     if not panels:

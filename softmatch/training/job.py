@@ -46,6 +46,7 @@ class Task:
     config: Config
     examples: Examples
     split: Split
+    views: Views
     network: str
     parameters: int
     device: torch.device
@@ -125,7 +126,8 @@ def prepare(source: str, config: Config) -> Task:
     name = choose_network(config.model, examples.kind, examples.items.shape[1:])
     network = build_network(name, examples.items.shape[1:], len(examples.classes))
     parameters = sum(p.numel() for p in network.parameters())
-    return Task(source, config, examples, split, name, parameters, choose_device(config.device))
+    views = make_views(examples, split, config.views)
+    return Task(source, config, examples, split, views, name, parameters, choose_device(config.device))
 
 
 def choose_device(name: str) -> torch.device:
@@ -188,7 +190,7 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any]) -> Vie
         raise InputError(f"views: {error}") from error
 
 
-def make_trainer(task: Task, method: Method) -> tuple[Trainer, Views]:
+def make_trainer(task: Task, method: Method) -> Trainer:
     """Network, batches, optimiser and averages of one run, from its seed."""
     config, examples, split, device = task.config, task.examples, task.split, task.device
     torch.manual_seed(derive(config.seed, "network"))
@@ -201,12 +203,11 @@ def make_trainer(task: Task, method: Method) -> tuple[Trainer, Views]:
     ).to(device)
     if examples.kind == "image":
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
-    views = make_views(examples, split, config.views)
     batches = Batches(
         labeled_items=examples.items[split.labeled],
         labels=examples.labels[split.labeled],
         unlabeled_items=examples.items[split.unlabeled],
-        views=views,
+        views=task.views,
         labeled_batch=config.labeled_batch,
         unlabeled_batch=config.unlabeled_batch,
         seed=config.seed,
@@ -214,7 +215,7 @@ def make_trainer(task: Task, method: Method) -> tuple[Trainer, Views]:
         labeled_views=method.labeled_views,
         unlabeled_views=method.unlabeled_views,
     )
-    trainer = Trainer(
+    return Trainer(
         network,
         method.to(device),
         batches,
@@ -230,12 +231,11 @@ def make_trainer(task: Task, method: Method) -> tuple[Trainer, Views]:
         precision=config.precision,
         batch_statistics=config.batch_statistics,
     )
-    return trainer, views
 
 
 def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listener | None) -> tuple[Tensor, Record, float]:
     """Train, evaluate, record, checkpoint, save. Returns which test samples are wrong, the last record, and the seconds."""
-    trainer, views = make_trainer(task, method)
+    trainer, views = make_trainer(task, method), task.views
     every = task.config.checkpoint_every or max(task.config.steps // CHECKPOINTS_PER_RUN, 1)
     items, labels = task.test
     wrong, record, next_checkpoint = torch.zeros(0), {}, every
@@ -254,7 +254,7 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
         raise TrainingError(f"{error}\n{_rescue(run)}") from error
     shape = tuple(task.examples.items.shape[1:])
     save_model(run, trainer.average.network, task.network, shape, views, task.examples.classes)
-    _save_boundary(task, trainer.average.network, views, run)
+    _save_boundary(task, trainer.average.network, run)
     return wrong, record, trainer.seconds
 
 
@@ -271,7 +271,7 @@ def class_errors(wrong: Tensor, labels: Tensor, num_classes: int) -> list[float 
     return [float(e / n) if n else None for e, n in zip(errors, counts, strict=True)]
 
 
-def _save_boundary(task: Task, network: nn.Module, views: Views, run: RunFolder, side: int = 80) -> None:
+def _save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80) -> None:
     """For two features: the training points, the labelled ones, and the prediction over a grid around them."""
     items = task.examples.items
     if task.examples.kind != "vector" or items.shape[1] != 2:
@@ -279,7 +279,7 @@ def _save_boundary(task: Task, network: nn.Module, views: Views, run: RunFolder,
     low, high = items.amin(0) - 0.3, items.amax(0) + 0.3
     x, y = (torch.linspace(float(low[axis]), float(high[axis]), side) for axis in (0, 1))
     grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)
-    probs = predict_probabilities(network, views, grid, task.device)
+    probs = predict_probabilities(network, task.views, grid, task.device)
     points = items[task.split.unlabeled]
     run.write_json(
         "boundary.json",

@@ -117,7 +117,8 @@ class Chrome:
         self.send("Page.navigate", url=url)
         while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
             self._receive()
-        self.settle()
+        if scripts:
+            self.settle()
 
     def resize(self, width: int, height: int = 800) -> None:
         phone = width < 600

@@ -67,7 +67,7 @@ def make_result(method: str, classes: tuple[str, ...], twin: bool, truth: bool, 
         "quality": 0.87 if pseudo and truth else None,
         "seconds": 75.4,
         "supervised_seconds": 9.1 if twin else None,
-        "class_errors": {name: 0.1 for name in classes},
+        "class_errors": dict.fromkeys(classes, 0.1),
         "versions": {"softmatch": "0.1.0", "torch": "2.13.0", "python": "3.11.7"},
     }
 
@@ -77,7 +77,7 @@ def make_record(step: int, num_classes: int, method: str = "softmatch", truth: b
     record: Record = {"step": step, "seconds": step / 10, "lr": 0.03, "loss": 2 / step, "supervised_loss": 1 / step}
     if method != "supervised":
         progress = step / STEPS
-        total = [0] * (BINS - 10) + [20 + step] * 10
+        total = [0] * (BINS - 10) + [20 + step * place for place in range(10)]
         wrong = [n // 4 if truth else 0 for n in total]
         record |= {
             "unsupervised_loss": 1 / step,
@@ -86,8 +86,8 @@ def make_record(step: int, num_classes: int, method: str = "softmatch", truth: b
             "quality": 0.6 + 0.3 * progress if truth else None,
             "utilization": 1.0,
             "classes": {
-                "samples": [10 + c for c in range(num_classes)],
-                "quantity": [0.9 - 0.3 * c / num_classes for c in range(num_classes)],
+                "samples": [10 + num_classes - c for c in range(num_classes)],
+                "quantity": [0.5 + 0.4 * progress - 0.3 * c / num_classes for c in range(num_classes)],
                 "quality": [0.8 if truth else None] * num_classes,
                 "unaligned_quantity": [0.4 + 0.5 * c / num_classes for c in range(num_classes)],
             },

@@ -61,6 +61,7 @@ def test_statistics_of_many_classes_are_summed_up(tmp_path: Path) -> None:
 def test_supervised_run_has_no_pseudo_labels(tmp_path: Path) -> None:
     data = page_data(read(make_run(tmp_path / "run", method="supervised")))
     assert names(data["charts"]) == [["Labels alone"]]
+    assert [panel["title"] for panel in data["boundary"]["panels"]] == ["Labels alone"]
     assert not data["histograms"]
     assert data["truth"] is None
     assert data["moments"][0]["classes"] is None

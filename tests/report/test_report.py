@@ -110,7 +110,7 @@ def test_embedded_json_is_harmless_and_unchanged() -> None:
 @pytest.mark.parametrize(
     ("options", "words", "absent"),
     [
-        ({"finished": False}, ["has not finished", "result.json is missing"], ["The unlabelled data"]),
+        ({"finished": False}, ["has not finished", "result.json is missing"], ["The unlabelled data helped"]),
         ({"twin": False}, ["whether the unlabelled data helped is not known", "nothing to compare with"], ["thin grey bar"]),
         (
             {"method": "supervised"},
@@ -144,8 +144,8 @@ def test_method_without_alignment_says_so(tmp_path: Path) -> None:
 
 def test_partly_known_truth_is_said(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
-    rewrite_records(run, lambda r: r["histogram"].update(right=[0] * 50))
-    assert "known of 25.0 %" in report(run).text or "known of 2" in report(run).text
+    rewrite_records(run, lambda r: r.update(histogram={"all": [10, 90], "wrong": [10, 0], "right": [0, 30]}))
+    assert "known of 40.0\u202f% of the samples" in report(run).text
 
 
 def test_report_is_replaced(tmp_path: Path) -> None:

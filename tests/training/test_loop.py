@@ -20,7 +20,7 @@ def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any
     base = {"steps": 12, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1}
     config = make_config(find_source(source).defaults, base, settings)
     task: Task = prepare(source, config)
-    trainer, _ = make_trainer(task, build_method(task, config.method))
+    trainer = make_trainer(task, build_method(task, config.method))
     if truth is not None:
         trainer._truth = truth
     return trainer

@@ -16,6 +16,8 @@ NOISE = 0.1
 DEFAULTS: Mapping[str, Any] = {
     "labels": 4,
     "steps": 2000,
+    "optimizer": "adam",
+    "lr": 0.01,
     "labeled_batch": 4,
     "unlabeled_batch": 512,
     "model_momentum": 0.0,
