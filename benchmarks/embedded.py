@@ -33,7 +33,7 @@ from softmatch.data import find_source
 from softmatch.training.job import prepare
 
 SETTINGS = {"digits-40": ("digits", 40), "digits-10": ("digits", 10), "two-moons": ("two-moons", 4)}
-METHODS = ("softmatch", "fixmatch", "flexmatch", "freematch")
+METHODS = ("softmatch", "fixmatch", "flexmatch")
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]
     """The product itself, run folder and all; the supervised twin comes with the first method."""
     with tempfile.TemporaryDirectory() as folder:
         twin = method == METHODS[0]
-        result = softmatch.train(
-            source, labels=labels, seed=seed, method=method, twin=twin, threads=1, out=Path(folder) / "run"
-        )
+        result = softmatch.train(source, labels=labels, seed=seed, method=method, twin=twin, threads=1, out=Path(folder) / "run")
     found = {f"softmatch: {method}": Outcome(result.test_error, result.seconds - (result.supervised_seconds or 0.0))}
     if result.supervised_test_error is not None and result.supervised_seconds is not None:
         found["softmatch: supervised twin"] = Outcome(result.supervised_test_error, result.supervised_seconds)

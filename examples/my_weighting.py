@@ -1,7 +1,7 @@
 """A weighting function of one's own, usable at once; no registration, no edit of the package.
 
-    softmatch train digits --method examples/my_weighting.py:Margin
-    softmatch train digits --method examples/my_weighting.py:Margin --method-options.power 2
+softmatch train digits --method examples/my_weighting.py:Margin
+softmatch train digits --method examples/my_weighting.py:Margin --method-options.power 2
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,
     help_format="markdown",
-    help="Train a classifier from a handful of labels and a lot of unlabelled data, "
-    "and know whether the unlabelled data helped.",
+    help="Train a classifier from a handful of labels and a lot of unlabelled data, and know whether the unlabelled data helped.",
     help_epilogue="Start with:  softmatch train        (a minute on a laptop; nothing to download)",
 )
 

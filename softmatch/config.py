@@ -20,9 +20,7 @@ class Config(BaseModel):
     labels: int | None = Field(
         None, ge=1, description="How many labelled samples to use, the same number of each class. Default: the source's."
     )
-    method: str = Field(
-        "softmatch", description="A method that `softmatch methods` lists, or file.py:name for one of your own."
-    )
+    method: str = Field("softmatch", description="A method that `softmatch methods` lists, or file.py:name for one of your own.")
     method_options: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the method, for example --method-options.k 3."
     )
@@ -95,10 +93,11 @@ def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
     merged: dict[str, Any] = {}
     for layer in layers:
         refuse_unknown(layer, where)
-        merged |= {key: value for key, value in layer.items() if value is not None}
-    for key in ("method_options", "views"):
-        if isinstance(merged.get(key), dict):
-            merged[key] = {name: _scalar(value) for name, value in merged[key].items()}
+        for key, value in layer.items():
+            if isinstance(value, Mapping):  # options are merged one by one: --views.cutout keeps the source's other views
+                merged[key] = {**merged.get(key, {}), **{name: _scalar(item) for name, item in value.items()}}
+            elif value is not None:
+                merged[key] = value
     try:
         return Config(**merged)
     except ValidationError as error:

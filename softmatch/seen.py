@@ -53,9 +53,7 @@ class Seen:
 
     @classmethod
     @torch.no_grad()
-    def from_logits(
-        cls, weak_logits: Tensor, labeled_logits: Tensor | None, labels: Tensor | None, index: Tensor | None
-    ) -> Seen:
+    def from_logits(cls, weak_logits: Tensor, labeled_logits: Tensor | None, labels: Tensor | None, index: Tensor | None) -> Seen:
         def probs(logits: Tensor | None) -> Tensor | None:
             return None if logits is None else gather(torch.softmax(logits.detach().float(), dim=-1))
 

@@ -170,9 +170,7 @@ class LossThreshold(Weighting):
 
     def target(self, probs: Tensor) -> Tensor:
         """Sharpened while ρ_j > ρ_min, hard afterwards."""
-        return torch.where(
-            self.loss_threshold() > self.floor, targets.sharpened(probs, self.temperature), targets.hard(probs)
-        )
+        return torch.where(self.loss_threshold() > self.floor, targets.sharpened(probs, self.temperature), targets.hard(probs))
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         top = confidence(probs)

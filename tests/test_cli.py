@@ -33,14 +33,23 @@ def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
     out = call("train", *QUICK, folder=tmp_path)
     run = tmp_path / "runs" / "digits-softmatch-40-labels-seed-0"
     assert (run / "report.html").is_file()
-    for text in ("1,797 grey images", "40 labelled, 1,258 unlabelled, 539 for testing", "error", "labels alone", "quantity", "Report"):
+    for text in (
+        "1,797 grey images",
+        "40 labelled, 1,258 unlabelled, 539 for testing",
+        "error",
+        "labels alone",
+        "quantity",
+        "Report",
+    ):
         assert text in out
     again = call("train", *QUICK, folder=tmp_path)
     assert "seed-0-2" in again
 
 
 def test_a_file_and_the_command_line_over_it(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text("source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n")
+    (tmp_path / "s.yaml").write_text(
+        "source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n"
+    )
     call("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-twin", folder=tmp_path)
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert (config["source"], config["steps"], config["seed"], config["method"]) == ("two-moons", 15, 4, "fixmatch")
@@ -82,7 +91,9 @@ def test_mistakes_are_explained_and_nothing_is_written(arguments: list[str], mes
 
 
 def test_divergence_exits_with_1(tmp_path: Path) -> None:
-    message = call("train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-twin", folder=tmp_path, code=1)
+    message = call(
+        "train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-twin", folder=tmp_path, code=1
+    )
     assert "stopped at step" in message
 
 
@@ -102,7 +113,20 @@ def test_report_writes_the_page_again(tmp_path: Path) -> None:
 
 
 def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "softmatch", "train", "two-moons", "--steps", "1000000", "--evaluate-every", "5", "--out", "run", "--no-twin"]
+    command = [
+        sys.executable,
+        "-m",
+        "softmatch",
+        "train",
+        "two-moons",
+        "--steps",
+        "1000000",
+        "--evaluate-every",
+        "5",
+        "--out",
+        "run",
+        "--no-twin",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 60

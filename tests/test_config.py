@@ -80,6 +80,11 @@ def test_a_written_config_reads_back_the_same(tmp_path: Path) -> None:
     assert make_config(layer) == config
 
 
+def test_options_are_merged_one_by_one() -> None:
+    config = make_config({"views": {"pad": 1, "flip": False}}, {"views": {"cutout": "0.2", "pad": 2}})
+    assert config.views == {"pad": 2, "flip": False, "cutout": 0.2}
+
+
 def test_every_setting_has_a_help_text() -> None:
     assert all(field.description for field in Config.model_fields.values())
 

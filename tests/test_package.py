@@ -30,7 +30,11 @@ def test_all_lists_what_type_checkers_see() -> None:
 def test_every_weighting_and_alignment_is_public() -> None:
     from softmatch import alignments, thresholds, weightings
 
-    for module, base in ((weightings, weightings.Weighting), (thresholds, weightings.Weighting), (alignments, softmatch.Alignment)):
+    for module, base in (
+        (weightings, weightings.Weighting),
+        (thresholds, weightings.Weighting),
+        (alignments, softmatch.Alignment),
+    ):
         for name, value in vars(module).items():
             if isinstance(value, type) and issubclass(value, base) and not name.startswith("_"):
                 assert name in softmatch.__all__, name

@@ -172,9 +172,7 @@ def _find(name: str) -> Any:
     if name in METHODS:
         return METHODS[name].builder
     if ":" not in name:
-        raise InputError(
-            f"there is no method {name!r}. {nearest(name, METHODS)} A method of your own is given as file.py:name."
-        )
+        raise InputError(f"there is no method {name!r}. {nearest(name, METHODS)} A method of your own is given as file.py:name.")
     place, _, attribute = name.rpartition(":")
     module = _load(place)
     if not hasattr(module, attribute):

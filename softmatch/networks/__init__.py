@@ -30,7 +30,7 @@ def build_network(name: str, shape: Sequence[int], num_classes: int, batch_norm_
     """A new network for items of `shape` (without the batch dimension).
 
     Args:
-        name: "mlp", "small-conv", "small-conv-32" (width 32), or "wrn-d-k".
+        name: "mlp", "small-conv", "small-conv-16" (16 channels instead of 32), or "wrn-d-k".
     """
     if name == "mlp":
         size = 1
@@ -44,7 +44,7 @@ def build_network(name: str, shape: Sequence[int], num_classes: int, batch_norm_
     if len(shape) != 3:
         raise InputError(f"network {name!r} is for images; these items are vectors: use mlp.")
     if small is not None:
-        return SmallConv(num_classes, shape[0], int(small[1] or 16), batch_norm_momentum)
+        return SmallConv(num_classes, shape[0], int(small[1] or 32), batch_norm_momentum)
     assert wide is not None
     try:
         return WideResNet(int(wide[1]), int(wide[2]), num_classes, shape[0], batch_norm_momentum)

@@ -12,9 +12,7 @@ class SmallConv(nn.Module):
         width: channels of the first two layers; the others have twice as many.
     """
 
-    def __init__(
-        self, num_classes: int, in_channels: int = 1, width: int = 16, batch_norm_momentum: float = 0.1
-    ) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 1, width: int = 32, batch_norm_momentum: float = 0.1) -> None:
         super().__init__()
 
         def layer(channels: int, out_channels: int) -> list[nn.Module]:

@@ -55,9 +55,7 @@ class WideResNet(nn.Module):
             out_channels = 16 * 2**stage * width
             for number in range(blocks):
                 first = number == 0
-                stages.append(
-                    Block(channels, out_channels, stride if first else 1, first and stage == 0, batch_norm_momentum)
-                )
+                stages.append(Block(channels, out_channels, stride if first else 1, first and stage == 0, batch_norm_momentum))
                 channels = out_channels
         self.stages = nn.Sequential(*stages)
         self.norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=batch_norm_momentum)

@@ -19,9 +19,7 @@ class VectorViews:
 
     kind = "vector"
 
-    def __init__(
-        self, mean: Sequence[float], std: Sequence[float], weak_noise: float = 0.02, strong_noise: float = 0.15
-    ) -> None:
+    def __init__(self, mean: Sequence[float], std: Sequence[float], weak_noise: float = 0.02, strong_noise: float = 0.15) -> None:
         self.mean = torch.as_tensor(mean, dtype=torch.float32)
         self.std = torch.as_tensor(std, dtype=torch.float32).clamp_min(1e-12)
         self.weak_noise, self.strong_noise = weak_noise, strong_noise

@@ -31,9 +31,7 @@ def test_a_sampler_that_jumps_gives_what_one_that_walked_gives() -> None:
 def make(unlabeled_views: tuple[str, ...] = ("weak", "strong")) -> Batches:
     items = torch.arange(60.0).reshape(30, 2)
     views = VectorViews([0.0, 0.0], [1.0, 1.0])
-    return Batches(
-        items[:6], torch.arange(6), items, views, 4, 8, 0, torch.device("cpu"), ("weak",), unlabeled_views
-    )
+    return Batches(items[:6], torch.arange(6), items, views, 4, 8, 0, torch.device("cpu"), ("weak",), unlabeled_views)
 
 
 def test_labels_and_index_belong_to_the_items() -> None:

@@ -17,9 +17,7 @@ def examples(per_class: int = 20, classes: int = 3, test: Examples | None = None
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    classes=st.integers(2, 6), per_class=st.integers(8, 40), each=st.integers(1, 3), seed=st.integers(0, 2**31)
-)
+@given(classes=st.integers(2, 6), per_class=st.integers(8, 40), each=st.integers(1, 3), seed=st.integers(0, 2**31))
 def test_split_is_balanced_and_partitions_the_data(classes: int, per_class: int, each: int, seed: int) -> None:
     data = examples(per_class, classes)
     try:

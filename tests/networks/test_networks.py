@@ -63,4 +63,4 @@ def test_impossible_networks_are_refused(name: str, shape: tuple[int, ...], mess
 def test_the_two_moons_network_is_the_papers_three_layer_perceptron() -> None:
     assert sum(isinstance(m, nn.Linear) for m in MLP(2, 2).modules()) == 3
     assert not any(isinstance(m, nn.BatchNorm1d) for m in MLP(2, 2).modules())
-    assert SmallConv(10).head.in_features == 32
+    assert SmallConv(10).head.in_features == 64

@@ -118,7 +118,16 @@ def test_nothing_is_written_when_the_settings_are_wrong(tmp_path: Path) -> None:
 
 def test_divergence_names_the_step_the_checkpoint_and_what_to_try(tmp_path: Path) -> None:
     with pytest.raises(TrainingError) as caught:
-        train("two-moons", out=tmp_path / "run", twin=False, steps=40, evaluate_every=1, checkpoint_every=1, lr=1e18, optimizer="sgd")
+        train(
+            "two-moons",
+            out=tmp_path / "run",
+            twin=False,
+            steps=40,
+            evaluate_every=1,
+            checkpoint_every=1,
+            lr=1e18,
+            optimizer="sgd",
+        )
     message = str(caught.value)
     assert "stopped at step" in message
     assert "--lr" in message

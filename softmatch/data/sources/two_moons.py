@@ -37,6 +37,4 @@ def _draw(seed: int) -> Examples:
     from sklearn.datasets import make_moons
 
     points, labels = make_moons(POINTS, noise=NOISE, random_state=seed % 2**32)
-    return Examples(
-        torch.from_numpy(points).float(), torch.from_numpy(labels).to(torch.int64), ("upper", "lower"), "vector"
-    )
+    return Examples(torch.from_numpy(points).float(), torch.from_numpy(labels).to(torch.int64), ("upper", "lower"), "vector")
