@@ -84,7 +84,7 @@ class Display:
             return
         self._next_line = 0 if step == steps else step + steps // LINES_WITHOUT_TERMINAL
         left = record["seconds"] / step * (steps - step)
-        self.console.print(f"{role:<14} step {step:>6,}/{steps:,}  {figures}  {left:.0f} s left", highlight=False)
+        self.console.print(f"{role:<14} step {step:>6,}/{steps:,}  {figures}  {left:.0f} s left", highlight=False, soft_wrap=True)
 
 
 def verdict(result: Result) -> str:

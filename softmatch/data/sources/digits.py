@@ -9,12 +9,14 @@ import torch
 
 from softmatch.data.examples import Examples
 
-# Digits are not mirrored, and shifted by one pixel of eight into black; chosen with benchmarks/LOG.md.
+# Digits are not mirrored, and shifted by one pixel of eight into black; how this was chosen stands in benchmarks/LOG.md.
+# Such small tensors do not gain from a second thread, and lose by it on a busy machine.
 DEFAULTS: Mapping[str, Any] = {
     "labels": 40,
     "steps": 800,
     "labeled_batch": 40,
     "unlabeled_batch": 96,
+    "threads": 1,
     "views": {"pad": 1, "flip": False, "reflect": False, "operations": 2},
 }
 
