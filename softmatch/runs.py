@@ -80,17 +80,22 @@ class RunFolder:
             file.write(json.dumps(_plain(record, DIGITS), ensure_ascii=False) + "\n")
 
     def records(self) -> list[dict[str, Any]]:
-        """All records of metrics.jsonl; empty when there are none."""
+        """Records of metrics.jsonl in the order of their steps; of a step that stands twice, the later one.
+
+        A line that is not a record is left out: it is what an interruption in the middle of writing leaves behind.
+        """
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        records = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        found: dict[int, dict[str, Any]] = {}
+        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
             try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error.msg}).") from error
-        return records
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(record, dict) and isinstance(record.get("step"), int):
+                found[record["step"]] = record
+        return [found[step] for step in sorted(found)]
 
     def write_json(self, name: str, value: Any) -> None:
         text = json.dumps(_plain(value), ensure_ascii=False, indent=1) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,35 +64,17 @@ def read(run: RunFolder) -> Contents:
     """
     twin = RunFolder(run.path / "twin")
     result = _mapping(run, "result.json")
-    records = read_records(run.path / "metrics.jsonl")
+    records = run.records()
     return Contents(
         config=_read_config(run.path / "config.yaml"),
         result=result,
         split=_mapping(run, "split.json"),
         records=records,
-        twin_records=read_records(twin.path / "metrics.jsonl"),
+        twin_records=twin.records(),
         boundary=_mapping(run, "boundary.json"),
         twin_boundary=_mapping(twin, "boundary.json"),
         classes=_class_names(run, result, records),
     )
-
-
-def read_records(path: Path) -> list[Record]:
-    """Records in the order of their steps. A resumed run repeats steps: the later record counts.
-
-    A line that is not a record is left out; it is what an interruption in the middle of writing leaves behind.
-    """
-    if not path.exists():
-        return []
-    found: dict[int, Record] = {}
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("step"), int):
-            found[record["step"]] = record
-    return [found[step] for step in sorted(found)]
 
 
 def number(value: Any) -> float | None:
