@@ -170,7 +170,8 @@ def test_weights_of_the_batch_lie_in_range(make: Make) -> None:
         pytest.skip("only a Match has weights")
     for seed in range(4):
         batch = logits(seed)
-        pseudo = method.compute(*vars(batch).values()).pseudo
+        strong = batch.strong if "strong" in method.unlabeled_views else None
+        pseudo = method.compute(batch.labeled, batch.labels, batch.weak, strong, batch.index).pseudo
         assert pseudo is not None
         for value in (pseudo.weights, pseudo.unaligned_weights, pseudo.confidence, pseudo.labels):
             assert value.shape == (8,)
