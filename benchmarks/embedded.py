@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,7 +66,7 @@ def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
         train_x, test_x = scaler.transform(train_x), scaler.transform(test_x)
     labelled = np.isin(pool.numpy(), task.split.labeled.numpy())
     partly = np.where(labelled, task.examples.labels[pool].numpy(), -1)
-    classifiers: dict[str, Callable[[], object]] = {
+    classifiers: dict[str, Callable[[], Any]] = {
         "LabelSpreading (knn)": lambda: LabelSpreading(kernel="knn", max_iter=200),
         "LabelSpreading (rbf, γ = 20)": lambda: LabelSpreading(kernel="rbf", gamma=20, max_iter=200),
         "LabelSpreading (rbf, γ = 5)": lambda: LabelSpreading(kernel="rbf", gamma=5, max_iter=200),
@@ -82,8 +83,8 @@ def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # convergence and deprecation notes of scikit-learn
             alone = name.endswith("labels alone")
-            classifier.fit(train_x[labelled] if alone else train_x, partly[labelled] if alone else partly)  # type: ignore[attr-defined]
-            wrong = classifier.predict(test_x) != test[1].numpy()  # type: ignore[attr-defined]
+            classifier.fit(train_x[labelled] if alone else train_x, partly[labelled] if alone else partly)
+            wrong = classifier.predict(test_x) != test[1].numpy()
         found[f"scikit-learn: {name}"] = Outcome(float(wrong.mean()), time.perf_counter() - started)
     return found
 
