@@ -20,6 +20,9 @@ class Config(BaseModel):
     labels: int | None = Field(
         None, ge=1, description="How many labelled samples to use, the same number of each class. Default: the source's."
     )
+    data: Path | None = Field(
+        None, description="Where the source's files lie: a folder or an .npz. Default: the cache, then the hub."
+    )
     method: str = Field("softmatch", description="A method that `softmatch methods` lists, or file.py:name for one of your own.")
     method_options: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the method, for example --method-options.k 3."

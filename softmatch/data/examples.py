@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -55,3 +56,9 @@ class Examples:
             what = f"vectors of {self.items.shape[1]} features"
         labelled = "" if known == len(self) else f", {known:,} with a label"
         return f"{count} {what}, {len(self.classes)} classes{labelled}"
+
+
+def refuse_files(name: str, where: Path | None) -> None:
+    """Raise InputError for a source that is embedded and was given files to read."""
+    if where is not None:
+        raise InputError(f"source {name!r} is embedded and reads no files: leave out --data {where}.")

@@ -120,7 +120,7 @@ def prepare(source: str, config: Config) -> Task:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     split_seed = config.seed if config.split_seed is None else config.split_seed
-    examples = found.load(split_seed)
+    examples = found.load(split_seed, config.data)
     labels = config.labels or len(examples.classes) * 4
     split = make_split(examples, labels, split_seed, config.test_fraction)
     name = choose_network(config.model, examples.kind, examples.items.shape[1:])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from softmatch.data.examples import Examples
@@ -16,13 +17,14 @@ class Source:
     """A source of examples.
 
     Attributes:
-        load: seed → Examples. Sources of fixed data ignore the seed.
+        load: (seed, where) → Examples. Sources of fixed data ignore the seed; `where` is the user's copy of the data, if
+            one is given.
         defaults: settings (of `Config`) that differ from the general defaults.
     """
 
     name: str
     summary: str
-    load: Callable[[int], Examples]
+    load: Callable[[int, Path | None], Examples]
     defaults: Mapping[str, Any]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from softmatch.data.examples import Examples
+from softmatch.data.examples import Examples, refuse_files
 from softmatch.data.seeds import derive
 
 POINTS = 1000
@@ -26,8 +27,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 
 
-def load(seed: int) -> Examples:
+def load(seed: int, where: Path | None = None) -> Examples:
     """New points for every seed."""
+    refuse_files("two-moons", where)
     test = _draw(derive(seed, "two-moons", "test"))
     train = _draw(derive(seed, "two-moons", "train"))
     return Examples(train.items, train.labels, train.classes, "vector", test=test)
