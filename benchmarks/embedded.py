@@ -27,6 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC
+from torch import Tensor
 
 import softmatch
 from softmatch.config import make_config
@@ -58,6 +59,8 @@ def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
     """The classifiers a user would try, on the same training pool, labels and test set."""
     task = prepare(source, make_config(find_source(source).defaults, {"labels": labels, "seed": seed}))
     pool, test = task.split.unlabeled, task.test
+    assert isinstance(task.examples.items, Tensor)
+    assert isinstance(test[0], Tensor)
     train_x, test_x = (items.flatten(1).double().numpy() for items in (task.examples.items[pool], test[0]))
     if source == "digits":
         train_x, test_x = train_x / 255.0, test_x / 255.0

@@ -26,6 +26,11 @@ def momentum_for(steps: int) -> float:
     return min(max(1.0 - WINDOWS_PER_RUN / max(steps, 1), 0.9), PAPER_MOMENTUM)
 
 
+def steps_for(momentum: float) -> int:
+    """The shortest run for which `momentum_for` gives this momentum or more: 40,000 for the paper's 0.999."""
+    return round(WINDOWS_PER_RUN / (1.0 - momentum))
+
+
 class RunningAverage(nn.Module):
     """Exponential moving average  x̄ ← m·x̄ + (1 − m)·x  of a tensor, with its state in buffers.
 

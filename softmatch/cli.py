@@ -10,7 +10,7 @@ from cyclopts import App, CycloptsError, Parameter
 from pydantic import ValidationError
 
 from softmatch import __version__
-from softmatch.config import Config, explain, make_config, read_file
+from softmatch.config import Config, explain, read_file
 from softmatch.errors import InputError, SoftmatchError
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
@@ -32,6 +32,7 @@ def train(
     *,
     config: Annotated[Config | None, Parameter(name="*")] = None,
     file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+    dry_run: bool = False,
 ) -> None:
     """Train a classifier, and a supervised twin to compare it with.
 
@@ -44,15 +45,20 @@ def train(
     - softmatch train two-moons --method fixmatch
     - softmatch train digits --labels 10 --steps 2000 --seed 3 --out runs/ten
     - softmatch train -c settings.yaml --method mine.py:MyWeighting
+    - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
+    - softmatch train cifar10 --labels 40 --recipe paper --steps 2000 --model wrn-10-2
+    - softmatch train cifar10 --imbalance 100 --recipe paper
 
     Parameters
     ----------
     source:
-        What to train on: digits (default) or two-moons.
+        What to train on: digits (default), two-moons, cifar10, cifar100, svhn, stl10, imagenet or fashion-mnist.
     config:
         Settings.
     file:
         YAML file of settings (the names below with _ for -, and `source`). Options on the command line win over it.
+    dry_run:
+        Print the effective settings, and time and memory estimated from a few steps. Nothing is written.
     """
     layer = read_file(file) if file is not None else {}
     name = source or layer.pop("source", None) or "digits"
@@ -60,13 +66,65 @@ def train(
     options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
 
     from softmatch.data.sources import find_source  # imports torch
-    from softmatch.display import Display, print_result
+    from softmatch.display import Display, print_plan, print_result
+    from softmatch.recipes import complete
+    from softmatch.training.bench import plan
     from softmatch.training.job import run_job
+    from softmatch.training.memory import keep_freed_memory
 
-    settings = make_config(find_source(name).defaults, layer, options, where=str(file or "settings"))
+    settings = complete(name, find_source(name).defaults, layer, options, where=str(file or "settings"))
+    if dry_run:
+        print_plan(plan(name, settings))
+        return
+    keep_freed_memory()
     with Display() as display:
         result = run_job(name, settings, display)
     print_result(result)
+
+
+@app.command
+def bench(
+    *,
+    config: Annotated[Config | None, Parameter(name="*")] = None,
+    side: int = 32,
+    channels: int = 3,
+    classes: int = 10,
+    images: int = 4096,
+    repeats: int = 5,
+    json: bool = False,
+) -> None:
+    """Measure a training step on this machine: time of each part, images per second, memory, share of the peak.
+
+    Without options: the paper's CIFAR-10 step, WRN-28-2 on 64 labelled and 448 unlabelled images. The images are random.
+
+    Examples:
+
+    - softmatch bench
+    - softmatch bench --model wrn-10-2 --labeled-batch 16 --unlabeled-batch 112 --batch-statistics separate --micro-batch 64
+    - softmatch bench --model resnet-50 --side 224 --classes 1000 --labeled-batch 8 --unlabeled-batch 8 --json
+
+    Parameters
+    ----------
+    config:
+        Settings, as of `softmatch train`; those that decide about a step matter.
+    side, channels:
+        Size of the images.
+    classes:
+        Number of classes.
+    images:
+        Number of images to draw batches from.
+    repeats:
+        Measured steps.
+    json:
+        Print JSON instead of a table.
+    """
+    from softmatch.display import print_bench
+    from softmatch.training.bench import bench as run
+    from softmatch.training.memory import keep_freed_memory
+
+    options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
+    keep_freed_memory()
+    print_bench(run(options, side, channels, classes, images, repeats), json)
 
 
 @app.command

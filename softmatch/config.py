@@ -17,9 +17,20 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    recipe: Literal["paper"] | None = Field(
+        None, description="paper: the hyper-parameters of the paper's appendix for this source; other options win over them."
+    )
     labels: int | None = Field(
         None, ge=1, description="How many labelled samples to use, the same number of each class. Default: the source's."
     )
+    imbalance: float | None = Field(
+        None, ge=1, description="Long-tailed instead of balanced classes: how many times larger the first is than the last (γ)."
+    )
+    unlabeled_imbalance: float | None = Field(
+        None, description="γ of the unlabelled samples; 1: uniform, negative: reversed. Default: the same γ."
+    )
+    head_labels: int | None = Field(None, ge=1, description="Long-tailed: labelled samples of the largest class.")
+    head_unlabeled: int | None = Field(None, ge=1, description="Long-tailed: unlabelled samples of the largest class.")
     data: Path | None = Field(
         None, description="Where the source's files lie: a folder or an .npz. Default: the cache, then the hub."
     )
@@ -34,17 +45,31 @@ class Config(BaseModel):
     test_fraction: float = Field(0.3, gt=0, lt=1, description="Share held out for testing where the source has no test set.")
     twin: bool = Field(True, description="Also train a supervised twin on the same labels and steps, to compare with.")
 
-    model: str = Field("auto", description="Network: small-conv, mlp, wrn-10-2, wrn-28-2 … Default: by the data.")
+    model: str = Field(
+        "auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name of your own. Default: by the data."
+    )
     views: dict[str, Any] = Field(default_factory=dict, description="Arguments of the views, for example --views.cutout 0.3.")
     labeled_batch: int = Field(64, ge=1, description="Labelled samples in a batch.")
     unlabeled_batch: int = Field(448, ge=1, description="Unlabelled samples in a batch.")
     batch_statistics: Literal["joint", "separate"] = Field(
-        "joint", description="Whether labelled, weak and strong views share batch statistics."
+        "separate",
+        description="joint: labelled, weak and strong views share batch statistics, as in the paper's code. "
+        "separate: each has its own, and weak views need no backward pass.",
+    )
+    micro_batch: int | None = Field(
+        None,
+        ge=0,
+        description="With separate statistics: the most images in one pass, which has statistics of its own. "
+        "0: whole views. Default: 64 on a CPU, whole views elsewhere.",
     )
 
     optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="sgd is with Nesterov momentum 0.9.")
     lr: float = Field(0.03, gt=0, description="Initial learning rate η₀; step k of K uses η₀·cos(7πk/16K).")
     weight_decay: float = Field(5e-4, ge=0, description="On weights; never on biases and normalisation.")
+    decay: Literal["gradient", "shrink"] = Field(
+        "gradient",
+        description="gradient: weight decay as the optimiser has it. shrink: weights times 1 − weight decay after each step.",
+    )
     clip: float | None = Field(None, gt=0, description="Largest gradient norm. Default: no clipping.")
 
     averages: Literal["scaled", "paper"] = Field(
@@ -59,6 +84,10 @@ class Config(BaseModel):
     precision: Literal["float32", "bf16", "fp16"] = Field("float32", description="bf16 and fp16 use automatic mixed precision.")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
     threads: int | None = Field(None, ge=1, description="CPU threads. Default: torch's choice.")
+    compile: bool = Field(False, description="Compile the network with torch.compile (needs a C++ compiler).")
+    workers: int | None = Field(
+        None, ge=0, description="Processes that load and change large images. Default: by the data and the machine."
+    )
     evaluate_every: int | None = Field(None, ge=1, description="Steps between evaluations. Default: a fortieth of the run.")
     checkpoint_every: int | None = Field(None, ge=1, description="Steps between checkpoints. Default: a tenth of the run.")
 
@@ -91,8 +120,8 @@ def refuse_unknown(found: Mapping[str, Any], where: str, also: tuple[str, ...] =
             raise InputError(f"{where}: unknown setting {key!r}. {nearest(key, known)}")
 
 
-def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
-    """Settings from layers of which each wins over those before it."""
+def merge(*layers: Mapping[str, Any], where: str = "settings") -> dict[str, Any]:
+    """One layer from several, of which each wins over those before it; a setting that is None is not set."""
     merged: dict[str, Any] = {}
     for layer in layers:
         refuse_unknown(layer, where)
@@ -101,8 +130,13 @@ def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
                 merged[key] = {**merged.get(key, {}), **{name: _scalar(item) for name, item in value.items()}}
             elif value is not None:
                 merged[key] = value
+    return merged
+
+
+def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
+    """Settings from layers, checked."""
     try:
-        return Config(**merged)
+        return Config(**merge(*layers, where=where))
     except ValidationError as error:
         raise InputError(f"{where}: {explain(error)}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import TracebackType
 
 from rich.console import Console
@@ -9,10 +10,12 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from softmatch.runs import RunFolder
-from softmatch.training.job import Result, Task
+from softmatch.training.bench import Bench, Measurement, Plan
+from softmatch.training.job import Result, Task, effective
 from softmatch.training.loop import Record
 
 LINES_WITHOUT_TERMINAL = 10
+GIGABYTE = 2**30
 
 
 def percent(fraction: float | None) -> str:
@@ -50,21 +53,7 @@ class Display:
         self._progress.stop()
 
     def understood(self, task: Task, run: RunFolder) -> None:
-        config, split = task.config, task.split
-        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        where = "its own" if task.examples.test is not None else f"{config.test_fraction:.0%} held out"
-        batch = f"{config.labeled_batch} + {config.unlabeled_batch} samples"
-        samples = f"{len(split.labeled)} labelled, {len(split.unlabeled):,} unlabelled"
-        rows = {
-            "source": f"{task.source}: {task.examples.describe()}",
-            "labels": f"{samples}, {len(task.test[1]):,} for testing ({where})",
-            "method": f"{config.method}, {config.steps:,} steps of {batch}, seed {config.seed}",
-            "network": f"{task.network}, {task.parameters:,} parameters, on {task.device}, {config.precision}",
-            "run folder": str(run.path),
-        }
-        for key, value in rows.items():
-            table.add_row(f"[dim]{key}[/dim]", value)
-        self.console.print(table)
+        describe(task, self.console, str(run.path))
 
     def record(self, role: str, record: Record, steps: int) -> None:
         step = int(record["step"])
@@ -120,3 +109,99 @@ def print_result(result: Result, console: Console | None = None) -> None:
         console.print(f"Pseudo-labels at the end: quantity {percent(result.quantity)}{quality}.", highlight=False)
     console.print(f"{result.test_samples:,} test samples, {result.seconds:.0f} s.", highlight=False)
     console.print(f"Run folder  {result.run}\nReport      {result.run / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def describe(task: Task, console: Console, run: str) -> None:
+    """What was understood, before anything is trained."""
+    config, split = task.config, task.split
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    where = "its own" if task.examples.test is not None else f"{config.test_fraction:.0%} held out"
+    recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
+    batch = f"{config.labeled_batch} + {config.unlabeled_batch} samples"
+    samples = f"{len(split.labeled)} labelled, {len(split.unlabeled):,} unlabelled"
+    rows = {
+        "source": f"{task.source}: {task.examples.describe()}",
+        "labels": f"{samples}, {len(task.test[1]):,} for testing ({where})",
+        "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
+        "network": f"{task.network_name}, {task.parameters:,} parameters, on {task.device}, {config.precision}",
+        "run folder": run,
+    }
+    for key, value in rows.items():
+        table.add_row(f"[dim]{key}[/dim]", value)
+    console.print(table)
+
+
+def duration(seconds: float) -> str:
+    """'12 s', '3.4 min', '5.2 h', '3.1 days'."""
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    for unit, size in (("min", 60.0), ("h", 3600.0), ("days", 86400.0)):
+        if seconds < 90 * size or unit == "days":
+            return f"{seconds / size:.1f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def memory(found: Measurement) -> str:
+    """'2.31 GiB at the peak, 0.42 before the first step'."""
+    return f"{found.memory / GIGABYTE:.2f} GiB at the peak, {found.memory_before / GIGABYTE:.2f} before the first step"
+
+
+def print_plan(plan: Plan, console: Console | None = None) -> None:
+    """What a run would do and cost."""
+    console = console or Console()
+    describe(plan.task, console, "none: this is a dry run, nothing is written")
+    console.print()
+    settings = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in effective(plan.task).items():
+        settings.add_row(f"[dim]{key}[/dim]", "–" if value is None or value == {} else str(value))
+    console.print(settings)
+    console.print()
+    measured, config = plan.measurement, plan.task.config
+    speed = f"{measured.images / measured.seconds:,.0f} images/s"
+    cost = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows = {
+        "a step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
+        "the twin's step": "no twin" if plan.twin is None else duration(plan.twin),
+        "an evaluation": f"{duration(plan.evaluation)}, {plan.evaluations} of them for each network",
+        "the whole run": f"about {duration(plan.seconds)} for {config.steps:,} steps, if the machine stays as busy as it is",
+        "memory": memory(measured),
+    }
+    for key, value in rows.items():
+        cost.add_row(f"[dim]{key}[/dim]", value)
+    console.print(cost)
+
+
+def print_bench(bench: Bench, as_json: bool = False, console: Console | None = None) -> None:
+    """The figures of `softmatch bench`, as a table or as JSON."""
+    if as_json:
+        print(json.dumps(bench.as_dict(), indent=1, ensure_ascii=False))
+        return
+    console = console or Console()
+    setting, found = bench.setting, bench.measurement
+    micro = f", at most {setting['micro_batch']} at a time" if setting["micro_batch"] else ""
+    console.print(
+        f"{setting['network']} ({setting['parameters']:,} parameters), {setting['method']}, "
+        f"{setting['labeled_batch']} + {setting['unlabeled_batch']} images of {setting['image']}, "
+        f"{setting['batch_statistics']} batch statistics{micro}, {setting['precision']}, "
+        f"{setting['device']}, {setting['threads']} threads, torch {setting['torch']}"
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("part of a step")
+    table.add_column("seconds", justify="right")
+    table.add_column("share", justify="right")
+    total = sum(found.parts.values())
+    for name, seconds in found.parts.items():
+        table.add_row(name, f"{seconds:.4f}", f"{seconds / total:.1%}")
+    table.add_row("[bold]step[/bold]", f"[bold]{found.seconds:.4f}[/bold]", "")
+    console.print(table)
+    figures = found.as_dict()
+    console.print(f"step: median of {len(found.step)}, {min(found.step):.4f} to {max(found.step):.4f} s")
+    console.print(f"processor time: {figures['cpu_seconds_per_step']:.4f} s per step")
+    console.print(f"images through the network: {figures['images_per_second']:,.0f} per second")
+    console.print(
+        f"arithmetic: {figures['gflop_per_step']:,.1f} GFLOP per step, {figures['gflops']:,.0f} GFLOP/s, "
+        f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)"
+    )
+    console.print(
+        f"memory: {found.memory / GIGABYTE:.2f} GiB at the peak, {found.memory_before / GIGABYTE:.2f} before the first step"
+    )

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, device, nn
 
 from softmatch.errors import InputError
-from softmatch.networks import build_network
+from softmatch.networks import Network, build_network
 from softmatch.training.checkpoint import write_atomically
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.views import Views, views_from_settings
@@ -154,8 +154,13 @@ def save_model(
     run.write_json("model/model.json", about)
 
 
-def load_model(run: Path | str) -> Model:
-    """The model of a run folder, on the CPU, ready to predict. Nothing in the folder is executed."""
+def load_model(run: Path | str, network: Network | None = None) -> Model:
+    """The model of a run folder, on the CPU, ready to predict. Nothing in the folder is executed.
+
+    Args:
+        network: for a run with a network of your own: that network, or what makes it. A name in the folder would let
+            the folder choose what code is run.
+    """
     folder = RunFolder(Path(run))
     about = folder.read_json("model/model.json")
     if about is None:
@@ -164,8 +169,10 @@ def load_model(run: Path | str) -> Model:
         raise InputError(f"{run}/model has format {about.get('format')!r}; this version reads {FORMAT}.")
     try:
         classes = tuple(str(name) for name in about["classes"])
-        network = build_network(about["network"], tuple(about["shape"]), len(classes))
-        network.load_state_dict(load_file(folder.path / "model" / "model.safetensors"))
+        if ":" in about["network"] and network is None:
+            raise InputError(f"{run} has a network of your own, {about['network']}: give it to load_model as `network`.")
+        built = build_network(network or about["network"], tuple(about["shape"]), len(classes))
+        built.load_state_dict(load_file(folder.path / "model" / "model.safetensors"))
     except (KeyError, TypeError, RuntimeError, OSError, SafetensorError) as error:
         raise InputError(f"the model in {run} cannot be read: {error}") from error
-    return Model(network.eval(), views_from_settings(about["views"]), classes)
+    return Model(built.eval(), views_from_settings(about["views"]), classes)

@@ -46,6 +46,8 @@ class Batches:
         labeled_items, labels: the labelled set.
         unlabeled_items: the unlabelled set; its truth is never given to this class.
         labeled_views, unlabeled_views: names of methods of `views`.
+        pool: where the unlabelled set is only a part of `unlabeled_items`, the positions of its samples in there; a part cut
+            out would be a second copy in memory. `Batch.index` counts in the set, not in the items.
     """
 
     def __init__(
@@ -60,22 +62,30 @@ class Batches:
         device: torch.device,
         labeled_views: Sequence[str] = ("weak",),
         unlabeled_views: Sequence[str] = ("weak", "strong"),
+        pool: Tensor | None = None,
     ) -> None:
-        self.labeled_items, self.labels = labeled_items.to(device), labels.to(device)
-        self.unlabeled_items = unlabeled_items.to(device)
+        self.unlabeled_items, self.labels, self.pool = unlabeled_items.to(device), labels.to(device), pool
+        self.labeled_items = self.unlabeled_items if labeled_items is unlabeled_items else labeled_items.to(device)
         self.views, self.seed, self.device = views, seed, device
         self.labeled_views, self.unlabeled_views = tuple(labeled_views), tuple(unlabeled_views)
         self._labeled = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
-        self._unlabeled = Sampler(len(unlabeled_items), unlabeled_batch, derive(seed, "unlabeled"))
+        self._unlabeled = Sampler(len(unlabeled_items if pool is None else pool), unlabeled_batch, derive(seed, "unlabeled"))
 
     def __call__(self, step: int) -> Batch:
-        chosen = self._labeled(step).to(self.device, non_blocking=True)
-        labeled = self._make("labeled", self.labeled_items[chosen], self.labeled_views, step)
+        chosen = self._send(self._labeled(step))
+        labels = self.labels.index_select(0, chosen)
+        labeled = self._make("labeled", self.labeled_items.index_select(0, chosen), self.labeled_views, step)
         if not self.unlabeled_views:
-            return Batch(labeled, self.labels[chosen], {}, chosen[:0])
-        index = self._unlabeled(step).to(self.device, non_blocking=True)
-        unlabeled = self._make("unlabeled", self.unlabeled_items[index], self.unlabeled_views, step)
-        return Batch(labeled, self.labels[chosen], unlabeled, index)
+            return Batch(labeled, labels, {}, chosen[:0])
+        index = self._unlabeled(step)
+        items = self.unlabeled_items.index_select(0, self._send(index if self.pool is None else self.pool[index]))
+        return Batch(labeled, labels, self._make("unlabeled", items, self.unlabeled_views, step), self._send(index))
+
+    def close(self) -> None:
+        """Nothing is to be ended here; `LoadedBatches` has workers."""
+
+    def _send(self, positions: Tensor) -> Tensor:
+        return positions.to(self.device, non_blocking=True)
 
     def _make(self, role: str, items: Tensor, names: Sequence[str], step: int) -> dict[str, Tensor]:
         """Each view draws from a stream of its own, so a method with more views sees the same weak ones."""

@@ -9,9 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from softmatch.data.files import ImageFiles
 from softmatch.errors import InputError
 
 UNLABELED = -1
+ROWS = 65536
 
 
 @dataclass(frozen=True)
@@ -19,18 +21,20 @@ class Examples:
     """Items with their labels, −1 where there is none.
 
     Attributes:
-        items: uint8 images (N, C, H, W) or float vectors (N, D).
+        items: uint8 images (N, C, H, W), float vectors (N, D), or the files of images too many to hold in memory.
         labels: (N,) int64, positions in `classes` or −1.
         classes: class names.
         kind: what the items are.
         test: a test set that the source brings along, if any.
+        statistics: mean and standard deviation per channel, of levels in 0 … 1, where they are known of the dataset.
     """
 
-    items: Tensor
+    items: Tensor | ImageFiles
     labels: Tensor
     classes: tuple[str, ...]
     kind: Literal["image", "vector"]
     test: Examples | None = None
+    statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):
@@ -39,9 +43,8 @@ class Examples:
             raise InputError(f"a classifier needs at least two classes, this source has {len(self.classes)}.")
         if len(self.labels) and (int(self.labels.max()) >= len(self.classes) or int(self.labels.min()) < UNLABELED):
             raise InputError(f"labels must lie in −1 … {len(self.classes) - 1}.")
-        if self.kind == "vector" and not bool(torch.isfinite(self.items).all()):
-            row = int((~torch.isfinite(self.items)).any(1).nonzero()[0])
-            raise InputError(f"item {row} holds NaN or infinity.")
+        if self.kind == "vector" and isinstance(self.items, Tensor):
+            _refuse_nonfinite(self.items)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -52,10 +55,19 @@ class Examples:
         if self.kind == "image":
             channels, height, width = self.items.shape[1:]
             what = f"{'grey' if channels == 1 else 'colour'} images of {height}×{width}"
+            what += " (cropped from files)" if isinstance(self.items, ImageFiles) else ""
         else:
             what = f"vectors of {self.items.shape[1]} features"
         labelled = "" if known == len(self) else f", {known:,} with a label"
         return f"{count} {what}, {len(self.classes)} classes{labelled}"
+
+
+def _refuse_nonfinite(items: Tensor) -> None:
+    """Some rows at a time: `isfinite` of all of them would need as much memory again as they take."""
+    for start in range(0, len(items), ROWS):
+        wrong = (~torch.isfinite(items[start : start + ROWS])).any(1).nonzero()
+        if len(wrong):
+            raise InputError(f"item {start + int(wrong[0])} holds NaN or infinity.")
 
 
 def refuse_files(name: str, where: Path | None) -> None:

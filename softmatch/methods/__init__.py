@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from softmatch.averages import PAPER_MOMENTUM, Start
@@ -26,6 +21,7 @@ from softmatch.methods.match import (
     softmatch,
     uda,
 )
+from softmatch.own_code import call_own, find_own
 from softmatch.weightings import Weighting
 
 __all__ = [
@@ -148,7 +144,8 @@ def build(
             raise InputError(f"a method object takes no options, got {sorted(given)}: build it with them instead.")
         built: Any = target
     else:
-        built = _call(target, problem, given, label) if callable(target) else target
+        context = {field.name: getattr(problem, field.name) for field in fields(problem)}
+        built = call_own(target, context, given, f"method {label!r}") if callable(target) else target
     if isinstance(built, Weighting):
         return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=built)
     if not isinstance(built, Method):
@@ -156,48 +153,9 @@ def build(
     return built
 
 
-def _call(target: Callable[..., Any], problem: Problem, options: dict[str, Any], label: str) -> Any:
-    parameters = inspect.signature(target).parameters
-    unknown = [key for key in options if key not in parameters]
-    if unknown:
-        raise InputError(f"method {label!r} has no option {unknown[0]!r}. {nearest(unknown[0], parameters)}")
-    context = {f.name: getattr(problem, f.name) for f in fields(problem) if f.name in parameters}
-    try:
-        return target(**(context | options))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"method {label!r} cannot be built: {error}") from error
-
-
 def _find(name: str) -> Any:
     if name in METHODS:
         return METHODS[name].builder
     if ":" not in name:
         raise InputError(f"there is no method {name!r}. {nearest(name, METHODS)} A method of your own is given as file.py:name.")
-    place, _, attribute = name.rpartition(":")
-    module = _load(place)
-    if not hasattr(module, attribute):
-        names = [key for key in vars(module) if not key.startswith("_")]
-        raise InputError(f"{place} has no {attribute!r}. {nearest(attribute, names)}")
-    return getattr(module, attribute)
-
-
-def _load(place: str) -> ModuleType:
-    if not place.endswith(".py"):
-        try:
-            return importlib.import_module(place)
-        except Exception as error:
-            raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
-    path = Path(place).expanduser()
-    if not path.is_file():
-        raise InputError(f"there is no file {place}")
-    spec = importlib.util.spec_from_file_location(f"softmatch_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{place} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[spec.name]
-        raise InputError(f"{place} cannot be run: {type(error).__name__}: {error}") from error
-    return module
+    return find_own(name)

@@ -43,13 +43,18 @@ class Forward:
     "joint" runs all views in one forward pass, so that they share the statistics of batch normalisation, as the paper's
     code base does. "separate" runs one pass per view, those without gradient cheaply. Without batch normalisation the
     two compute the same.
+
+    Args:
+        micro_batch: with "separate", the most samples in a pass. Each pass normalises with statistics of its own (ghost
+            batches), and its activations stay in the processor's cache.
     """
 
-    def __init__(self, network: nn.Module, batch_statistics: BatchStatistics = "joint") -> None:
+    def __init__(self, network: nn.Module, batch_statistics: BatchStatistics = "joint", micro_batch: int | None = None) -> None:
         if batch_statistics not in ("joint", "separate"):
             raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
         self.network = network
         self.batch_statistics = batch_statistics
+        self.micro_batch = micro_batch if batch_statistics == "separate" else None
 
     def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None) -> list[Tensor]:
         """Logits of each view; those with `gradient` false are detached. By default all have a gradient."""
@@ -60,14 +65,19 @@ class Forward:
         out = []
         for view, want in zip(views, wanted, strict=True):
             with torch.set_grad_enabled(want and torch.is_grad_enabled()):
-                out.append(self.network(view))
+                out.append(self._pass(view))
         return out
+
+    def _pass(self, view: Tensor) -> Tensor:
+        """One view, in passes of nearly equal size."""
+        number = 1 if self.micro_batch is None else -(-len(view) // self.micro_batch)
+        logits = [self.network(piece) for piece in torch.tensor_split(view, max(number, 1))]
+        return logits[0] if len(logits) == 1 else torch.cat(logits)
 
     def without_tracking(self, view: Tensor) -> Tensor:
         """Logits of a view that uses batch statistics but leaves the running ones alone."""
         with frozen_running_statistics(self.network):
-            logits: Tensor = self.network(view)
-        return logits
+            return self._pass(view)
 
 
 @contextmanager

@@ -1,48 +1,83 @@
-"""Networks by name. Each has `features(x)` and a linear `head`; its forward pass gives logits."""
+"""Networks by name. Each of ours has `features(x)` and a linear `head`; its forward pass gives logits."""
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
 
 from torch import nn
 
 from softmatch.errors import InputError, nearest
 from softmatch.networks.mlp import MLP
+from softmatch.networks.resnet import ResNet
 from softmatch.networks.small import SmallConv
 from softmatch.networks.wrn import WideResNet
+from softmatch.own_code import call_own, find_own
 
-__all__ = ["MLP", "SmallConv", "WideResNet", "build_network", "choose_network"]
+__all__ = ["MLP", "Network", "ResNet", "SmallConv", "WideResNet", "build_network", "choose_network", "describe_network"]
+
+NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
+Network = str | nn.Module | Callable[..., nn.Module]
+"""A name, a network, or a function that makes one."""
 
 SMALL_SIDE = 16
+LARGE_SIDE = 128
 
 
 def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
-    """The name "auto" stands for: mlp for vectors, small-conv for images up to 16 pixels, wrn-28-2 for larger ones."""
+    """The name "auto" stands for.
+
+    mlp for vectors; for images small-conv up to 16 pixels, wrn-28-2 up to 64, wrn-37-2 up to 128, then resnet-50.
+    """
     if name != "auto":
         return name
     if kind == "vector":
         return "mlp"
-    return "small-conv" if max(shape[-2:]) <= SMALL_SIDE else "wrn-28-2"
+    side = max(shape[-2:])
+    if side <= SMALL_SIDE:
+        return "small-conv"
+    if side <= LARGE_SIDE // 2:
+        return "wrn-28-2"
+    return "wrn-37-2" if side <= LARGE_SIDE else "resnet-50"
 
 
-def build_network(name: str, shape: Sequence[int], num_classes: int, batch_norm_momentum: float = 0.001) -> nn.Module:
+def describe_network(network: Network) -> str:
+    """The name to show and save: that of a network of ours, or module:name of the user's."""
+    if isinstance(network, str):
+        return network
+    named = type(network) if isinstance(network, nn.Module) else network
+    return f"{getattr(named, '__module__', 'unknown')}:{getattr(named, '__qualname__', 'network')}"
+
+
+def build_network(network: Network, shape: Sequence[int], num_classes: int, batch_norm_momentum: float = 0.001) -> nn.Module:
     """A new network for items of `shape` (without the batch dimension).
 
     Args:
-        name: "mlp", "small-conv", "small-conv-16" (16 channels instead of 32), or "wrn-d-k".
+        network: "mlp"; "small-conv", or "small-conv-16" with 16 channels instead of 32; "wrn-d-k"; "resnet-50"; or
+            "file.py:name" or "module:name" of the user. These, or the objects themselves, are an nn.Module, which is
+            copied, or a function or class that makes one and is given those of `num_classes`, `shape`, `in_channels` and
+            `batch_norm_momentum` that it has parameters for.
     """
+    if not isinstance(network, str) or ":" in network:
+        context = {"num_classes": num_classes, "shape": tuple(shape), "in_channels": shape[0]}
+        return _own(network, {**context, "batch_norm_momentum": batch_norm_momentum})
+    name = network
     if name == "mlp":
-        size = 1
-        for side in shape:
-            size *= side
-        return MLP(size, num_classes)
-    wide = re.fullmatch(r"wrn-(\d+)-(\d+)", name)
-    small = re.fullmatch(r"small-conv(?:-(\d+))?", name)
-    if wide is None and small is None:
-        raise InputError(f"there is no network {name!r}. {nearest(name, ('mlp', 'small-conv', 'wrn-10-2', 'wrn-28-2'))}")
+        return MLP(prod(shape), num_classes)
+    wide = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
+    small = re.fullmatch(r"small-conv(?:-(\d{1,4}))?", name)
+    if wide is None and small is None and name != "resnet-50":
+        raise InputError(
+            f"there is no network {name!r}. {nearest(name, NAMES)} Any wrn-d-k works; a network of your own is given as "
+            "file.py:name."
+        )
     if len(shape) != 3:
         raise InputError(f"network {name!r} is for images; these items are vectors: use mlp.")
+    if name == "resnet-50":
+        return ResNet(num_classes, in_channels=shape[0], batch_norm_momentum=batch_norm_momentum)
     if small is not None:
         return SmallConv(num_classes, shape[0], int(small[1] or 32), batch_norm_momentum)
     assert wide is not None
@@ -50,3 +85,14 @@ def build_network(name: str, shape: Sequence[int], num_classes: int, batch_norm_
         return WideResNet(int(wide[1]), int(wide[2]), num_classes, shape[0], batch_norm_momentum)
     except ValueError as error:
         raise InputError(f"network {name!r}: {error}") from error
+
+
+def _own(network: Network, context: dict[str, Any]) -> nn.Module:
+    label = describe_network(network)
+    found: Any = find_own(network) if isinstance(network, str) else network
+    if isinstance(found, nn.Module):
+        return copy.deepcopy(found)
+    built = call_own(found, context, {}, f"network {label!r}") if callable(found) else found
+    if not isinstance(built, nn.Module):
+        raise InputError(f"{label} must be or make an nn.Module; it is or made a {type(built).__name__}.")
+    return built

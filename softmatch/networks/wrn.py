@@ -10,6 +10,11 @@ from torch.nn import functional as F
 SLOPE = 0.1
 
 
+def norm_act(norm: nn.Module, inputs: Tensor) -> Tensor:
+    """Normalise, then LeakyReLU in place: its own derivative follows from its result, so nothing more is kept for it."""
+    return F.leaky_relu(norm(inputs), SLOPE, inplace=True)
+
+
 class Block(nn.Module):
     """Pre-activation block: BN, LeakyReLU, 3×3, BN, LeakyReLU, 3×3, plus a 1×1 shortcut where channels change."""
 
@@ -24,19 +29,19 @@ class Block(nn.Module):
         self.shortcut = nn.Conv2d(channels, out_channels, 1, stride) if changes else None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        activated = F.leaky_relu(self.norm1(inputs), SLOPE)
-        out = self.conv1(activated)
-        out = self.conv2(F.leaky_relu(self.norm2(out), SLOPE))
+        activated = norm_act(self.norm1, inputs)
+        out = self.conv2(norm_act(self.norm2, self.conv1(activated)))
         kept = activated if self.activate_shortcut else inputs
         summed: Tensor = out + (kept if self.shortcut is None else self.shortcut(kept))
         return summed
 
 
 class WideResNet(nn.Module):
-    """Stem of 16 channels, three stages of (depth − 4)/6 blocks with 16k, 32k, 64k channels, average pooling, linear head.
+    """Stem of 16 channels, stages of blocks with 16k, 32k, 64k … channels, average pooling, linear head.
 
     Args:
-        depth: d = 6n + 4.
+        depth: 6n + 4 (10, 16, 22, 28 …): three stages of n blocks, the last two halve the image. 8n + 5 (13, 21, 29, 37 …):
+            four stages of n blocks, each of which halves it: the WRN-37-2 of STL-10's larger images.
         width: k.
         batch_norm_momentum: share of a new batch in the running statistics (PyTorch's sense).
     """
@@ -45,13 +50,19 @@ class WideResNet(nn.Module):
         self, depth: int, width: int, num_classes: int, in_channels: int = 3, batch_norm_momentum: float = 0.001
     ) -> None:
         super().__init__()
-        if depth < 10 or (depth - 4) % 6:
-            raise ValueError(f"the depth of a WRN is 10, 16, 22, 28, …, not {depth}")
-        blocks = (depth - 4) // 6
+        strides: tuple[int, ...]
+        if depth >= 10 and (depth - 4) % 6 == 0:
+            blocks, strides = (depth - 4) // 6, (1, 2, 2)
+        elif depth >= 13 and (depth - 5) % 8 == 0:
+            blocks, strides = (depth - 5) // 8, (2, 2, 2, 2)
+        else:
+            raise ValueError(f"the depth of a WRN is 10, 16, 22, 28, … or, with a fourth stage, 13, 21, 29, 37, …, not {depth}")
+        if width < 1:
+            raise ValueError(f"the width of a WRN is 1 or more, not {width}")
         self.stem = nn.Conv2d(in_channels, 16, 3, 1, 1)
         stages: list[nn.Module] = []
         channels = 16
-        for stage, stride in enumerate((1, 2, 2)):
+        for stage, stride in enumerate(strides):
             out_channels = 16 * 2**stage * width
             for number in range(blocks):
                 first = number == 0
@@ -73,9 +84,8 @@ class WideResNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """(B, channels, H, W) → (B, 64k)."""
-        out = F.leaky_relu(self.norm(self.stages(self.stem(inputs))), SLOPE)
-        return out.mean((2, 3))
+        """(B, channels, H, W) → (B, channels of the last stage)."""
+        return norm_act(self.norm, self.stages(self.stem(inputs))).mean((2, 3))
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.head(self.features(inputs))

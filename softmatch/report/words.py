@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from softmatch.data.split import decode_positions
 from softmatch.report.reading import Contents, number
 
 THIN = "\u202f"  # narrow no-break space, between thousands and before units
@@ -64,7 +65,8 @@ def subtitle(contents: Contents) -> list[str]:
     if contents.labels:
         parts.append(count(contents.labels, "label", "labels"))
     if contents.split.get("unlabeled"):
-        parts.append(count(len(contents.split["unlabeled"]), "unlabelled sample", "unlabelled samples"))
+        pool = decode_positions("unlabeled", contents.split["unlabeled"])
+        parts.append(count(len(pool), "unlabelled sample", "unlabelled samples"))
     if contents.setting("steps"):
         parts.append(count(contents.setting("steps"), "step", "steps"))
     if contents.setting("seed") is not None:

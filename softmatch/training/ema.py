@@ -28,5 +28,6 @@ class ModelAverage:
         ours = [p.detach() for p in self.network.parameters()]
         theirs = [p.detach() for p in network.parameters()]
         torch._foreach_lerp_(ours, theirs, 1.0 - momentum)
-        for mine, live in zip(self.network.buffers(), network.buffers(), strict=True):
-            mine.copy_(live)
+        buffers = list(self.network.buffers())
+        if buffers:
+            torch._foreach_copy_(buffers, list(network.buffers()))

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
+from softmatch.data.files import ImageFiles
+from softmatch.data.loading import read_plain
 from softmatch.views import Views
+
+MOST_VALUES = 1024 * 3 * 64 * 64
+"""Of the items that go through the network at once, by default: 1,024 images of 64×64, fewer where they are larger."""
 
 
 @torch.no_grad()
-def predict_probabilities(network: nn.Module, views: Views, items: Tensor, device: torch.device, batch: int = 1024) -> Tensor:
-    """p(y | x) of every item (N, C), on the host, in evaluation mode."""
+def predict_probabilities(
+    network: nn.Module,
+    views: Views,
+    items: Tensor | ImageFiles,
+    device: torch.device,
+    batch: int | None = None,
+    workers: int | None = None,
+) -> Tensor:
+    """p(y | x) of every item (N, C), on the host, in evaluation mode.
+
+    Args:
+        batch: items at a time; by default at most 1,024, and fewer of large images.
+        workers: processes that read files meanwhile, as of `LoadedBatches`. No more than a few batches are in memory.
+    """
+    size = batch or min(1024, max(MOST_VALUES // math.prod(items.shape[1:]), 1))
+    parts = read_plain(items, size, workers) if isinstance(items, ImageFiles) else torch.split(items, size)
     was_training = network.training
     network.eval()
     try:
-        parts = [torch.softmax(network(views.plain(part.to(device))).float(), -1).cpu() for part in torch.split(items, batch)]
+        probs = [torch.softmax(network(views.plain(part.to(device))).float(), -1).cpu() for part in parts]
     finally:
         network.train(was_training)
-    return torch.cat(parts)
+    return torch.cat(probs)
 
 
 def error_interval(

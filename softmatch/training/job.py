@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,12 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
-from softmatch.config import Config, make_config, write_config
-from softmatch.data import Batches, Examples, Split, find_source, make_split
+from softmatch.config import Config, write_config
+from softmatch.data import Examples, Split, find_source, make_long_tailed_split, make_split
+from softmatch.data.files import ImageFiles
+from softmatch.data.loading import item_statistics, make_batches
 from softmatch.data.seeds import derive
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import Method, Problem, build
-from softmatch.networks import build_network, choose_network
+from softmatch.networks import Network, build_network, choose_network, describe_network
+from softmatch.recipes import complete
 from softmatch.runs import RunFolder, save_model
 from softmatch.training.checkpoint import list_checkpoints, save_checkpoint
 from softmatch.training.ema import ModelAverage
@@ -28,6 +33,8 @@ from softmatch.views import ImageViews, VectorViews, Views
 
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
+CPU_MICRO_BATCH = 64
+"""Images whose activations stay in a processor's cache; see benchmarks/results/step.md."""
 
 
 class Listener(Protocol):
@@ -47,12 +54,22 @@ class Task:
     examples: Examples
     split: Split
     views: Views
-    network: str
+    network: Network
     parameters: int
     device: torch.device
 
     @property
-    def test(self) -> tuple[Tensor, Tensor]:
+    def shape(self) -> tuple[int, ...]:
+        """Of one item."""
+        return tuple(self.examples.items.shape[1:])
+
+    @property
+    def network_name(self) -> str:
+        """As it is shown and saved."""
+        return describe_network(self.network)
+
+    @property
+    def test(self) -> tuple[Tensor | ImageFiles, Tensor]:
         """Items and labels that the error is measured on."""
         if self.examples.test is not None:
             return self.examples.test.items, self.examples.test.labels
@@ -81,21 +98,23 @@ class Result:
     class_errors: dict[str, float | None]
 
 
-def train(source: str = "digits", *, listener: Listener | None = None, **settings: Any) -> Result:
+def train(source: str = "digits", *, network: Network | None = None, listener: Listener | None = None, **settings: Any) -> Result:
     """Train on a named source; settings are those of `Config`.
+
+    Args:
+        network: an nn.Module of your own, copied for each run, or a function that makes one; instead of `model`.
 
     Example:
         >>> result = train("digits", labels=40, method="softmatch")  # doctest: +SKIP
         >>> result.test_error, result.supervised_test_error  # doctest: +SKIP
     """
-    found = find_source(source)
-    return run_job(source, make_config(found.defaults, settings), listener)
+    return run_job(source, complete(source, find_source(source).defaults, settings), listener, network)
 
 
-def run_job(source: str, config: Config, listener: Listener | None = None) -> Result:
+def run_job(source: str, config: Config, listener: Listener | None = None, network: Network | None = None) -> Result:
     """`train` with complete settings."""
     started = time.perf_counter()
-    task = prepare(source, config)
+    task = prepare(source, config, network)
     method = build_method(task, config.method)  # before anything is written: a wrong option costs nothing
     run = _make_folder(task)
     write_config(run.path / "config.yaml", source, config)
@@ -114,20 +133,101 @@ def run_job(source: str, config: Config, listener: Listener | None = None) -> Re
     return result
 
 
-def prepare(source: str, config: Config) -> Task:
+def prepare(source: str, config: Config, network: Network | None = None) -> Task:
     """Read the source, draw the split, choose what "auto" stands for. Nothing is written."""
-    found = find_source(source)
+    return prepare_examples(source, config, find_source(source).load(_split_seed(config), config.data), network)
+
+
+def _split_seed(config: Config) -> int:
+    return config.seed if config.split_seed is None else config.split_seed
+
+
+def prepare_examples(source: str, config: Config, examples: Examples, network: Network | None = None) -> Task:
+    """`prepare` with examples that have been read already; `source` is what to call them."""
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    split_seed = config.seed if config.split_seed is None else config.split_seed
-    examples = found.load(split_seed, config.data)
-    labels = config.labels or len(examples.classes) * 4
-    split = make_split(examples, labels, split_seed, config.test_fraction)
-    name = choose_network(config.model, examples.kind, examples.items.shape[1:])
-    network = build_network(name, examples.items.shape[1:], len(examples.classes))
-    parameters = sum(p.numel() for p in network.parameters())
-    views = make_views(examples, split, config.views)
-    return Task(source, config, examples, split, views, name, parameters, choose_device(config.device))
+    split = _split(source, config, examples, _split_seed(config))
+    chosen = network or choose_network(config.model, examples.kind, examples.items.shape[1:])
+    views = make_views(examples, split, config.views, config.workers)
+    built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
+    _try_network(built, describe_network(chosen), examples, views)
+    parameters = sum(p.numel() for p in built.parameters())
+    return Task(source, config, examples, split, views, chosen, parameters, choose_device(config.device))
+
+
+def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
+    if config.imbalance is None:
+        return make_split(examples, config.labels or len(examples.classes) * 4, seed, config.test_fraction)
+    if config.head_labels is None or config.head_unlabeled is None:
+        raise InputError(
+            f"a long-tailed split of {source!r} needs --head-labels and --head-unlabeled: the sizes of the largest class."
+        )
+    return make_long_tailed_split(
+        examples,
+        head_labeled=config.head_labels,
+        head_unlabeled=config.head_unlabeled,
+        gamma=config.imbalance,
+        gamma_unlabeled=config.unlabeled_imbalance,
+        seed=seed,
+        test_fraction=config.test_fraction,
+    )
+
+
+@torch.no_grad()
+def _try_network(network: nn.Module, name: str, examples: Examples, views: Views) -> None:
+    """Two items through the network before anything is written: it must give a logit for each class."""
+    items = examples.items if isinstance(examples.items, Tensor) else torch.zeros(2, *examples.items.shape[1:], dtype=torch.uint8)
+    wanted = (min(len(items), 2), len(examples.classes))
+    try:
+        shape = tuple(network.eval()(views.plain(items[:2])).shape)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        shape_in = "×".join(map(str, items.shape[1:]))
+        raise InputError(f"network {name!r} cannot take items of {shape_in}: {str(error).splitlines()[0]}") from error
+    if shape != wanted:
+        raise InputError(f"network {name!r} gives {shape} for a batch of two; {wanted}, a logit for each class, is needed.")
+
+
+def effective(task: Task) -> dict[str, Any]:
+    """All settings as plain values, with what "auto" and the settings left open have become."""
+    config = task.config
+    found = config.model_dump(mode="json")
+    found |= {
+        "labels": len(task.split.labeled),
+        "model": task.network_name,
+        "device": str(task.device),
+        "threads": torch.get_num_threads(),
+        "split_seed": _split_seed(config),
+        "views": {key: value for key, value in task.views.settings().items() if key != "kind"},
+        "statistics_momentum": _momentum(config, config.statistics_momentum),
+        "model_momentum": _momentum(config, config.model_momentum),
+        "batch_norm_momentum": _norm_share(config),
+        "micro_batch": micro_batch(task),
+        "evaluate_every": _evaluate_every(config),
+        "checkpoint_every": _checkpoint_every(config),
+    }
+    return found
+
+
+def micro_batch(task: Task) -> int:
+    """Most images in one pass of separate statistics; 0: whole views."""
+    if task.config.batch_statistics == "joint":
+        return 0
+    if task.config.micro_batch is not None:
+        return task.config.micro_batch
+    return CPU_MICRO_BATCH if task.device.type == "cpu" and task.examples.kind == "image" else 0
+
+
+def _norm_share(config: Config) -> float:
+    given = config.batch_norm_momentum
+    return 1.0 - _momentum(config, None) if given is None else given
+
+
+def _evaluate_every(config: Config) -> int:
+    return config.evaluate_every or max(config.steps // RECORDS_PER_RUN, 1)
+
+
+def _checkpoint_every(config: Config) -> int:
+    return config.checkpoint_every or max(config.steps // CHECKPOINTS_PER_RUN, 1)
 
 
 def choose_device(name: str) -> torch.device:
@@ -174,18 +274,21 @@ def _momentum(config: Config, given: float | None) -> float:
     return PAPER_MOMENTUM if config.averages == "paper" else momentum_for(config.steps)
 
 
-def make_views(examples: Examples, split: Split, options: dict[str, Any]) -> Views:
+def make_views(examples: Examples, split: Split, options: dict[str, Any], workers: int | None = None) -> Views:
     """The views of a modality, with the statistics of the training items."""
-    items = examples.items[split.unlabeled].double()
-    kind: type[ImageViews] | type[VectorViews]
-    axes: tuple[int, ...]
-    if examples.kind == "image":
-        kind, axes, scale = ImageViews, (0, 2, 3), 255.0
+    kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
+    mean: Sequence[float]
+    std: Sequence[float]
+    if examples.statistics is not None:
+        mean, std = examples.statistics
+    elif examples.kind == "image":
+        mean, std = item_statistics(examples.items, split.unlabeled, workers)
     else:
-        kind, axes, scale = VectorViews, (0,), 1.0
-    mean, std = items.mean(axes) / scale, items.std(axes) / scale
+        assert isinstance(examples.items, Tensor)
+        items = examples.items[split.unlabeled].double()
+        mean, std = items.mean(0).tolist(), items.std(0).tolist()
     try:
-        return kind(mean=mean.tolist(), std=std.clamp_min(1e-6).tolist(), **options)
+        return kind(mean=mean, std=[max(value, 1e-6) for value in std], **options)
     except (TypeError, ValueError) as error:
         raise InputError(f"views: {error}") from error
 
@@ -194,19 +297,15 @@ def make_trainer(task: Task, method: Method) -> Trainer:
     """Network, batches, optimiser and averages of one run, from its seed."""
     config, examples, split, device = task.config, task.examples, task.split, task.device
     torch.manual_seed(derive(config.seed, "network"))
-    share = config.batch_norm_momentum
-    network = build_network(
-        task.network,
-        examples.items.shape[1:],
-        len(examples.classes),
-        1.0 - _momentum(config, None) if share is None else share,
-    ).to(device)
+    network = build_network(task.network, task.shape, len(examples.classes), _norm_share(config)).to(device)
     if examples.kind == "image":
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
-    batches = Batches(
+    batches = make_batches(
         labeled_items=examples.items[split.labeled],
         labels=examples.labels[split.labeled],
-        unlabeled_items=examples.items[split.unlabeled],
+        unlabeled_items=examples.items,
+        pool=split.unlabeled,
+        workers=config.workers,
         views=task.views,
         labeled_batch=config.labeled_batch,
         unlabeled_batch=config.unlabeled_batch,
@@ -219,29 +318,32 @@ def make_trainer(task: Task, method: Method) -> Trainer:
         network,
         method.to(device),
         batches,
-        make_optimizer(network, config.optimizer, config.lr, config.weight_decay),
+        make_optimizer(network, config.optimizer, config.lr, config.weight_decay, config.decay),
         ModelAverage(network, _momentum(config, config.model_momentum), warm=config.averages == "scaled"),
         steps=config.steps,
         lr=config.lr,
         num_classes=len(examples.classes),
         truth=examples.labels[split.unlabeled],
-        every=config.evaluate_every or max(config.steps // RECORDS_PER_RUN, 1),
+        every=_evaluate_every(config),
         device=device,
         clip=config.clip,
         precision=config.precision,
         batch_statistics=config.batch_statistics,
+        micro_batch=micro_batch(task) or None,
+        compiled=config.compile,
     )
 
 
 def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listener | None) -> tuple[Tensor, Record, float]:
     """Train, evaluate, record, checkpoint, save. Returns which test samples are wrong, the last record, and the seconds."""
     trainer, views = make_trainer(task, method), task.views
-    every = task.config.checkpoint_every or max(task.config.steps // CHECKPOINTS_PER_RUN, 1)
+    every = _checkpoint_every(task.config)
     items, labels = task.test
+    predict = partial(predict_probabilities, trainer.average.network, views, device=task.device, workers=task.config.workers)
     wrong, record, next_checkpoint = torch.zeros(0), {}, every
     try:
         for record in trainer.run():
-            wrong = predict_probabilities(trainer.average.network, views, items, task.device).argmax(-1) != labels
+            wrong = predict(items).argmax(-1) != labels
             record["test_error"] = float(wrong.double().mean())
             record["test_class_errors"] = class_errors(wrong, labels, len(task.examples.classes))
             run.append_record(record)
@@ -252,16 +354,25 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
                 next_checkpoint = trainer.step + every
     except TrainingError as error:
         raise TrainingError(f"{error}\n{_rescue(run)}") from error
-    shape = tuple(task.examples.items.shape[1:])
-    save_model(run, trainer.average.network, task.network, shape, views, task.examples.classes)
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        lost = "a worker process that loads images was killed, perhaps for lack of memory: try fewer --workers."
+        raise TrainingError(f"training stopped at step {trainer.step + 1}: {lost}\n{_last_checkpoint(run)}") from error
+    finally:
+        trainer.batches.close()
+    save_model(run, trainer.average.network, task.network_name, task.shape, views, task.examples.classes)
     _save_boundary(task, trainer.average.network, run)
     return wrong, record, trainer.seconds
 
 
-def _rescue(run: RunFolder) -> str:
+def _last_checkpoint(run: RunFolder) -> str:
     saved = list_checkpoints(run.checkpoints)
-    where = f"The last good checkpoint is {saved[-1]}." if saved else "There is no checkpoint yet."
-    return f"{where} Try a lower --lr, --clip 1, --precision float32, or check the data for extreme values."
+    return f"The last good checkpoint is {saved[-1]}." if saved else "There is no checkpoint yet."
+
+
+def _rescue(run: RunFolder) -> str:
+    return f"{_last_checkpoint(run)} Try a lower --lr, --clip 1, --precision float32, or check the data for extreme values."
 
 
 def class_errors(wrong: Tensor, labels: Tensor, num_classes: int) -> list[float | None]:
@@ -274,7 +385,7 @@ def class_errors(wrong: Tensor, labels: Tensor, num_classes: int) -> list[float 
 def _save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80) -> None:
     """For two features: the training points, the labelled ones, and the prediction over a grid around them."""
     items = task.examples.items
-    if task.examples.kind != "vector" or items.shape[1] != 2:
+    if task.examples.kind != "vector" or not isinstance(items, Tensor) or items.shape[1] != 2:
         return
     low, high = items.amin(0) - 0.3, items.amax(0) + 0.3
     x, y = (torch.linspace(float(low[axis]), float(high[axis]), side) for axis in (0, 1))

@@ -12,14 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.data.batches import Batches
+from softmatch.data.loading import LoadedBatches
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods.base import BatchStatistics, Forward, Method, Output
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
+from softmatch.training.clock import Clock
 from softmatch.training.ema import ModelAverage
 from softmatch.training.schedule import cosine_factor, set_learning_rate
 
 Record = dict[str, Any]
+
+
+def _compile(network: nn.Module) -> nn.Module:
+    compiled = torch.compile(network)
+    assert isinstance(compiled, nn.Module)
+    return compiled
 
 
 class Trainer:
@@ -34,7 +42,7 @@ class Trainer:
         self,
         network: nn.Module,
         method: Method,
-        batches: Batches,
+        batches: Batches | LoadedBatches,
         optimizer: torch.optim.Optimizer,
         average: ModelAverage,
         *,
@@ -47,12 +55,15 @@ class Trainer:
         clip: float | None = None,
         precision: Literal["float32", "bf16", "fp16"] = "float32",
         batch_statistics: BatchStatistics = "joint",
+        micro_batch: int | None = None,
+        compiled: bool = False,
     ) -> None:
         self.network, self.method, self.batches = network, method, batches
         self.optimizer, self.average = optimizer, average
         self.steps, self.lr, self.clip, self.every = steps, lr, clip, every
         self.num_classes, self.device, self.precision = num_classes, device, precision
-        self.forward = Forward(network, batch_statistics)
+        self.clock = Clock()
+        self.forward = Forward(_compile(network) if compiled else network, batch_statistics, micro_batch)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.step = 0
         self.seconds = 0.0
@@ -66,31 +77,46 @@ class Trainer:
         self.network.train()
         self.method.train()
         started = time.perf_counter() - self.seconds
-        for step in range(self.step, self.steps):
-            set_learning_rate(self.optimizer, self.lr * cosine_factor(step, self.steps))
+        while self.step < self.steps:
+            self.advance()
+            self.seconds = time.perf_counter() - started
+            if self.step % self.every == 0 or self.step == self.steps:
+                yield self._record()
+                started = time.perf_counter() - self.seconds
+
+    def advance(self) -> None:
+        """One training step."""
+        step, clock = self.step, self.clock
+        set_learning_rate(self.optimizer, self.lr * cosine_factor(step, self.steps))
+        with clock("data"):
             batch = self.batches(step)
-            with self._autocast():
-                output = self._loss(step, batch)
+        with clock("weighting and loss"), self._autocast():
+            output = self._loss(step, batch)
+        with clock("backward"):
             self.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]  # torch's own signature
+        with clock("optimiser"):
             if self.clip is not None:
                 self.scaler.unscale_(self.optimizer)
                 nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
             self.scaler.step(self.optimizer)
             self.scaler.update()
             self.optimizer.zero_grad()
+        with clock("average of weights"):
             self.average.update(self.network, step)
+        with clock("metrics"):
             self._measure(output, batch.index)
-            self.step = step + 1
-            self.seconds = time.perf_counter() - started
-            if self.step % self.every == 0 or self.step == self.steps:
-                yield self._record()
-                started = time.perf_counter() - self.seconds
+        self.step = step + 1
 
     def _loss(self, step: int, batch: Any) -> Output:
         try:
             output = self.method.step(self.forward, batch)
         except InputError as error:
             raise TrainingError(f"training stopped at step {step + 1}: {error}") from error
+        except RuntimeError as error:
+            if not type(error).__module__.startswith("torch._"):  # the compiler's own errors, not imported for their name alone
+                raise
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(f"torch.compile failed: {reason} Leave out --compile, or install a C++ compiler.") from error
         if self.device.type == "cpu" and not math.isfinite(loss := float(output.loss.detach())):
             raise TrainingError(f"training stopped at step {step + 1}: the loss is {loss}.")
         return output

@@ -20,19 +20,38 @@ def cosine_factor(step: int, total_steps: int) -> float:
 
 
 def make_optimizer(
-    network: nn.Module, name: Literal["sgd", "adam", "adamw"], lr: float, weight_decay: float
+    network: nn.Module,
+    name: Literal["sgd", "adam", "adamw"],
+    lr: float,
+    weight_decay: float,
+    decay: Literal["gradient", "shrink"] = "gradient",
 ) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum 0.9, Adam or AdamW; weight decay on tensors with more than one dimension only."""
+    """SGD with Nesterov momentum 0.9, Adam or AdamW; weight decay on tensors with more than one dimension only.
+
+    Args:
+        decay: "gradient" leaves weight decay to the optimiser; "shrink" multiplies the weights by 1 − weight_decay after
+            each step, whatever the learning rate, as the code behind the long-tailed results does.
+    """
     parameters = [p for p in network.parameters() if p.requires_grad]
+    weights: list[torch.Tensor] = [p for p in parameters if p.ndim > 1]
     groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": weights, "weight_decay": weight_decay if decay == "gradient" else 0.0},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
+    optimizer: torch.optim.Optimizer
     if name == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=0.9, nesterov=True, foreach=True)
-    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-    return kind(groups, lr=lr, foreach=True)
+        optimizer = torch.optim.SGD(groups, lr=lr, momentum=0.9, nesterov=True, foreach=True)
+    else:
+        optimizer = (torch.optim.Adam if name == "adam" else torch.optim.AdamW)(groups, lr=lr, foreach=True)
+    if decay == "shrink":
+
+        @torch.no_grad()
+        def shrink(*_: object) -> None:
+            torch._foreach_mul_(weights, 1.0 - weight_decay)
+
+        optimizer.register_step_post_hook(shrink)
+    return optimizer
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

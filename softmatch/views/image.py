@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import torch
 from torch import Generator, Tensor
 
+from softmatch.errors import InputError, nearest
 from softmatch.views import operations as ops
+
+Order = Literal["randaugment-first", "crop-first"]
 
 
 class PixelOperation(Protocol):
@@ -50,21 +53,26 @@ RANDAUGMENT: dict[str, Choice] = {
 def randaugment(images: Tensor, generator: Generator, number: int = 3, names: Sequence[str] = tuple(RANDAUGMENT)) -> Tensor:
     """`number` operations for each image, each drawn with its magnitude for that image alone.
 
-    What each image gets is drawn and grouped on the host, so that the host never waits for the device; the geometric
+    What each image gets is drawn and grouped on the host, so that the host never waits for the device. In each round the
+    images are sorted by what they get, once: from the order of the last round to that of this one. The geometric
     operations of a round are one call.
     """
     choices = [RANDAUGMENT[name] for name in sorted(names, key=lambda name: RANDAUGMENT[name].geometry is None)]
     low = torch.tensor([choice.low for choice in choices])
     high = torch.tensor([choice.high for choice in choices])
+    place = torch.arange(len(images))  # where each image is now
     for _ in range(number):
         drawn = torch.randint(len(choices), (len(images),), generator=generator)
         magnitude = low[drawn] + (high - low)[drawn] * torch.rand(len(images), generator=generator)
         order = torch.argsort(drawn, stable=True)
         sizes = torch.bincount(drawn, minlength=len(choices)).tolist()
-        there = torch.argsort(order).to(images.device, non_blocking=True)
-        changed = _apply(images[order.to(images.device, non_blocking=True)], magnitude[order], choices, sizes)
-        images = changed[there]
-    return images
+        images = _apply(_reordered(images, place[order]), magnitude[order], choices, sizes)
+        place = torch.argsort(order)
+    return _reordered(images, place)
+
+
+def _reordered(images: Tensor, order: Tensor) -> Tensor:
+    return images.index_select(0, order.to(images.device, non_blocking=True))
 
 
 def _apply(images: Tensor, magnitude: Tensor, choices: Sequence[Choice], sizes: Sequence[int]) -> Tensor:
@@ -72,15 +80,36 @@ def _apply(images: Tensor, magnitude: Tensor, choices: Sequence[Choice], sizes: 
     height, width = images.shape[-2:]
     groups = [(choice, part) for choice, part in zip(choices, torch.split(magnitude, list(sizes)), strict=True) if len(part)]
     matrices = [choice.geometry(part, height, width) for choice, part in groups if choice.geometry]
-    parts, position = [], sum(len(matrix) for matrix in matrices)
-    if matrices:
-        parts.append(ops.affine(images[:position], torch.cat(matrices).to(images.device, non_blocking=True)))
+    position = sum(len(matrix) for matrix in matrices)
+    parts = [ops.affine(images[:position], torch.cat(matrices))] if matrices else []
+    moved = magnitude.to(images.device, non_blocking=True)
     for choice, part in groups:
         if choice.pixels:
-            moved = part.to(images.device, non_blocking=True)
-            parts.append(choice.pixels(images[position : position + len(part)], moved))
-            position += len(part)
-    return torch.cat(parts)
+            here = slice(position, position + len(part))
+            parts.append(choice.pixels(images[here], moved[here]))
+            position = here.stop
+    return torch.cat(parts) if parts else images
+
+
+def channel_statistics(items: Tensor, chosen: Tensor | None = None, chunk: int = 4096) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each channel of uint8 images (N, C, H, W), as pixel values in 0 … 1.
+
+    Counted, not summed: from how often each value occurs both follow exactly, and memory stays at a chunk of images.
+
+    Args:
+        chosen: positions of the images to count; all by default.
+    """
+    channels, number = items.shape[1], len(items) if chosen is None else len(chosen)
+    counts = torch.zeros(channels, 256, dtype=torch.int64)
+    for start in range(0, number, chunk):
+        part = items[start : start + chunk] if chosen is None else items.index_select(0, chosen[start : start + chunk])
+        for channel in range(channels):
+            counts[channel] += torch.bincount(part[:, channel].flatten(), minlength=256).cpu()
+    value = torch.arange(256, dtype=torch.float64) / 255.0
+    total = counts.sum(1, keepdim=True)
+    mean = (counts * value).sum(1, keepdim=True) / total
+    variance = (counts * (value - mean).square()).sum(1, keepdim=True) / (total - 1).clamp_min(1)
+    return mean.flatten().tolist(), variance.sqrt().flatten().tolist()
 
 
 class ImageViews:
@@ -92,7 +121,8 @@ class ImageViews:
         flip: mirror half of the images.
         operations: how many RandAugment operations the strong view applies.
         names: the operations to draw from.
-        cutout: largest side of the painted square, as a share of the width.
+        cutout: largest side of the painted square, as a share of the width; 0 paints none.
+        order: whether RandAugment and cutout come before shift and flip, as in TorchSSL, or after ("crop-first", as in USB).
     """
 
     kind = "image"
@@ -107,36 +137,57 @@ class ImageViews:
         operations: int = 3,
         names: Sequence[str] = tuple(RANDAUGMENT),
         cutout: float = 0.5,
+        order: Order = "randaugment-first",
     ) -> None:
+        if order not in get_args(Order):
+            raise InputError(f"unknown order {order!r} of the strong view. {nearest(order, get_args(Order))}")
+        for name in names:
+            if name not in RANDAUGMENT:
+                raise InputError(f"unknown operation {name!r}. {nearest(name, RANDAUGMENT)}")
         self.mean, self.std = tuple(mean), tuple(std)
         self.pad, self.flip, self.reflect = pad, flip, reflect
         self.operations, self.names, self.cutout = operations, tuple(names), cutout
+        self.order: Order = order
+        self._sent: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def plain(self, items: Tensor) -> Tensor:
-        mean = torch.tensor(self.mean, device=items.device)[:, None, None]
-        std = torch.tensor(self.std, device=items.device)[:, None, None]
-        return (items.to(torch.float32) / 255.0 - mean) / std
+        mean, scale = self._normalisation(items.device)
+        return items.to(torch.float32).sub_(mean).mul_(scale)
 
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         return self.plain(self._moved(items, generator))
 
     def strong(self, items: Tensor, generator: Generator) -> Tensor:
-        changed = randaugment(items, generator, self.operations, self.names)
-        return self.plain(self._moved(self._cut(changed, generator), generator))
+        if self.order == "crop-first":
+            return self.plain(self._changed(self._moved(items, generator), generator))
+        return self.plain(self._moved(self._changed(items, generator), generator))
+
+    def _normalisation(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Mean and 1/std of pixel values in 0 … 255; kept, since what is sent to a device makes the host wait."""
+        if device not in self._sent:
+            mean, std = (torch.tensor(values, dtype=torch.float64)[:, None, None] * 255.0 for values in (self.mean, self.std))
+            self._sent[device] = mean.to(torch.float32).to(device), (1.0 / std).to(torch.float32).to(device)
+        return self._sent[device]
 
     def _moved(self, items: Tensor, generator: Generator) -> Tensor:
-        number, device = len(items), items.device
+        number = len(items)
+        draw = torch.zeros(3, number, dtype=torch.int64)
         if self.pad:
-            dx, dy = torch.randint(-self.pad, self.pad + 1, (2, number), generator=generator).to(device, non_blocking=True)
-            items = ops.shift(items, dx, dy, self.reflect)
+            draw[:2] = torch.randint(-self.pad, self.pad + 1, (2, number), generator=generator)
         if self.flip:
-            items = ops.flip(items, (torch.rand(number, generator=generator) < 0.5).to(device, non_blocking=True))
-        return items
+            draw[2] = torch.rand(number, generator=generator) < 0.5
+        if not self.pad and not self.flip:
+            return items
+        dx, dy, mirrored = draw.to(items.device, non_blocking=True)
+        return ops.move(items, dx, dy, mirrored.to(torch.bool), self.reflect)
 
-    def _cut(self, items: Tensor, generator: Generator) -> Tensor:
+    def _changed(self, items: Tensor, generator: Generator) -> Tensor:
         height, width = items.shape[-2:]
+        changed = randaugment(items, generator, self.operations, self.names)
+        if not self.cutout:
+            return changed
         draw = torch.rand(3, len(items), generator=generator).to(items.device, non_blocking=True)
-        return ops.cutout(items, draw[0] * self.cutout * width, draw[1] * width, draw[2] * height)
+        return ops.cutout(changed, draw[0] * self.cutout * width, draw[1] * width, draw[2] * height)
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -149,4 +200,5 @@ class ImageViews:
             "operations": self.operations,
             "names": list(self.names),
             "cutout": self.cutout,
+            "order": self.order,
         }

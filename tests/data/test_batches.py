@@ -58,3 +58,23 @@ def test_batches_repeat(step: int) -> None:
     first, again = make()(step), make()(step)
     assert torch.equal(first.unlabeled["strong"], again.unlabeled["strong"])
     assert not torch.equal(first.unlabeled["strong"], make()(step + 1).unlabeled["strong"])
+
+
+def test_a_pool_of_positions_gives_what_the_items_at_these_positions_give() -> None:
+    items, views = torch.arange(60.0).reshape(30, 2), VectorViews([0.0, 0.0], [1.0, 1.0])
+    pool = torch.tensor([3, 29, 4, 17, 8, 0, 11])
+    rest = (views, 4, 5, 0, torch.device("cpu"))
+    cut = Batches(items[:6], torch.arange(6), items[pool], *rest)
+    whole = Batches(items[:6], torch.arange(6), items, *rest, pool=pool)
+    for step in range(5):
+        expected, found = cut(step), whole(step)
+        assert torch.equal(found.index, expected.index)
+        assert torch.equal(found.unlabeled["strong"], expected.unlabeled["strong"])
+
+
+def test_items_that_are_on_the_device_are_not_copied() -> None:
+    items, views = torch.zeros(30, 2), VectorViews([0.0, 0.0], [1.0, 1.0])
+    batches = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("cpu"), pool=torch.arange(20))
+    assert batches.unlabeled_items.data_ptr() == batches.labeled_items.data_ptr() == items.data_ptr()
+    moved = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("meta"))
+    assert moved.labeled_items is moved.unlabeled_items

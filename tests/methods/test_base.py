@@ -160,3 +160,30 @@ def test_a_method_class_is_built_without_arguments_it_does_not_take() -> None:
     network = plain()
     method.step(Forward(network), batch()).loss.backward()
     assert all(p.grad is not None for p in network.parameters())
+
+
+def test_passes_of_at_most_a_micro_batch_have_statistics_of_their_own() -> None:
+    network, view = normalised(), torch.randn(10, 5) * 2 + 1
+    (logits,) = Forward(network, "separate", micro_batch=4)(view)
+    expected = torch.cat([network(part) for part in (view[:4], view[4:7], view[7:])])  # 10 = 4 + 3 + 3: no small remainder
+    torch.testing.assert_close(logits, expected)
+    (whole,) = Forward(network, "separate")(view)
+    assert not torch.allclose(logits, whole, atol=1e-2)
+
+
+def test_micro_batches_change_nothing_without_batch_normalisation() -> None:
+    network, views = plain(), [torch.randn(n, 5) for n in (3, 9)]
+    whole, parts = Forward(network, "separate")(*views), Forward(network, "separate", micro_batch=2)(*views)
+    for left, right in zip(whole, parts, strict=True):
+        torch.testing.assert_close(left, right)
+    gradients = []
+    for out in (whole, parts):
+        network.zero_grad()
+        torch.cat(out).square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_a_micro_batch_has_no_meaning_for_joint_statistics() -> None:
+    network, view = normalised(), torch.randn(10, 5)
+    torch.testing.assert_close(Forward(network, "joint", micro_batch=2)(view)[0], network(view))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
+from softmatch.data.files import ImageFiles
 from softmatch.training.evaluate import error_interval, predict_probabilities
-from softmatch.views import VectorViews
+from softmatch.views import ImageViews, VectorViews
+from softmatch.views.pillow import PillowViews, read_image
 
 
 def test_predictions_do_not_depend_on_the_batch_and_keep_the_mode() -> None:
@@ -35,3 +41,30 @@ def test_interval_of_a_difference_is_paired() -> None:
     second = (torch.arange(500) < 75).float()
     low, high = error_interval(first, second)
     assert low < -0.05 < high < 0
+
+
+def test_files_are_predicted_as_the_images_in_them(tmp_path: Path) -> None:
+    for number in range(20):
+        pixels = np.random.default_rng(number).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number:02}.png")
+    files = ImageFiles(sorted(tmp_path.iterdir()), side=8, resize=10)
+    network, views = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4)), ImageViews([0.5] * 3, [0.25] * 3)
+    single = PillowViews(views, 8)
+    images = torch.stack([single.plain(read_image(path, 10)) for path in files.paths])
+    expected = predict_probabilities(network, views, images, torch.device("cpu"))
+    for workers in (0, 1):
+        found = predict_probabilities(network, views, files, torch.device("cpu"), batch=6, workers=workers)
+        assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_large_images_are_predicted_a_few_at_a_time() -> None:
+    sizes = []
+
+    class Counting(nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(images))
+            return torch.zeros(len(images), 2)
+
+    items = torch.zeros(100, 3, 256, 256, dtype=torch.uint8)
+    predict_probabilities(Counting(), ImageViews([0.5] * 3, [0.25] * 3), items, torch.device("cpu"))
+    assert sizes == [64, 36]

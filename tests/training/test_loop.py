@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from softmatch.config import make_config
 from softmatch.data import find_source
-from softmatch.errors import TrainingError
+from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.training.job import Task, build_method, make_trainer, prepare
 from softmatch.training.loop import Record, Trainer
@@ -143,3 +145,24 @@ def test_the_averages_follow_from_the_number_of_steps() -> None:
     assert norms == pytest.approx([0.1] * len(norms))
     norms = [m.momentum for m in paper.network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     assert norms == pytest.approx([0.001] * len(norms))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_a_compiled_network_learns_the_same() -> None:
+    plain, compiled = make(steps=3), make(steps=3, compile=True)
+    finish(plain)
+    finish(compiled)
+    assert plain.state().keys() == compiled.state().keys(), "a checkpoint of one can be resumed by the other"
+    for ours, theirs in zip(plain.network.parameters(), compiled.network.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_without_a_compiler_the_message_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", (None, "/nonexistent"))
+    torch._dynamo.reset()
+    with pytest.raises(InputError, match=r"torch\.compile failed.*Leave out --compile"):
+        finish(make(steps=2, compile=True, model="mlp", batch_statistics="separate"))
+    torch._dynamo.reset()

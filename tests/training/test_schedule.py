@@ -34,3 +34,16 @@ def test_learning_rate_reaches_all_groups() -> None:
     optimizer = make_optimizer(SmallConv(10), "adam", 0.1, 0.1)
     set_learning_rate(optimizer, 0.02)
     assert [group["lr"] for group in optimizer.param_groups] == [0.02, 0.02]
+
+
+def test_shrinking_decay_does_not_follow_the_learning_rate() -> None:
+    network = SmallConv(10)
+    optimizer = make_optimizer(network, "adam", 0.1, 0.25, "shrink")
+    assert not any(group["weight_decay"] for group in optimizer.param_groups)
+    set_learning_rate(optimizer, 0.0)
+    before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    for parameter in network.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(parameter.detach(), before[name] * (0.75 if parameter.ndim > 1 else 1.0))

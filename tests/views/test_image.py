@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from softmatch.errors import InputError
 from softmatch.views import ImageViews, views_from_settings
-from softmatch.views.image import RANDAUGMENT, randaugment
+from softmatch.views import operations as ops
+from softmatch.views.image import RANDAUGMENT, channel_statistics, randaugment
 
 
 def batch(number: int = 64, channels: int = 3, side: int = 16) -> torch.Tensor:
@@ -70,24 +73,82 @@ def test_every_operation_is_drawn_equally_often_and_with_magnitudes_over_its_who
 
 def test_the_geometric_shortcut_equals_one_operation_at_a_time() -> None:
     """Grouping must not change which image gets what: compare with a loop over single images."""
-    from softmatch.views import operations as ops
-
     items, names = batch(50), tuple(RANDAUGMENT)
     generator = torch.Generator().manual_seed(5)
-    fast = randaugment(items, torch.Generator().manual_seed(5), number=1, names=names)
+    fast = randaugment(items, torch.Generator().manual_seed(5), number=3, names=names)
     choices = [RANDAUGMENT[name] for name in sorted(names, key=lambda name: RANDAUGMENT[name].geometry is None)]
-    drawn = torch.randint(len(choices), (50,), generator=generator)
-    magnitude = torch.rand(50, generator=generator)
-    for number, position in enumerate(drawn.tolist()):
-        choice = choices[position]
-        value = choice.low + (choice.high - choice.low) * magnitude[number : number + 1]
-        image = items[number : number + 1]
-        if choice.geometry is not None:
-            expected = ops.affine(image, choice.geometry(value, 16, 16))
+    expected = list(items.split(1))
+    for _ in range(3):
+        drawn = torch.randint(len(choices), (50,), generator=generator)
+        magnitude = torch.rand(50, generator=generator)
+        for number, position in enumerate(drawn.tolist()):
+            choice = choices[position]
+            value = choice.low + (choice.high - choice.low) * magnitude[number : number + 1]
+            if choice.geometry is not None:
+                expected[number] = ops.affine(expected[number], choice.geometry(value, 16, 16))
+            else:
+                assert choice.pixels is not None
+                expected[number] = choice.pixels(expected[number], value)
+    assert torch.equal(fast, torch.cat(expected))
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "crop-first"}, {"reflect": False}, {"pad": 0, "flip": False, "cutout": 0.0}])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_host_never_waits_for_the_device(channels: int, options: dict[str, Any]) -> None:
+    """Tensors on the meta device have no values: a view that reads one, or mixes devices, fails."""
+    views, items = ImageViews([0.5] * channels, [0.25] * channels, **options), batch(40, channels).to("meta")
+    for view in (views.plain(items), views.weak(items, torch.Generator()), views.strong(items, torch.Generator())):
+        assert (view.device.type, view.shape) == ("meta", items.shape)
+
+
+def test_the_order_says_whether_the_square_is_moved_along() -> None:
+    """Black comes in at the edges: over the square if it is painted first, under it if it is painted last."""
+    square = torch.tensor([125, 123, 114], dtype=torch.uint8)[:, None, None]
+    items = torch.full((300, 3, 8, 8), 255, dtype=torch.uint8)
+    for order in ("randaugment-first", "crop-first"):
+        views = ImageViews([0.0] * 3, [1.0] * 3, pad=4, reflect=False, operations=0, cutout=1.0, order=order)
+        strong = (views.strong(items, torch.Generator().manual_seed(0)) * 255).round().to(torch.uint8)
+        black = (strong == 0).all(1).flatten(1).sum(1)
+        dx, dy = torch.randint(-4, 5, (2, 300), generator=_after(order)).abs()
+        incoming = 64 - (8 - dx) * (8 - dy)
+        if order == "randaugment-first":
+            assert torch.equal(black, incoming)
         else:
-            assert choice.pixels is not None
-            expected = choice.pixels(image, value)
-        assert torch.equal(fast[number], expected[0])
+            assert (black <= incoming).all()
+            assert (black < incoming).any()
+        assert (strong == square).all(1).any()
+
+
+def _after(order: str) -> torch.Generator:
+    """The generator when the shift is drawn: after the square or before."""
+    generator = torch.Generator().manual_seed(0)
+    if order == "randaugment-first":
+        torch.rand(3, 300, generator=generator)
+    return generator
+
+
+def test_without_pad_flip_operations_and_cutout_the_strong_view_is_the_plain_one() -> None:
+    views, items = ImageViews([0.5] * 3, [0.25] * 3, pad=0, flip=False, operations=0, cutout=0.0), batch()
+    assert torch.equal(views.strong(items, torch.Generator()), views.plain(items))
+    assert torch.equal(views.weak(items, torch.Generator()), views.plain(items))
+
+
+@pytest.mark.parametrize("names", [["rotate"], ["rotate", "shear_x"], ["equalize"], ["identity"]])
+def test_any_choice_of_operations_is_possible(names: list[str]) -> None:
+    items = batch(30)
+    changed = randaugment(items, torch.Generator().manual_seed(0), 2, names)
+    assert torch.equal(changed, items) == (names == ["identity"])
+
+
+def test_channel_statistics_are_those_of_all_pixels() -> None:
+    items = batch(70, 3, 9)
+    items[:, 2] = 40
+    mean, std = channel_statistics(items, chunk=16)
+    exact = items.double() / 255
+    assert torch.allclose(torch.tensor(mean).double(), exact.mean((0, 2, 3)), rtol=1e-7)
+    assert torch.allclose(torch.tensor(std).double(), exact.std((0, 2, 3)), rtol=1e-7)
+    chosen = torch.tensor([3, 3, 69, 1])
+    assert channel_statistics(items, chosen) == channel_statistics(items[chosen])
 
 
 def test_the_weak_view_is_a_shift_of_at_most_pad_pixels() -> None:
@@ -102,6 +163,7 @@ def test_the_weak_view_is_a_shift_of_at_most_pad_pixels() -> None:
 
 def test_settings_make_the_same_views_again() -> None:
     views = ImageViews([0.5], [0.25], pad=2, flip=False, reflect=False, operations=2, names=["rotate", "identity"], cutout=0.3)
+    assert views_from_settings(views.settings()).settings() == views.settings()
     again = views_from_settings(views.settings())
     items = batch(channels=1)
     first, second = (v.strong(items, torch.Generator().manual_seed(1)) for v in (views, again))
@@ -113,3 +175,7 @@ def test_unknown_kinds_and_arguments_are_refused() -> None:
         views_from_settings({"kind": "sound"})
     with pytest.raises(InputError, match="cutouts"):
         views_from_settings({"kind": "image", "mean": [0.5], "std": [0.2], "cutouts": 1})
+    with pytest.raises(InputError, match=r"'rotete'.*'rotate'"):
+        ImageViews([0.5], [0.2], names=["rotete"])
+    with pytest.raises(InputError, match=r"'crop'.*'crop-first'"):
+        ImageViews([0.5], [0.2], order="crop")  # type: ignore[arg-type]

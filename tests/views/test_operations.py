@@ -126,3 +126,32 @@ def test_flip_mirrors_only_the_chosen() -> None:
     flipped = ops.flip(batch, chosen)
     assert torch.equal(flipped[::2], batch[::2].flip(-1))
     assert torch.equal(flipped[1::2], batch[1::2])
+
+
+@pytest.mark.parametrize("reflect", [True, False])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_move_is_a_shift_and_then_a_flip(shape: tuple[int, int, int], reflect: bool) -> None:
+    batch = images(shape)
+    generator = torch.Generator().manual_seed(5)
+    dx, dy = torch.randint(-9, 10, (2, 12), generator=generator)  # beyond the 8×8 images too
+    mirrored = torch.rand(12, generator=generator) < 0.5
+    assert torch.equal(ops.move(batch, dx, dy, mirrored, reflect), ops.flip(ops.shift(batch, dx, dy, reflect), mirrored))
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 1), (1, 2, 5), (3, 3, 2)])
+def test_images_of_very_few_pixels_are_possible(shape: tuple[int, int, int]) -> None:
+    batch = images((3, 8, 8))[:, : shape[0], : shape[1], : shape[2]].contiguous()
+    for operation, low, high, oracle in PIXELS.values():
+        values = magnitudes(low, high)
+        for image, value, mine in zip(batch, values, operation(batch, values), strict=True):
+            assert torch.equal(mine, from_pillow(oracle(to_pillow(image), float(value))))
+    assert torch.equal(ops.shift(batch, torch.zeros(12).long(), torch.zeros(12).long()), batch)
+
+
+def test_operations_do_not_depend_on_the_memory_layout() -> None:
+    batch = images((3, 8, 10))
+    last = batch.contiguous(memory_format=torch.channels_last)
+    for operation, low, high, _ in PIXELS.values():
+        assert torch.equal(operation(batch, magnitudes(low, high)), operation(last, magnitudes(low, high)))
+    matrix = ops.rotate(magnitudes(-30, 30), 8, 10)
+    assert torch.equal(ops.affine(batch, matrix), ops.affine(last, matrix))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from softmatch.data.examples import Examples
-from softmatch.data.sources import digits, two_moons
+from softmatch.data.sources import digits, fetch, two_moons
+from softmatch.data.sources.published import PUBLISHED
 from softmatch.errors import InputError, nearest
 
 
@@ -33,6 +35,7 @@ SOURCES: dict[str, Source] = {
     for source in (
         Source("digits", "1,797 real handwritten digits of 8×8 pixels (scikit-learn)", digits.load, digits.DEFAULTS),
         Source("two-moons", "the paper's figure 1: two interleaved half circles", two_moons.load, two_moons.DEFAULTS),
+        *(Source(name, data.summary, partial(fetch.load, name), data.defaults) for name, data in PUBLISHED.items()),
     )
 }
 

@@ -17,6 +17,7 @@ DEFAULTS: Mapping[str, Any] = {
     "steps": 800,
     "labeled_batch": 40,
     "unlabeled_batch": 96,
+    "batch_statistics": "joint",
     "threads": 1,
     "views": {"pad": 1, "flip": False, "reflect": False, "operations": 2},
 }

@@ -1,0 +1,326 @@
+"""Batches made by worker processes: of images that stay in files, or are too large to be changed as whole batches on a CPU.
+
+As in `batches`, the batch of a step follows from the seed and the step alone, whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from softmatch.data.batches import Batches, Sampler
+from softmatch.data.files import ImageFiles
+from softmatch.data.seeds import derive, stream
+from softmatch.errors import InputError, TrainingError
+from softmatch.methods.base import Batch
+from softmatch.views import ImageViews, Views
+from softmatch.views.image import channel_statistics
+from softmatch.views.pillow import PillowViews, read_image, to_image
+
+Items = Tensor | ImageFiles
+Made = dict[str, Tensor] | str
+"""What a worker sends: views by name, uint8 (n, C, H, W), or what went wrong."""
+
+PART = 16
+"""Images that a worker makes at a time: few, so that workers share even one batch and little lies between processes."""
+LARGE = 128
+"""Above this side, whole batches on a CPU save little (benchmarks/views.py) and take much memory: workers get the images."""
+
+
+def make_batches(
+    labeled_items: Items,
+    labels: Tensor,
+    unlabeled_items: Items,
+    views: Views,
+    labeled_batch: int,
+    unlabeled_batch: int,
+    seed: int,
+    device: torch.device,
+    labeled_views: Sequence[str] = ("weak",),
+    unlabeled_views: Sequence[str] = ("weak", "strong"),
+    pool: Tensor | None = None,
+    workers: int | None = None,
+) -> Batches | LoadedBatches:
+    """`Batches` on the device where that is possible and quicker, else `LoadedBatches`; the arguments are theirs.
+
+    Args:
+        workers: processes for images that need them, see `LoadedBatches`. Given and not 0, they get all images, the small
+            ones too. Vectors need none.
+    """
+    rest = (labeled_batch, unlabeled_batch, seed, device, labeled_views, unlabeled_views, pool)
+    if isinstance(labeled_items, Tensor) and isinstance(unlabeled_items, Tensor):
+        quick = device.type != "cpu" or max(unlabeled_items.shape[2:], default=0) <= LARGE
+        if not isinstance(views, ImageViews) or (quick and not workers):
+            return Batches(labeled_items, labels, unlabeled_items, views, *rest)
+    if not isinstance(views, ImageViews):
+        raise InputError(f"files are read as images; views of kind {views.kind!r} cannot be made of them.")
+    return LoadedBatches(labeled_items, labels, unlabeled_items, views, *rest, workers=workers)
+
+
+class LoadedBatches:
+    """What `Batches` does, by worker processes that read and change single images; the device only normalises them.
+
+    The workers start with the first batch and prepare the next ones meanwhile. Any step may be asked for, but one that is
+    not the next lets them begin anew. They end with `close`, or with the object.
+
+    Args:
+        workers: number of processes; 0 works in this one. None is one for each CPU, at most 8.
+    """
+
+    def __init__(
+        self,
+        labeled_items: Items,
+        labels: Tensor,
+        unlabeled_items: Items,
+        views: ImageViews,
+        labeled_batch: int,
+        unlabeled_batch: int,
+        seed: int,
+        device: torch.device,
+        labeled_views: Sequence[str] = ("weak",),
+        unlabeled_views: Sequence[str] = ("weak", "strong"),
+        pool: Tensor | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self.labels, self.views, self.seed, self.device = labels.to(device), views, seed, device
+        self.workers = count_workers() if workers is None else workers
+        drawn = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
+        self._roles = {"labeled": _Role(labeled_items, tuple(labeled_views), drawn)}
+        if unlabeled_views:
+            drawn = Sampler(len(unlabeled_items if pool is None else pool), unlabeled_batch, derive(seed, "unlabeled"))
+            self._roles["unlabeled"] = _Role(unlabeled_items, tuple(unlabeled_views), drawn, pool)
+        self._row = _Row(self._roles)
+        self._workers: _Workers | None = None
+        self._next = 0
+
+    def __call__(self, step: int) -> Batch:
+        if self._workers is None or step != self._next:
+            self._begin(step)
+        try:
+            views = {role: self._collect(role) for role in self._roles}
+        except BaseException:
+            self.close()
+            raise
+        self._next = step + 1
+        drawn = {role: places.to(self.device, non_blocking=True) for role, places in self._row.begun.popleft().items()}
+        chosen = drawn["labeled"]
+        labels = self.labels.index_select(0, chosen)
+        return Batch(views["labeled"], labels, views.get("unlabeled", {}), drawn.get("unlabeled", chosen[:0]))
+
+    def close(self) -> None:
+        """End the workers. A later call starts new ones."""
+        if self._workers is not None:
+            self._workers.close()
+        self._workers = None
+
+    def _begin(self, step: int) -> None:
+        self._row.first = step
+        self._row.begun.clear()
+        if self._workers is None:
+            makers = {name: _Maker(role.items, self.views, role.names) for name, role in self._roles.items()}
+            samples = sum(role.sampler.batch_size for role in self._roles.values())
+            self._workers = _Workers(makers, self.seed, self._row, self.workers, 2 * samples, self.device)
+        self._workers.begin()
+
+    def _collect(self, role: str) -> dict[str, Tensor]:
+        """The views of the next batch of this role, gathered on the device and normalised there."""
+        assert self._workers is not None
+        number, gathered = self._roles[role].sampler.batch_size, dict[str, Tensor]()
+        for start in range(0, number, PART):
+            for name, part in self._workers.receive().items():
+                if name not in gathered:
+                    shape, last = (number, *part.shape[1:]), torch.channels_last
+                    gathered[name] = torch.empty(shape, dtype=part.dtype, device=self.device, memory_format=last)
+                gathered[name][start : start + len(part)].copy_(part, non_blocking=True)
+        return {name: self.views.plain(images) for name, images in gathered.items()}
+
+
+def read_plain(files: ImageFiles, batch: int, workers: int | None = None) -> Iterator[Tensor]:
+    """All images in their order as uint8 batches (n, 3, side, side), resized and cropped for evaluation, not normalised."""
+    starts = range(0, len(files), PART)
+    parts = (_Part("", 0, start, _sources(files, range(start, min(start + PART, len(files))))) for start in starts)
+    makers = {"": _Maker(files, ImageViews([0.0] * 3, [1.0] * 3), ("plain",))}
+    number = min(count_workers() if workers is None else workers, len(starts))
+    with closing(_Workers(makers, 0, parts, number, 2 * batch, torch.device("cpu"))) as reading:
+        reading.begin()
+        gathered: list[Tensor] = []
+        for start in starts:
+            gathered.append(reading.receive()["plain"])
+            if sum(map(len, gathered)) >= batch or start == starts[-1]:
+                yield torch.cat(gathered)
+                gathered = []
+
+
+def item_statistics(items: Items, chosen: Tensor | None = None, workers: int | None = None) -> tuple[list[float], list[float]]:
+    """Mean and standard deviation of each channel, in 0 … 1: of all chosen images, or of 1,024 of them where they are files."""
+    if isinstance(items, Tensor):
+        return channel_statistics(items, chosen)
+    among = torch.arange(len(items)) if chosen is None else chosen
+    some = items[among[torch.linspace(0, len(among) - 1, min(len(among), 1024)).round().long()]]
+    return channel_statistics(torch.cat(list(read_plain(some, PART, workers))))
+
+
+def count_workers() -> int:
+    """One for each CPU that this process may use, at most 8."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(usable, 8)
+
+
+class _Role(NamedTuple):
+    """One of the two halves of a batch: where its samples come from, the views of them, and which are drawn in a step."""
+
+    items: Items
+    names: tuple[str, ...]
+    sampler: Sampler
+    pool: Tensor | None = None
+
+
+class _Part(NamedTuple):
+    """A piece of work: some samples of one role in one step; `start` counts in the batch."""
+
+    role: str
+    step: int
+    start: int
+    sources: Sequence[int | str]
+
+
+class _Row:
+    """All parts from step `first` on, without end. Remembers what was drawn for the steps that were begun."""
+
+    def __init__(self, roles: dict[str, _Role]) -> None:
+        self.roles, self.first = roles, 0
+        self.begun: deque[dict[str, Tensor]] = deque()
+
+    def __iter__(self) -> Iterator[_Part]:
+        for step in count(self.first):
+            drawn = {name: role.sampler(step) for name, role in self.roles.items()}
+            self.begun.append(drawn)
+            for name, role in self.roles.items():
+                places = drawn[name] if role.pool is None else role.pool[drawn[name]]
+                for start in range(0, len(places), PART):
+                    yield _Part(name, step, start, _sources(role.items, places[start : start + PART].tolist()))
+
+
+def _sources(items: Items, positions: Iterable[int]) -> Sequence[int | str]:
+    """Where a worker finds the images: paths, so that it needs no list of all files, or positions in its tensor."""
+    return [str(items.paths[position]) for position in positions] if isinstance(items, ImageFiles) else list(positions)
+
+
+class _Maker:
+    """What a worker needs of a role: how to open an image given by its position or path, and which views to make of it."""
+
+    def __init__(self, items: Items, views: ImageViews, names: Sequence[str]) -> None:
+        self.items = items if isinstance(items, Tensor) else None
+        self.resize, side = (items.resize, items.side) if isinstance(items, ImageFiles) else (0, None)
+        self.views, self.names = PillowViews(views, side), names
+        self.bytes = len(names) * math.prod(items.shape[1:])
+
+    def open(self, source: int | str) -> Image.Image:
+        return read_image(Path(str(source)), self.resize) if self.items is None else to_image(self.items[int(source)])
+
+
+class _Parts(Dataset[Made]):
+    """Runs in the workers: a part in, its views out. What a user can mend comes back as a message, without a traceback."""
+
+    def __init__(self, makers: dict[str, _Maker], seed: int) -> None:
+        self.makers, self.seed = makers, seed
+
+    def __getitem__(self, part: _Part) -> Made:
+        maker = self.makers[part.role]
+        made: dict[str, list[Tensor]] = {name: [] for name in maker.names}
+        for position, source in enumerate(part.sources, part.start):
+            try:
+                image = maker.open(source)
+            except InputError as error:
+                return str(error)
+            for name in maker.names:
+                draws = () if name == "plain" else (stream(self.seed, part.role, name, part.step, position),)
+                made[name].append(getattr(maker.views, name)(image, *draws).permute(1, 2, 0))
+        return {name: torch.stack(pixels).permute(0, 3, 1, 2) for name, pixels in made.items()}
+
+
+class _Workers:
+    """Processes that work through the parts, `ahead` samples in advance where the memory between processes allows it.
+
+    They end with `close` or with this object. torch ends them at once only when the last reference to its loader goes, not
+    when the garbage collector finds the loader in a cycle, such as that of an exception: hence the list and the finaliser.
+    """
+
+    def __init__(
+        self, makers: dict[str, _Maker], seed: int, parts: Iterable[_Part], number: int, ahead: int, device: torch.device
+    ) -> None:
+        size = PART * max(maker.bytes for maker in makers.values())
+        ready = min(-(-ahead // PART), _shared_memory() // 2 // size)
+        with _quiet():
+            loader: DataLoader[Made] = DataLoader(
+                _Parts(makers, seed),
+                sampler=parts,
+                batch_size=None,
+                num_workers=number,
+                prefetch_factor=max(ready // number, 1) if number else None,
+                persistent_workers=number > 0,
+                pin_memory=device.type == "cuda",
+                worker_init_fn=_one_thread,
+                generator=torch.Generator(),  # else the loader draws a seed from the global one, which training depends on
+            )
+        self._loader, self._made = [loader], list[Iterator[Made]]()
+        self.close = weakref.finalize(self, _clear, self._loader, self._made)
+
+    def begin(self) -> None:
+        """Go to the first of the parts, at the start and again later; processes that are there stay."""
+        with _quiet():
+            self._made[:] = [iter(self._loader[0])]
+
+    def receive(self) -> dict[str, Tensor]:
+        """The views of the next part."""
+        try:
+            part = next(self._made[0])
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            ended = str(error).splitlines()[0].rstrip(".")
+        else:
+            if isinstance(part, str):
+                raise InputError(part)
+            return part
+        raise TrainingError(f"a process that reads images ended: {ended}. Give fewer workers, or free memory.")
+
+
+def _clear(*lists: list[Any]) -> None:
+    for each in lists:
+        each.clear()
+
+
+def _one_thread(worker: int) -> None:
+    torch.set_num_threads(1)
+
+
+def _shared_memory() -> int:
+    """Free bytes of the memory through which workers hand over tensors; in containers often 64 MB."""
+    try:
+        return shutil.disk_usage("/dev/shm").free
+    except OSError:
+        return 2**30
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without two warnings that are no news: more workers than CPUs, and (Python 3.12) that a process with threads forks."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"This DataLoader will create", category=UserWarning)
+        warnings.filterwarnings("ignore", message=r".*use of fork\(\)", category=DeprecationWarning)
+        yield

@@ -1,0 +1,107 @@
+"""Loading a published dataset from wherever it is: the user's files, the cache, the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from softmatch.data.examples import Examples
+from softmatch.data.sources import cache, hub, npz, originals, tree
+from softmatch.data.sources.arrays import Data, Images, Labels, check, join_images, join_labels
+from softmatch.data.sources.published import PUBLISHED, Published
+from softmatch.errors import InputError
+
+
+def load(name: str, seed: int, where: Path | None = None) -> Examples:
+    """The dataset of that name; the data are fixed, so the seed is not used.
+
+    Args:
+        where: a folder with the dataset's own files or a local copy of its hub repository, the archive, or an .npz.
+            None: the cache, then the hub.
+    """
+    dataset = PUBLISHED[name]
+    try:
+        if where is not None and not where.expanduser().exists():
+            raise InputError(f"--data {where}: there is no such file or folder.")
+        return _load(dataset, where.expanduser() if where is not None else None)
+    except OSError as error:
+        raise InputError(f"{error.filename or where} cannot be read: {error.strerror or error}.") from error
+
+
+def _load(dataset: Published, where: Path | None) -> Examples:
+    if dataset.originals is None:
+        return _load_tree(dataset, where)
+    arrays = _from_hub(dataset) if where is None else _from_files(dataset, where, dataset.originals)
+    test = _examples(dataset, arrays.test_images, arrays.test_labels)
+    return _examples(dataset, arrays.train_images, arrays.train_labels, test)
+
+
+def _from_hub(dataset: Published) -> cache.Arrays:
+    entry = cache.entry(dataset.name, dataset.hub.identity())
+    found = cache.load(entry) or cache.find_verified(dataset.name)
+    if found is not None:
+        return found
+    return cache.store(entry, _checked(dataset, hub.read(dataset.hub, None, dataset.shape, dataset.classes)), verified=False)
+
+
+def _from_files(dataset: Published, where: Path, published: originals.Originals) -> cache.Arrays:
+    if where.suffix == ".npz":  # already bytes: a cached copy would hardly be faster
+        data = _checked(dataset, npz.read(where, dataset.shape))
+        train, test = data.train, data.test
+        return cache.Arrays(join_images(train), join_labels(train), join_images(test), join_labels(test))
+    found = originals.find(where, published)
+    if found is not None:
+        entry = cache.entry(dataset.name, cache.identity(found.paths.values()))
+        cached = cache.load(entry)
+        if cached is not None:
+            return cached
+        verified = found.verify()
+        return cache.store(entry, _checked(dataset, found.read()), verified)
+    files = hub.find_parquet(where, dataset.hub) if where.is_dir() else None
+    if files is not None:
+        entry = cache.entry(dataset.name, [dataset.hub.identity(), cache.identity(hub.flat(files))])
+        return cache.load(entry) or cache.store(
+            entry, _checked(dataset, hub.read(dataset.hub, files, dataset.shape, dataset.classes)), verified=False
+        )
+    raise _nothing_found(dataset, where, published)
+
+
+def _load_tree(dataset: Published, where: Path | None) -> Examples:
+    """ImageNet: a tree on disk as it is; a hub copy is unpacked into a tree in the cache, once."""
+    statistics = (dataset.mean, dataset.std)
+    files = None
+    if where is not None:
+        files = None if (where / "val").is_dir() else hub.find_parquet(where, dataset.hub)
+        if files is None:
+            return tree.read(where, statistics)
+    identity = dataset.hub.identity() if files is None else [dataset.hub.identity(), cache.identity(hub.flat(files))]
+    target = cache.entry(dataset.name, identity)
+    if not target.is_dir():
+        try:
+            with cache.replacing(target) as scratch:
+                hub.write_tree(dataset.hub, files, scratch)
+        except OSError as error:
+            raise InputError(f"{target} cannot be written: {error.strerror or error}. Set SOFTMATCH_CACHE.") from error
+    return tree.read(target, statistics)
+
+
+def _checked(dataset: Published, data: Data) -> Data:
+    check(data, dataset.shape, len(dataset.classes))
+    return data
+
+
+def _nothing_found(dataset: Published, where: Path, published: originals.Originals) -> InputError:
+    wanted = ", ".join(published.files)
+    archive = f", in the archive {published.archive[0]}" if published.archive else ""
+    expected = f"Expected a folder with {wanted}{archive}, the parquet files of {dataset.hub.id}, or an .npz"
+    if where.is_file():
+        return InputError(f"--data {where} is none of the files of {dataset.name}. {expected}.")
+    held = sorted(path.name for path in where.iterdir())
+    some = ", ".join(held[:6]) + (" …" if len(held) > 6 else "")
+    return InputError(f"--data {where} has no files of {dataset.name}; it holds {some or 'nothing'}. {expected}.")
+
+
+def _examples(dataset: Published, images: Images, labels: Labels, test: Examples | None = None) -> Examples:
+    statistics = (dataset.mean, dataset.std)
+    return Examples(torch.from_numpy(images), torch.from_numpy(labels), dataset.classes, "image", test, statistics)

@@ -1,0 +1,142 @@
+"""A dataset's files as they were published: found in a folder or in their archive, checked, and opened."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from softmatch.data.sources.arrays import Data, Images
+from softmatch.errors import InputError
+
+
+def damaged(name: object, reason: object) -> InputError:
+    """The error for a file that ends too early or is not what its name says."""
+    text = str(reason).strip().rstrip(".")
+    return InputError(f"{name} is cut off or damaged{': ' if text else ''}{text}. Fetch it again.")
+
+
+@dataclass(frozen=True)
+class File:
+    """One published file: on disk, or in memory where it was a member of an archive. `name` is for messages."""
+
+    name: str
+    content: Path | bytes
+
+    def array(self) -> Images:
+        """Its bytes, unpacked where the file is a .gz; a plain file on disk is mapped, not read."""
+        try:
+            if isinstance(self.content, bytes):
+                return np.frombuffer(self.content, np.uint8)
+            if self.content.suffix == ".gz":
+                return np.frombuffer(gzip.decompress(self.content.read_bytes()), np.uint8)
+            if self.content.stat().st_size == 0:
+                return np.zeros(0, np.uint8)
+            return np.memmap(self.content, np.uint8, mode="r")
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise damaged(self.name, error) from error
+
+
+@dataclass(frozen=True)
+class Originals:
+    """How a dataset was published.
+
+    Attributes:
+        files: each file that is read, with its md5. Where a name ends in .gz, the unpacked file will do, unchecked.
+        read: makes data of the opened files, which have the names above.
+        folders: where the files may lie below the folder that the user gives.
+        archive: the archive of all files, if there is one, with its md5.
+    """
+
+    files: Mapping[str, str]
+    read: Callable[[Mapping[str, File]], Data]
+    folders: tuple[str, ...] = ("",)
+    archive: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A user's copy: the path of each file, or that of the archive."""
+
+    originals: Originals
+    paths: Mapping[str, Path]
+    archived: bool = False
+
+    def verify(self) -> bool:
+        """Compare checksums. Returns whether every file has been compared; raises InputError for one that differs."""
+        known = dict([self.originals.archive]) if self.archived and self.originals.archive else self.originals.files
+        published = {name: path for name, path in self.paths.items() if path.name == name}
+        for name, path in published.items():
+            _verify(path, known[name])
+        return len(published) == len(self.paths)
+
+    def read(self) -> Data:
+        if not self.archived:
+            return self.originals.read({name: File(str(path), path) for name, path in self.paths.items()})
+        (archive,) = self.paths.values()
+        return self.originals.read(_members(archive, self.originals.files))
+
+
+def find(where: Path, originals: Originals) -> Found | None:
+    """The published files in a folder, or the archive; None where there is no trace of them.
+
+    Raises:
+        InputError: where some files are there and others are missing.
+    """
+    archive = originals.archive[0] if originals.archive else None
+    if where.is_file():
+        return Found(originals, {where.name: where}, archived=True) if where.name == archive else None
+    best: dict[str, Path] = {}
+    for folder in originals.folders:
+        found = {name: path for name in originals.files if (path := _present(where / folder / name)) is not None}
+        best = max(best, found, key=len)
+    if len(best) == len(originals.files):
+        return Found(originals, best)
+    if archive is not None and (where / archive).is_file():
+        return Found(originals, {archive: where / archive}, archived=True)
+    if best:
+        folder_of_best = next(iter(best.values())).parent
+        missing = ", ".join(name for name in originals.files if name not in best)
+        raise InputError(f"{folder_of_best} has {', '.join(best)} but lacks {missing}.")
+    return None
+
+
+def _present(path: Path) -> Path | None:
+    """The file, or what it is called when it has been unpacked."""
+    for candidate in (path, path.with_suffix("") if path.suffix == ".gz" else path):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def _verify(path: Path, expected: str) -> None:
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if found != expected:
+        raise InputError(
+            f"{path} is damaged or altered: its md5 is {found}, published is {expected}. Fetch it again, or give "
+            "a deliberately altered copy as an .npz."
+        )
+
+
+def _members(archive: Path, wanted: Mapping[str, str]) -> dict[str, File]:
+    """The wanted files of a tar archive, read in one pass into memory; nothing is ever extracted to disk."""
+    found = {}
+    try:
+        with tarfile.open(archive, "r|*") as tar:
+            for member in tar:
+                name = PurePosixPath(member.name).name
+                if name in wanted and member.isfile() and (stream := tar.extractfile(member)) is not None:
+                    found[name] = File(f"{name} in {archive}", stream.read())
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise damaged(archive, error) from error
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InputError(f"{archive} lacks {', '.join(missing)}.")
+    return {name: found[name] for name in wanted}

@@ -1,0 +1,63 @@
+"""Objects of the user's own code, given as file.py:name or module:name."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from softmatch.errors import InputError, nearest
+
+
+def find_own(name: str) -> Any:
+    """The object called `file.py:name` or `module:name`. This runs the file or imports the module."""
+    place, _, attribute = name.rpartition(":")
+    module = _load(place)
+    if not hasattr(module, attribute):
+        names = [key for key in vars(module) if not key.startswith("_")]
+        raise InputError(f"{place} has no {attribute!r}. {nearest(attribute, names)}")
+    return getattr(module, attribute)
+
+
+def call_own(target: Callable[..., Any], context: Mapping[str, Any], options: Mapping[str, Any], label: str) -> Any:
+    """Call with the options, and with those items of the context that it has parameters for.
+
+    Args:
+        label: what the target is, for messages: "method 'uda'".
+    """
+    parameters = inspect.signature(target).parameters
+    unknown = [key for key in options if key not in parameters]
+    if unknown:
+        raise InputError(f"{label} has no option {unknown[0]!r}. {nearest(unknown[0], parameters)}")
+    fitting = {key: value for key, value in context.items() if key in parameters}
+    try:
+        return target(**(fitting | dict(options)))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{label} cannot be built: {error}") from error
+
+
+def _load(place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        try:
+            return importlib.import_module(place)
+        except Exception as error:
+            raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
+    path = Path(place).expanduser()
+    if not path.is_file():
+        raise InputError(f"there is no file {place}")
+    spec = importlib.util.spec_from_file_location(f"softmatch_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{place} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[spec.name]
+        raise InputError(f"{place} cannot be run: {type(error).__name__}: {error}") from error
+    return module

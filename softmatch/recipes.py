@@ -1,0 +1,101 @@
+"""Settings of a run from its layers: defaults, the source's own, a recipe, a file, the command line. Later ones win.
+
+A recipe is what the paper's appendix says for a source, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from softmatch.averages import PAPER_MOMENTUM, steps_for
+from softmatch.config import Config, make_config, merge
+from softmatch.errors import InputError
+
+Settings = Mapping[str, Any]
+
+COMMON: Settings = {
+    "steps": 2**20,
+    "optimizer": "sgd",
+    "lr": 0.03,
+    "weight_decay": 5e-4,
+    "decay": "gradient",
+    "labeled_batch": 64,
+    "unlabeled_batch": 448,
+    "batch_statistics": "joint",
+    "views": {"pad": 4, "flip": True, "reflect": True, "operations": 3, "cutout": 0.5},
+}
+"""What the paper's experiments on images share: its table of hyper-parameters, and what its code base adds to it."""
+
+AVERAGES: Settings = {
+    "averages": "paper",
+    "statistics_momentum": PAPER_MOMENTUM,
+    "model_momentum": PAPER_MOMENTUM,
+    "batch_norm_momentum": 0.001,
+}
+"""Averages that span a thousand steps: meant for long runs."""
+
+PAPER: Mapping[str, Settings] = {
+    "cifar10": {"model": "wrn-28-2"},
+    "cifar100": {"model": "wrn-28-8", "weight_decay": 1e-3},
+    "svhn": {"model": "wrn-28-2"},
+    "stl10": {"model": "wrn-37-2"},
+    "imagenet": {
+        "model": "resnet-50",
+        "weight_decay": 3e-4,
+        "labeled_batch": 128,
+        "unlabeled_batch": 128,
+        "batch_norm_momentum": 0.1,
+    },
+}
+"""What differs for each source of the paper's table of classic image classification."""
+
+LONG_TAILED: Settings = {
+    "model": "wrn-28-2",
+    "optimizer": "adam",
+    "lr": 0.002,
+    "weight_decay": 4e-5,
+    "decay": "shrink",
+    "unlabeled_batch": 128,
+    "steps": 250_000,
+}
+"""The paper's table of long-tailed image classification. It gives no number of steps: this is CoSSL's, which it follows."""
+
+HEADS: Mapping[str, Settings] = {
+    "cifar10": {"head_labels": 1500, "head_unlabeled": 3000},
+    "cifar100": {"head_labels": 150, "head_unlabeled": 300},
+}
+"""Sizes of the largest class in the paper's long-tailed splits."""
+
+
+def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
+    """All settings of a run.
+
+    Args:
+        defaults: the source's own.
+        given: what the user said, in a file and on the command line; the later wins.
+    """
+    user = merge(*given, where=where)
+    if user.get("imbalance") is not None and user.get("labels") is not None:
+        raise InputError(
+            f"{where}: labels and imbalance exclude each other: with imbalance, give head_labels and head_unlabeled."
+        )
+    recipe = {} if user.get("recipe") is None else _paper(source, user)
+    if user.get("imbalance") is None:
+        return make_config(defaults, recipe, user, where=where)
+    balanced = {key: value for key, value in defaults.items() if key != "labels"}
+    return make_config(balanced, HEADS.get(source, {}), recipe, user, where=where)
+
+
+def _paper(source: str, user: Settings) -> dict[str, Any]:
+    if source not in PAPER:
+        raise InputError(f"the paper has no experiment on {source!r}; --recipe paper is for {', '.join(PAPER)}.")
+    found: dict[str, Any] = {**COMMON, **AVERAGES, **PAPER[source]}
+    if user.get("imbalance") is not None:
+        if source not in HEADS:
+            raise InputError(f"the paper has no long-tailed experiment on {source!r}; it has them on {', '.join(HEADS)}.")
+        found |= LONG_TAILED
+    if user.get("steps", found["steps"]) < steps_for(PAPER_MOMENTUM):
+        for key in AVERAGES:  # a thousand steps of memory would outlast so short a run: the averages follow its length
+            del found[key]
+    return found

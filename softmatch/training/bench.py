@@ -1,0 +1,268 @@
+"""What a training step costs, and where: `softmatch bench`, and the estimate of `softmatch train --dry-run`."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from softmatch.config import Config, make_config
+from softmatch.data import Batches, Examples
+from softmatch.errors import InputError
+from softmatch.methods.base import Forward
+from softmatch.training.clock import Clock, Stopwatch
+from softmatch.training.evaluate import predict_probabilities
+from softmatch.training.job import Task, build_method, make_trainer, micro_batch, prepare, prepare_examples
+from softmatch.training.loop import Trainer
+from softmatch.views import Views
+
+PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")
+MATRIX = 2048
+EVALUATED = 512
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Figures of one kind of step. Times are in seconds, memory in bytes.
+
+    Attributes:
+        step: wall time of each measured step.
+        cpu: processor time (all threads) of each measured step.
+        parts: median time of each part of a step.
+        images: views that go through the network in a step.
+        flops: floating-point operations of a step's convolutions and matrix products, forward and backward.
+        peak_flops: of a float32 matrix product on the same device, just before and just after; the larger.
+        memory: peak of the process, of its tensors on a GPU.
+        memory_before: the same just before the first step.
+    """
+
+    step: list[float]
+    cpu: list[float]
+    parts: dict[str, float]
+    images: int
+    flops: int
+    peak_flops: float
+    memory: int
+    memory_before: int
+
+    @property
+    def seconds(self) -> float:
+        """Median wall time of a step."""
+        return statistics.median(self.step)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "seconds_per_step": self.seconds,
+            "seconds_per_step_best": min(self.step),
+            "cpu_seconds_per_step": statistics.median(self.cpu),
+            "images_per_second": self.images / self.seconds,
+            "parts": self.parts,
+            "gflop_per_step": self.flops / 1e9,
+            "gflops": self.flops / self.seconds / 1e9,
+            "matmul_gflops": self.peak_flops / 1e9,
+            "share_of_matmul": self.flops / self.seconds / self.peak_flops,
+            "peak_memory_bytes": self.memory,
+            "memory_before_bytes": self.memory_before,
+            "steps_measured": len(self.step),
+        }
+
+
+def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | None = None) -> Measurement:
+    """Train for a few steps and time them. The trainer is used up: its weights have moved.
+
+    Args:
+        budget: stop early, after at least one measured step, when this many seconds are over.
+    """
+    device, began = trainer.device, time.perf_counter()
+    trainer.network.train()
+    trainer.method.train()
+    peak_before, before = matmul_flops(device), peak_memory(device)
+    counted = _CountedForward(trainer.forward)
+    trainer.forward = counted
+    with FlopCounterMode(display=False) as counter:
+        trainer.advance()
+    images, counted.images = counted.images, 0
+    for _ in range(warmup - 1):
+        trainer.advance()
+    seconds: list[float] = []
+    processor: list[float] = []
+    parts: list[dict[str, float]] = []
+    watch = Stopwatch(device)
+    counted.clock = trainer.clock = watch
+    if isinstance(trainer.batches, Batches):  # else they are made by other processes, and waiting for them is "data"
+        trainer.batches.views = _TimedViews(trainer.batches.views, watch)
+    while len(seconds) < steps and not (seconds and budget is not None and time.perf_counter() - began > budget):
+        watch.seconds = {}
+        started, used = time.perf_counter(), time.process_time()
+        with watch("other"):
+            trainer.advance()
+        seconds.append(time.perf_counter() - started)
+        processor.append(time.process_time() - used)
+        parts.append(watch.seconds)
+    names = [name for name in (*PARTS, "other") if any(name in part for part in parts)]
+    return Measurement(
+        step=seconds,
+        cpu=processor,
+        parts={name: statistics.median(part.get(name, 0.0) for part in parts) for name in names},
+        images=images,
+        flops=counter.get_total_flops(),
+        peak_flops=max(peak_before, matmul_flops(device)),
+        memory=peak_memory(device),
+        memory_before=before,
+    )
+
+
+def matmul_flops(device: torch.device, repeats: int = 5) -> float:
+    """Operations per second of a 2048³ float32 matrix product, the best of a few."""
+    a, b = (torch.randn(MATRIX, MATRIX, device=device) for _ in range(2))
+    watch, best = Stopwatch(device), float("inf")
+    for _ in range(repeats):
+        watch.seconds = {}
+        with watch("product"):
+            torch.mm(a, b)
+        best = min(best, watch.seconds["product"])
+    return 2.0 * MATRIX**3 / best
+
+
+def peak_memory(device: torch.device) -> int:
+    """Most bytes held so far: of tensors on a GPU, else of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class _CountedForward(Forward):
+    """Forward that counts images and, once it has a clock, times itself."""
+
+    def __init__(self, inner: Forward) -> None:
+        super().__init__(inner.network, inner.batch_statistics, inner.micro_batch)
+        self.images = 0
+        self.clock = Clock()
+
+    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None) -> list[Tensor]:
+        self.images += sum(len(view) for view in views)
+        with self.clock("forward"):
+            return super().__call__(*views, gradient=gradient)
+
+    def without_tracking(self, view: Tensor) -> Tensor:
+        self.images += len(view)
+        with self.clock("forward"):
+            return super().without_tracking(view)
+
+
+class _TimedViews:
+    """Views that are timed as a part of their own; everything else is the inner object's."""
+
+    def __init__(self, inner: Views, clock: Clock) -> None:
+        self._inner, self._clock = inner, clock
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in ("plain", "weak", "strong"):
+            return found
+        return self._timed(found)
+
+    def _timed(self, view: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def timed(*arguments: Any) -> Tensor:
+            with self._clock("views"):
+                return view(*arguments)
+
+        return timed
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What `softmatch bench` measured, and on what."""
+
+    setting: dict[str, Any]
+    measurement: Measurement
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"setting": self.setting, **self.measurement.as_dict()}
+
+
+def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, images: int, repeats: int) -> Bench:
+    """Measure the step of these settings on random images."""
+    if min(side, channels, classes - 1, images, repeats) < 1 or channels not in (1, 3):
+        raise InputError("bench needs --side, --images and --repeats of 1 or more, --channels 1 or 3, --classes 2 or more.")
+    config = make_config(options, {"labels": options.get("labels") or classes * 4})
+    random = torch.Generator().manual_seed(config.seed)
+    number = max(images, classes * 4)
+    items = torch.randint(0, 256, (number, channels, side, side), dtype=torch.uint8, generator=random)
+    examples = Examples(items, torch.arange(number) % classes, tuple(map(str, range(classes))), "image")
+    task = prepare_examples("random images", config, examples)
+    measured = measure(make_trainer(task, build_method(task, config.method)), repeats)
+    setting = {
+        "network": task.network_name,
+        "parameters": task.parameters,
+        "image": f"{channels}×{side}×{side}",
+        "classes": classes,
+        "method": config.method,
+        "labeled_batch": config.labeled_batch,
+        "unlabeled_batch": config.unlabeled_batch,
+        "batch_statistics": config.batch_statistics,
+        "micro_batch": micro_batch(task),
+        "precision": config.precision,
+        "compile": config.compile,
+        "device": device_name(task.device),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+    return Bench(setting, measured)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do, and its cost estimated from a few steps. Times are in seconds.
+
+    Attributes:
+        twin, evaluation: time of a step of the supervised twin (None without one), and of one evaluation.
+        evaluations: how many there are, for each network.
+    """
+
+    task: Task
+    measurement: Measurement
+    twin: float | None
+    evaluation: float
+    evaluations: int
+
+    @property
+    def seconds(self) -> float:
+        """Of the whole run, twin and evaluations included."""
+        networks = 1 if self.twin is None else 2
+        training = self.task.config.steps * (self.measurement.seconds + (self.twin or 0.0))
+        return training + networks * self.evaluations * self.evaluation
+
+
+def plan(source: str, config: Config, steps: int = 4, budget: float = 30.0) -> Plan:
+    """Prepare the run and time a few of its steps. Nothing is written."""
+    task = prepare(source, config)
+    trainer = make_trainer(task, build_method(task, config.method))
+    measured = measure(trainer, steps, budget=budget)
+    items, _ = task.test
+    sample = items[torch.arange(min(len(items), EVALUATED))]
+    started = time.perf_counter()
+    predict_probabilities(trainer.average.network, task.views, sample, task.device)
+    evaluation = (time.perf_counter() - started) * len(items) / len(sample)
+    every, twin = trainer.every, None
+    del trainer
+    if config.twin and config.method != "supervised":
+        twin = measure(make_trainer(task, build_method(task, "supervised")), steps, budget=budget / 2).seconds
+    return Plan(task, measured, twin, evaluation, -(-config.steps // every))
+
+
+def device_name(device: torch.device) -> str:
+    """'cpu', or the name of the GPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,0 +1,194 @@
+"""The views of one Pillow image at a time, for worker processes that read files or large images.
+
+Same operations, ranges and switches as `ImageViews`; given the same draws the pixels are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps, UnidentifiedImageError
+from torch import Generator, Tensor
+
+from softmatch.errors import InputError
+from softmatch.views.image import RANDAUGMENT, ImageViews
+from softmatch.views.operations import cutout_color
+
+Operation = Callable[[Image.Image, float], Image.Image]
+
+
+def _affine(matrix: Callable[[float, int, int], tuple[float, ...]]) -> Operation:
+    def apply(image: Image.Image, magnitude: float) -> Image.Image:
+        return image.transform(image.size, Image.Transform.AFFINE, matrix(magnitude, *image.size))
+
+    return apply
+
+
+OPERATIONS: dict[str, Operation] = {
+    "autocontrast": lambda image, _: ImageOps.autocontrast(image),
+    "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
+    "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
+    "contrast": lambda image, factor: ImageEnhance.Contrast(image).enhance(factor),
+    "equalize": lambda image, _: ImageOps.equalize(image),
+    "identity": lambda image, _: image,
+    "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
+    "rotate": lambda image, degrees: image.rotate(degrees),
+    "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
+    "shear_x": _affine(lambda amount, width, height: (1, amount, 0, 0, 1, 0)),
+    "shear_y": _affine(lambda amount, width, height: (1, 0, 0, amount, 1, 0)),
+    "solarize": lambda image, threshold: ImageOps.solarize(image, threshold),  # type: ignore[arg-type]  # takes any number
+    "translate_x": _affine(lambda share, width, height: (1, 0, share * width, 0, 1, 0)),
+    "translate_y": _affine(lambda share, width, height: (1, 0, 0, 0, 1, share * height)),
+}
+"""What Pillow calls each operation of `RANDAUGMENT`."""
+
+
+class Draw(NamedTuple):
+    """Everything random about one view of one image.
+
+    Attributes:
+        operations: names and magnitudes, in the order in which they are applied.
+        square: side, x and y of the cutout as shares in 0 … 1 of the largest side, the width and the height.
+        place: where among the possible shifts or crops this one lies, as shares in 0 … 1 of their number.
+        flip: mirror the image.
+    """
+
+    operations: Sequence[tuple[str, float]] = ()
+    square: tuple[float, float, float] | None = None
+    place: tuple[float, float] = (0.5, 0.5)
+    flip: bool = False
+
+
+class PillowViews:
+    """ω and Ω of one grey or RGB image, as uint8 (C, H, W); `ImageViews.plain` normalises whole batches of them later.
+
+    Args:
+        views: whose settings these are.
+        side: an image larger than this is cropped to it, at random or for `plain` in the middle, instead of being shifted
+            by up to `views.pad` pixels.
+    """
+
+    def __init__(self, views: ImageViews, side: int | None = None) -> None:
+        self.views, self.side = views, side
+
+    def plain(self, image: Image.Image) -> Tensor:
+        return to_tensor(self._placed(image, (0.5, 0.5)))
+
+    def weak(self, image: Image.Image, generator: Generator) -> Tensor:
+        return to_tensor(self.apply(image, self.draw_weak(generator)))
+
+    def strong(self, image: Image.Image, generator: Generator) -> Tensor:
+        return to_tensor(self.apply(image, self.draw_strong(generator)))
+
+    def draw_weak(self, generator: Generator) -> Draw:
+        x, y, mirror = torch.rand(3, generator=generator).tolist()
+        return Draw(place=(x, y), flip=self.views.flip and mirror < 0.5)
+
+    def draw_strong(self, generator: Generator) -> Draw:
+        """Draws as of `draw_weak`, then `views.operations` operations with their magnitudes and a square."""
+        names, number = self.views.names, self.views.operations
+        weak = self.draw_weak(generator)
+        chosen = torch.randint(len(names), (number,), generator=generator).tolist()
+        *shares, side, x, y = torch.rand(number + 3, generator=generator).tolist()
+        operations = [(names[c], _magnitude(names[c], share)) for c, share in zip(chosen, shares, strict=True)]
+        return weak._replace(operations=operations, square=(side, x, y) if self.views.cutout else None)
+
+    def apply(self, image: Image.Image, draw: Draw) -> Image.Image:
+        """The image with these changes, in the order of the settings."""
+        if self.views.order == "crop-first":
+            return self._changed(self._moved(image, draw), draw)
+        return self._moved(self._changed(image, draw), draw)
+
+    def _changed(self, image: Image.Image, draw: Draw) -> Image.Image:
+        for name, magnitude in draw.operations:
+            image = OPERATIONS[name](image, magnitude)
+        if draw.square is None:
+            return image
+        side = draw.square[0] * self.views.cutout * image.width
+        left, right = _covered(draw.square[1] * image.width, side, image.width)
+        top, bottom = _covered(draw.square[2] * image.height, side, image.height)
+        image = image.copy()
+        color = cutout_color(len(image.getbands()))
+        ImageDraw.Draw(image).rectangle((left, top, right, bottom), color if len(color) > 1 else color[0])
+        return image
+
+    def _moved(self, image: Image.Image, draw: Draw) -> Image.Image:
+        image = self._placed(image, draw.place)
+        return ImageOps.mirror(image) if draw.flip else image
+
+    def _placed(self, image: Image.Image, place: tuple[float, float]) -> Image.Image:
+        """Cropped to `side` where larger, else shifted; place ½, ½ is the middle."""
+        if self.side is not None and max(image.size) > self.side:
+            left, top = (int(share * (size - self.side + 1)) for share, size in zip(place, image.size, strict=True))
+            return image.crop((left, top, left + self.side, top + self.side))
+        dx, dy = (int(share * (2 * self.views.pad + 1)) - self.views.pad for share in place)
+        return _shifted(image, dx, dy, self.views.reflect) if dx or dy else image
+
+
+def read_image(path: Path, side: int) -> Image.Image:
+    """The RGB image in a file, resized to side × side whatever its shape was.
+
+    Raises:
+        InputError: it cannot be read. Pillow has no common class for what damaged files lead to.
+    """
+    try:
+        with Image.open(path) as image:
+            image.draft(None, (2 * side, 2 * side))  # a large JPEG is decoded at half, a quarter or an eighth of its size
+            return _to_rgb(image).resize((side, side), Image.Resampling.BILINEAR)
+    except Exception as error:
+        reason = "not an image that Pillow knows" if isinstance(error, UnidentifiedImageError) else str(error)
+        reason = getattr(error, "strerror", None) or reason
+        raise InputError(
+            f"the image {path} cannot be read: {reason}. Replace this file by an intact one, or remove it and start again."
+        ) from error
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16"):  # which `convert` would clip to white
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"its pixel values (mode {image.mode}) have no known range")
+    return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
+
+
+def to_tensor(image: Image.Image) -> Tensor:
+    """uint8 (C, H, W); channels lie next to each other in memory, as Pillow has them and channels_last networks want them."""
+    pixels = torch.from_numpy(np.array(image))
+    return pixels.permute(2, 0, 1) if pixels.ndim == 3 else pixels[None]
+
+
+def to_image(item: Tensor) -> Image.Image:
+    """The Pillow image of uint8 (C, H, W) with 1 or 3 channels."""
+    planes = [Image.fromarray(plane) for plane in item.numpy()]
+    return planes[0] if len(planes) == 1 else Image.merge("RGB", planes)
+
+
+def _magnitude(name: str, share: float) -> float:
+    low, high = RANDAUGMENT[name].low, RANDAUGMENT[name].high
+    return low + (high - low) * share
+
+
+def _covered(center: float, side: float, size: int) -> tuple[int, int]:
+    """First and last pixel of the square on one axis, as in `operations.cutout`."""
+    start = int(max(0.0, center - side / 2.0))
+    return start, int(min(float(size), start + side))
+
+
+def _shifted(image: Image.Image, dx: int, dy: int, reflect: bool) -> Image.Image:
+    """Moved by whole pixels; what comes in is a reflection, or black."""
+    if not reflect:
+        return image.transform(image.size, Image.Transform.AFFINE, (1, 0, -dx, 0, 1, -dy))
+    pixels = np.asarray(image)
+    pixels = pixels.take(_reflected(image.height, dy), axis=0).take(_reflected(image.width, dx), axis=1)
+    return Image.fromarray(pixels)
+
+
+def _reflected(size: int, shift: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Which position each of 0 … size − 1 comes from, mirrored at the edge pixels."""
+    period = max(2 * (size - 1), 1)
+    position = (np.arange(size) - shift) % period
+    return np.minimum(position, period - position)

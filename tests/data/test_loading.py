@@ -1,0 +1,275 @@
+"""Batches from worker processes: real files, real workers, and the same batches whatever their number."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from softmatch.data import Batches
+from softmatch.data import loading as module
+from softmatch.data.files import ImageFiles
+from softmatch.data.loading import LoadedBatches, count_workers, item_statistics, make_batches, read_plain
+from softmatch.data.seeds import stream
+from softmatch.errors import InputError
+from softmatch.methods.base import Batch
+from softmatch.views import ImageViews, VectorViews
+from softmatch.views.pillow import PillowViews, read_image, to_image
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _no_worker_is_left() -> Iterator[None]:
+    yield
+    gc.collect()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """40 images of different shapes and formats; the mean level of number n is 5·n + 20."""
+    for number in range(40):
+        noise = np.random.default_rng(number).integers(-9, 10, (30 + number, 50, 3))
+        picture = Image.fromarray((noise + 5 * number + 20).clip(0, 255).astype(np.uint8))
+        picture.save(tmp_path / f"{number:02}.{'jpg' if number % 2 else 'png'}")
+    return tmp_path
+
+
+def files_in(folder: Path) -> ImageFiles:
+    return ImageFiles(sorted(folder.glob("*.*g")), side=24, resize=28)
+
+
+def loaded(items: Tensor | ImageFiles, workers: int, **options: object) -> LoadedBatches:
+    arguments: dict[str, object] = {"labeled_batch": 5, "unlabeled_batch": 20, "seed": 3, "device": CPU, **options}
+    views = ImageViews([0.5] * items.shape[1], [0.25] * items.shape[1])
+    labels = torch.arange(6)
+    return LoadedBatches(items[torch.arange(6)], labels, items, views, workers=workers, **arguments)  # type: ignore[arg-type]
+
+
+def tensors(batch: Batch) -> list[Tensor]:
+    return [batch.labels, batch.index, *batch.labeled.values(), *batch.unlabeled.values()]
+
+
+def same(first: Batch, second: Batch) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(tensors(first), tensors(second), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["files", "tensor"])
+def test_the_number_of_workers_changes_nothing(kind: str, folder: Path) -> None:
+    items = (
+        files_in(folder) if kind == "files" else torch.stack([torch.full((3, 20, 22), n, dtype=torch.uint8) for n in range(40)])
+    )
+    here, one, three = (loaded(items, workers) for workers in (0, 1, 3))
+    for step in range(4):
+        batch = here(step)
+        assert batch.unlabeled["strong"].shape == (20, *items.shape[1:])
+        assert batch.labeled["weak"].shape == (5, *items.shape[1:])
+        assert same(batch, one(step))
+        assert same(batch, three(step))
+
+
+def test_any_step_may_follow_any_other(folder: Path) -> None:
+    walked, jumped = loaded(files_in(folder), 0), loaded(files_in(folder), 2)
+    row = [walked(step) for step in range(8)]
+    for step in (5, 6, 1, 1, 7, 0):
+        assert same(jumped(step), row[step])
+    assert not same(row[0], row[1])
+
+
+def test_each_sample_of_each_view_draws_from_a_stream_of_its_own(folder: Path) -> None:
+    """What the documentation promises: the view follows from seed, role, view, step and place in the batch."""
+    files, step = files_in(folder), 2
+    views = ImageViews([0.5] * 3, [0.25] * 3)
+    batch, single = loaded(files, 0)(step), PillowViews(views, 24)
+    for place, position in enumerate(batch.index.tolist()):
+        image = read_image(Path(files.paths[position]), 28)
+        for name in ("weak", "strong"):
+            expected = getattr(single, name)(image, stream(3, "unlabeled", name, step, place))
+            assert torch.equal(batch.unlabeled[name][place], views.plain(expected[None])[0])
+
+
+def test_labels_and_index_belong_to_the_images(folder: Path) -> None:
+    batches = loaded(files_in(folder), 2, unlabeled_views=("weak",), pool=torch.tensor([39, 7, 20]))
+    batch = batches(0)
+    level = (batch.unlabeled["weak"].mean((1, 2, 3)) * 0.25 + 0.5) * 255
+    assert torch.allclose(level, torch.tensor([39.0, 7.0, 20.0])[batch.index] * 5 + 20, atol=3)
+    level = (batch.labeled["weak"].mean((1, 2, 3)) * 0.25 + 0.5) * 255
+    assert torch.allclose(level, batch.labels * 5.0 + 20, atol=3)
+
+
+def test_the_samples_are_those_of_batches_on_the_device() -> None:
+    items = torch.randint(0, 256, (40, 1, 12, 12), dtype=torch.uint8)
+    views = ImageViews([0.5], [0.25], pad=0, flip=False, operations=0, cutout=0.0)
+    rest = (items[:6], torch.arange(6), items, views, 5, 20, 3, CPU)
+    assert same(Batches(*rest)(7), LoadedBatches(*rest, workers=0)(7))
+
+
+def test_views_are_independent_of_which_others_are_asked_for(folder: Path) -> None:
+    both, weak, none = (loaded(files_in(folder), 0, unlabeled_views=names)(1) for names in (("weak", "strong"), ("weak",), ()))
+    assert torch.equal(both.unlabeled["weak"], weak.unlabeled["weak"])
+    assert torch.equal(both.labeled["weak"], none.labeled["weak"])
+    assert (none.unlabeled, len(none.index)) == ({}, 0)
+
+
+def test_the_views_lie_in_memory_as_the_network_wants_them(folder: Path) -> None:
+    assert loaded(files_in(folder), 1)(0).unlabeled["strong"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_training_does_not_depend_on_whether_workers_are_used(folder: Path) -> None:
+    """The global random numbers, which dropout takes, stay as they are."""
+    before = torch.get_rng_state()
+    loaded(files_in(folder), 2)(0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_damaged_file_is_named_without_a_traceback(folder: Path, workers: int) -> None:
+    path = folder / "13.jpg"
+    content = path.read_bytes()
+    path.write_bytes(content[:300])
+    batches = loaded(files_in(folder), workers)
+    with pytest.raises(InputError, match=r"13\.jpg cannot be read.*Replace this file") as caught:
+        _run(batches, 3)
+    assert "Traceback" not in str(caught.value)
+    assert multiprocessing.active_children() == []
+    path.write_bytes(content)
+    assert same(batches(1), loaded(files_in(folder), 0)(1))  # mended, it goes on
+
+
+def test_workers_end_when_closed_and_when_dropped(folder: Path) -> None:
+    batches = loaded(files_in(folder), 2)
+    first = batches(0)
+    assert len(multiprocessing.active_children()) == 2
+    batches.close()
+    assert multiprocessing.active_children() == []
+    assert same(batches(0), first)
+    assert len(multiprocessing.active_children()) == 2
+    del batches
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds the worker in /proc")
+def test_a_killed_worker_ends_a_run_with_a_message(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """In a process of its own: torch's signal handler raises wherever the main thread is just then."""
+    tree = tmp_path_factory.mktemp("tree")
+    for part in ("train", "val"):
+        for name in ("n01", "n02"):
+            (tree / part / name).mkdir(parents=True)
+            for number in range(6):
+                shutil.copy(folder / f"{2 * number + 1:02}.jpg", tree / part / name / f"{number}.JPEG")
+    options = "--labels 4 --labeled-batch 2 --unlabeled-batch 4 --model small-conv --steps 100000 --workers 1 --no-twin"
+    command = [sys.executable, "-m", "softmatch", "train", "imagenet", "--data", str(tree), *options.split()]
+    run = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        _kill(_child_of(run.pid, tree))
+        _, error = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert run.returncode == 1, error
+    assert "worker" in error
+    assert "Traceback" not in error
+
+
+def _child_of(parent: int, folder: Path) -> int:
+    """The worker that makes batches, once training has begun."""
+    deadline = time.monotonic() + 60
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    while time.monotonic() < deadline:
+        if list(folder.glob("runs/*/config.yaml")) and (found := children.read_text().split()):
+            time.sleep(1)  # let it take in work
+            return int(found[0])
+        time.sleep(0.1)
+    raise AssertionError("no worker was started")
+
+
+def _kill(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+
+
+def _run(batches: LoadedBatches, steps: int) -> None:
+    for step in range(steps):
+        batches(step)
+        time.sleep(0.01)
+
+
+def test_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.set_num_threads(2)
+
+    def threads(image: Image.Image, *rest: object) -> Tensor:
+        return torch.full((1, 8, 8), torch.get_num_threads(), dtype=torch.uint8)
+
+    monkeypatch.setattr(PillowViews, "weak", lambda self, image, generator: threads(image))
+    batches = loaded(torch.zeros(10, 1, 8, 8, dtype=torch.uint8), 1, unlabeled_views=("weak",))
+    assert ((batches(0).unlabeled["weak"] * 0.25 + 0.5) * 255).round().unique().tolist() == [1.0]
+
+
+def test_little_shared_memory_means_less_in_advance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_shared_memory", lambda: 1000)
+    assert same(loaded(files_in(folder), 2)(1), loaded(files_in(folder), 0)(1))
+
+
+def test_files_for_evaluation_come_in_order_and_cropped_in_the_middle(folder: Path) -> None:
+    files, single = files_in(folder), PillowViews(ImageViews([0.5] * 3, [0.25] * 3), 24)
+    for workers in (0, 2):
+        parts = list(read_plain(files, 20, workers))
+        assert [len(part) for part in parts] == [32, 8]
+        for path, image in zip(files.paths, torch.cat(parts), strict=True):
+            assert torch.equal(image, single.plain(read_image(path, 28)))
+
+
+def test_reading_may_stop_before_the_end(folder: Path) -> None:
+    reading = read_plain(files_in(folder), 16, 2)
+    assert len(next(reading)) == 16
+    assert len(multiprocessing.active_children()) == 2
+    del reading
+    assert multiprocessing.active_children() == []
+
+
+def test_statistics_of_files_are_those_of_their_pixels(folder: Path) -> None:
+    files = files_in(folder)
+    pixels = torch.cat(list(read_plain(files, 40, 0)))
+    assert item_statistics(files, workers=0) == item_statistics(pixels)
+    chosen = torch.tensor([1, 5, 30])
+    assert item_statistics(files, chosen, workers=1) == item_statistics(pixels, chosen)
+
+
+def test_who_makes_the_batches_depends_on_what_is_quicker(folder: Path) -> None:
+    views, labels = ImageViews([0.5], [0.25]), torch.arange(2)
+    small, large = (torch.zeros(4, 1, side, side, dtype=torch.uint8) for side in (module.LARGE, module.LARGE + 1))
+
+    def made(items: Tensor | ImageFiles, device: str = "cpu", workers: int | None = None) -> object:
+        return make_batches(items[torch.arange(2)], labels, items, views, 2, 2, 0, torch.device(device), workers=workers)
+
+    assert isinstance(made(small), Batches)
+    assert isinstance(made(small, workers=0), Batches)
+    assert isinstance(made(small, workers=1), LoadedBatches)
+    assert isinstance(made(large), LoadedBatches)
+    assert isinstance(made(large, device="meta"), Batches)
+    by_files = made(files_in(folder))
+    assert isinstance(by_files, LoadedBatches)
+    assert by_files.workers == count_workers() >= 1
+    vectors = VectorViews([0.0], [1.0])
+    on_vectors = make_batches(torch.zeros(2, 1), labels, torch.zeros(4, 1), vectors, 2, 2, 0, CPU, workers=2)
+    assert isinstance(on_vectors, Batches)
+    with pytest.raises(InputError, match="'vector'"):
+        make_batches(files_in(folder), labels, files_in(folder), vectors, 2, 2, 0, CPU)
+
+
+def test_images_are_opened_from_tensors_of_any_layout() -> None:
+    items = torch.randint(0, 256, (4, 3, 9, 7), dtype=torch.uint8)
+    last = items.contiguous(memory_format=torch.channels_last)
+    assert to_image(items[1]).tobytes() == to_image(last[1]).tobytes()

@@ -1,0 +1,51 @@
+"""Objects of the user's own code: found, called with what they ask for, and mistakes named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from softmatch.errors import InputError
+from softmatch.own_code import call_own, find_own
+
+
+def test_from_a_file_and_from_a_module(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def double(x): return 2 * x\n")
+    assert find_own(f"{file}:double")(4) == 8
+    assert find_own("math:sqrt")(9) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (None, "double", "there is no file"),
+        ("def double(x): return 2 * x", "duoble", "Did you mean 'double'"),
+        ("raise KeyError('x')", "double", "cannot be run: KeyError"),
+        ("def broken(:", "double", "cannot be run: SyntaxError"),
+    ],
+)
+def test_mistakes_in_files(tmp_path: Path, content: str | None, name: str, message: str) -> None:
+    file = tmp_path / "mine.py"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(InputError, match=message):
+        find_own(f"{file}:{name}")
+
+
+def test_a_module_that_is_not_there() -> None:
+    with pytest.raises(InputError, match="cannot be imported: ModuleNotFoundError"):
+        find_own("no_such_module:x")
+
+
+def test_a_function_is_given_what_it_has_parameters_for() -> None:
+    def target(b: int, c: int = 5) -> tuple[int, int]:
+        return b, c
+
+    assert call_own(target, {"a": 1, "b": 2}, {}, "it") == (2, 5)
+    assert call_own(target, {"a": 1, "b": 2}, {"b": 3, "c": 4}, "it") == (3, 4)
+    with pytest.raises(InputError, match="it has no option 'd'"):
+        call_own(target, {"b": 1}, {"d": 3}, "it")
+    with pytest.raises(InputError, match="it cannot be built"):
+        call_own(target, {}, {}, "it")

@@ -1,0 +1,75 @@
+"""The measured step is the real step: its parts, its arithmetic, its estimate of a run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from softmatch.data import find_source
+from softmatch.errors import InputError
+from softmatch.recipes import complete
+from softmatch.training.bench import PARTS, bench, matmul_flops, measure, plan
+from softmatch.training.job import build_method, make_trainer, prepare
+
+SMALL: dict[str, Any] = {"model": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
+
+
+def small_bench(**options: Any) -> Any:
+    return bench({**SMALL, **options}, side=16, channels=3, classes=3, images=40, repeats=2)
+
+
+def test_bench_reports_every_part() -> None:
+    found = small_bench().as_dict()
+    assert set(PARTS) <= set(found["parts"])
+    assert all(seconds >= 0 for seconds in found["parts"].values())
+    assert sum(found["parts"].values()) <= 2.5 * found["seconds_per_step"]
+    assert found["setting"]["network"] == "wrn-10-1"
+    assert found["images_per_second"] == pytest.approx((4 + 2 * 6) / found["seconds_per_step"])
+    assert found["peak_memory_bytes"] >= found["memory_before_bytes"] > 0
+    assert found["matmul_gflops"] > 0
+    json.dumps(found)
+
+
+def test_arithmetic_is_counted_forward_and_backward() -> None:
+    joint, separate = (small_bench(batch_statistics=mode).measurement.flops for mode in ("joint", "separate"))
+    supervised = small_bench(method="supervised").measurement.flops
+    assert joint / supervised == pytest.approx(16 / 4, rel=1e-6)
+    assert separate / supervised == pytest.approx((10 + 6 / 3) / 4, rel=0.03), "weak views have no backward pass"
+    assert small_bench(batch_statistics="separate", micro_batch=2).measurement.flops == separate
+
+
+@pytest.mark.parametrize("wrong", [{"side": 0}, {"channels": 2}, {"classes": 1}, {"images": 0}, {"repeats": 0}])
+def test_impossible_benches(wrong: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="bench needs"):
+        bench(SMALL, **{"side": 8, "channels": 3, "classes": 3, "images": 40, "repeats": 1, **wrong})
+
+
+def test_measuring_trains() -> None:
+    config = complete("digits", find_source("digits").defaults, {"steps": 9, "unlabeled_batch": 16, "threads": 1})
+    task = prepare("digits", config)
+    trainer, plain = (make_trainer(task, build_method(task, config.method)) for _ in range(2))
+    found = measure(trainer, steps=3)
+    for _ in range(4):  # one to warm up, three measured
+        plain.advance()
+    assert len(found.step) == 3
+    assert trainer.step == 4
+    for ours, theirs in zip(trainer.network.parameters(), plain.network.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_plan_adds_up() -> None:
+    config = complete("digits", find_source("digits").defaults, {"steps": 50, "unlabeled_batch": 16})
+    found = plan("digits", config, steps=2)
+    assert found.twin is not None
+    assert found.evaluations == 50
+    expected = 50 * (found.measurement.seconds + found.twin) + 2 * 50 * found.evaluation
+    assert found.seconds == pytest.approx(expected)
+    alone = plan("digits", config.model_copy(update={"twin": False}), steps=2)
+    assert alone.twin is None
+
+
+def test_the_matrix_product_is_counted_right() -> None:
+    assert matmul_flops(torch.device("cpu"), repeats=1) > 1e8
