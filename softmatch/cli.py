@@ -58,7 +58,7 @@ def train(
     file:
         YAML file of settings (the names below with _ for -, and `source`). Options on the command line win over it.
     dry_run:
-        Print the effective settings, and time and memory estimated from a few steps. Nothing is written.
+        Print the effective settings, and time and memory estimated from a few steps. No run folder is made.
     """
     layer = read_file(file) if file is not None else {}
     name = source or layer.pop("source", None) or "digits"
@@ -73,10 +73,10 @@ def train(
     from softmatch.training.memory import keep_freed_memory
 
     settings = complete(name, find_source(name).defaults, layer, options, where=str(file or "settings"))
+    keep_freed_memory()
     if dry_run:
         print_plan(plan(name, settings))
         return
-    keep_freed_memory()
     with Display() as display:
         result = run_job(name, settings, display)
     print_result(result)
@@ -95,7 +95,8 @@ def bench(
 ) -> None:
     """Measure a training step on this machine: time of each part, images per second, memory, share of the peak.
 
-    Without options: the paper's CIFAR-10 step, WRN-28-2 on 64 labelled and 448 unlabelled images. The images are random.
+    Without options: the size of the paper's CIFAR-10 step, WRN-28-2 on 64 labelled and 448 unlabelled images, in the way that
+    softmatch trains by default. The paper's own code shares batch statistics: --batch-statistics joint. The images are random.
 
     Examples:
 

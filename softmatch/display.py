@@ -202,6 +202,4 @@ def print_bench(bench: Bench, as_json: bool = False, console: Console | None = N
         f"arithmetic: {figures['gflop_per_step']:,.1f} GFLOP per step, {figures['gflops']:,.0f} GFLOP/s, "
         f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)"
     )
-    console.print(
-        f"memory: {found.memory / GIGABYTE:.2f} GiB at the peak, {found.memory_before / GIGABYTE:.2f} before the first step"
-    )
+    console.print(f"memory: {memory(found)}")

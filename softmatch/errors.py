@@ -18,6 +18,14 @@ class TrainingError(SoftmatchError, RuntimeError):
     """Training cannot go on; the message names the step, what is saved and what to try."""
 
 
+class OutOfMemory(TrainingError):  # noqa: N818  # says what happened
+    """A step does not fit into memory."""
+
+
+class LoadingError(TrainingError):
+    """The processes that load data failed."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' for the known name closest to `name`, or the whole list when none is close."""
     names = sorted(known)

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,16 +36,35 @@ def call_own(target: Callable[..., Any], context: Mapping[str, Any], options: Ma
     if unknown:
         raise InputError(f"{label} has no option {unknown[0]!r}. {nearest(unknown[0], parameters)}")
     fitting = {key: value for key, value in context.items() if key in parameters}
+    if "num_classes" in context and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        fitting["num_classes"] = context["num_classes"]  # other people's factories take it among their **options
     try:
         return target(**(fitting | dict(options)))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{label} cannot be built: {error}") from error
+    except Exception as error:
+        raise InputError(f"{label} cannot be built: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What it says; the kind too, where the text alone says little, as a KeyError's."""
+    return str(error) if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """Modules of the current folder can be imported, as by `python -m`."""
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
 
 
 def _load(place: str) -> ModuleType:
     if not place.endswith(".py"):
         try:
-            return importlib.import_module(place)
+            with _current_folder():
+                return importlib.import_module(place)
         except Exception as error:
             raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
     path = Path(place).expanduser()

@@ -76,15 +76,24 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
         given: what the user said, in a file and on the command line; the later wins.
     """
     user = merge(*given, where=where)
-    if user.get("imbalance") is not None and user.get("labels") is not None:
-        raise InputError(
-            f"{where}: labels and imbalance exclude each other: with imbalance, give head_labels and head_unlabeled."
-        )
     recipe = {} if user.get("recipe") is None else _paper(source, user)
-    if user.get("imbalance") is None:
-        return make_config(defaults, recipe, user, where=where)
-    balanced = {key: value for key, value in defaults.items() if key != "labels"}
-    return make_config(balanced, HEADS.get(source, {}), recipe, user, where=where)
+    heads: Settings = {}
+    if user.get("imbalance") is not None:
+        if user.get("labels") is not None:
+            raise InputError(f"{where}: labels and imbalance exclude each other: give head_labels and head_unlabeled instead.")
+        defaults, heads = {key: value for key, value in defaults.items() if key != "labels"}, HEADS.get(source, {})
+    else:
+        for key in ("unlabeled_imbalance", "head_labels", "head_unlabeled"):
+            if user.get(key) is not None:
+                raise InputError(f"{where}: {key} is for long-tailed splits: give imbalance too, or leave it out.")
+    config = make_config(defaults, heads, recipe, user, where=where)
+    if recipe and config.steps < steps_for(PAPER_MOMENTUM):
+        # A thousand steps of memory would outlast so short a run: its averages follow its length.
+        followed = {key: value for key, value in recipe.items() if key not in AVERAGES}
+        config = make_config(defaults, heads, followed, user, where=where)
+    if config.micro_batch and config.batch_statistics == "joint":
+        raise InputError(f"{where}: micro_batch is for separate batch statistics, these are joint: leave it out.")
+    return config
 
 
 def _paper(source: str, user: Settings) -> dict[str, Any]:
@@ -95,7 +104,4 @@ def _paper(source: str, user: Settings) -> dict[str, Any]:
         if source not in HEADS:
             raise InputError(f"the paper has no long-tailed experiment on {source!r}; it has them on {', '.join(HEADS)}.")
         found |= LONG_TAILED
-    if user.get("steps", found["steps"]) < steps_for(PAPER_MOMENTUM):
-        for key in AVERAGES:  # a thousand steps of memory would outlast so short a run: the averages follow its length
-            del found[key]
     return found

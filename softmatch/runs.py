@@ -171,8 +171,8 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
         classes = tuple(str(name) for name in about["classes"])
         if ":" in about["network"] and network is None:
             raise InputError(f"{run} has a network of your own, {about['network']}: give it to load_model as `network`.")
-        built = build_network(network or about["network"], tuple(about["shape"]), len(classes))
+        built = build_network(about["network"] if network is None else network, tuple(about["shape"]), len(classes))
         built.load_state_dict(load_file(folder.path / "model" / "model.safetensors"))
+        return Model(built.eval(), views_from_settings(about["views"]), classes)
     except (KeyError, TypeError, RuntimeError, OSError, SafetensorError) as error:
         raise InputError(f"the model in {run} cannot be read: {error}") from error
-    return Model(built.eval(), views_from_settings(about["views"]), classes)

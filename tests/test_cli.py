@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -161,3 +163,63 @@ def test_a_terminal_gets_a_live_display(tmp_path: Path) -> None:
     text = shown.decode()
     for word in ("supervised", "20/20", "loss", "f 0.", "g 0.", "error", "\x1b["):
         assert word in text
+
+
+def write_cifar10(path: Path) -> None:
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (60, 32, 32, 3), dtype=np.uint8)
+    np.savez(path, x_train=images[:40], y_train=np.arange(40) % 10, x_test=images[40:], y_test=np.arange(20) % 10)
+
+
+SMALL = ["--labels", "10", "--labeled-batch", "4", "--unlabeled-batch", "8", "--model", "wrn-10-1", "--threads", "1"]
+
+
+def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path) -> None:
+    write_cifar10(tmp_path / "some.npz")
+    out = call("train", "cifar10", "--data", "some.npz", "--recipe", "paper", "--steps", "3", *SMALL, folder=tmp_path)
+    assert "by the recipe 'paper'" in out
+    (run,) = (tmp_path / "runs").iterdir()
+    saved = yaml.safe_load((run / "config.yaml").read_text())
+    assert (saved["recipe"], saved["batch_statistics"], saved["averages"]) == ("paper", "joint", "scaled")
+    again = call("train", "-c", str(run / "config.yaml"), "--out", "again", folder=tmp_path)
+    assert "again" in again
+    assert (tmp_path / "again" / "metrics.jsonl").read_text().count("\n") == 3
+
+
+def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path) -> None:
+    write_cifar10(tmp_path / "some.npz")
+    out = call("train", "cifar10", "--data", "some.npz", "--dry-run", *SMALL, folder=tmp_path)
+    for text in ("the whole run", "memory", "images/s", "wrn-10-1", "micro_batch          64"):
+        assert text in out
+    assert [path.name for path in tmp_path.iterdir()] == ["some.npz"]
+
+
+def test_bench_as_a_table_and_as_json(tmp_path: Path) -> None:
+    options = ["--side", "16", "--repeats", "2", *SMALL]
+    table = call("bench", *options, folder=tmp_path)
+    for part in ("data", "views", "forward", "backward", "optimiser", "average of weights", "GFLOP/s", "GiB"):
+        assert part in table
+    found = json.loads(call("bench", "--json", *options, folder=tmp_path))
+    assert found["setting"]["micro_batch"] == 64
+    assert found["share_of_matmul"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "cifar10", "--data", "nowhere"], "nowhere"),
+        (["train", "cifar10", "--data", "text.npz"], "text.npz"),
+        (["train", "digits", "--data", "text.npz"], "embedded"),
+        (["train", "digits", "--recipe", "paper"], "no experiment on 'digits'"),
+        (["train", "digits", "--imbalance", "10"], "--head-labels"),
+        (["train", "digits", "--model", "missing.py:net"], "there is no file missing.py"),
+        (["train", "digits", "--views.pad", "-1"], "pad must be"),
+        (["bench", "--side", "0"], "bench needs"),
+        (["bench", "--model", "wrn-29-2x"], "no network"),
+    ],
+)
+def test_mistakes_with_image_data(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "text.npz").write_text("not an archive")
+    assert message in call(*arguments, folder=tmp_path, code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.npz"]

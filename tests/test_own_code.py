@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,26 @@ def test_a_function_is_given_what_it_has_parameters_for() -> None:
         call_own(target, {"b": 1}, {"d": 3}, "it")
     with pytest.raises(InputError, match="it cannot be built"):
         call_own(target, {}, {}, "it")
+
+
+def test_the_classes_reach_a_factory_that_takes_any_option() -> None:
+    def factory(**options: int) -> dict[str, int]:
+        return options
+
+    assert call_own(factory, {"num_classes": 3, "shape": 4}, {}, "it") == {"num_classes": 3}
+
+
+def test_whatever_the_users_code_raises_is_reported() -> None:
+    def broken(num_classes: int) -> None:
+        raise KeyError("weights")
+
+    with pytest.raises(InputError, match="it cannot be built: KeyError: 'weights'"):
+        call_own(broken, {"num_classes": 3}, {}, "it")
+
+
+def test_a_module_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module_of_mine.py").write_text("answer = 42\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+    assert find_own("module_of_mine:answer") == 42
+    assert sys.path == before

@@ -56,6 +56,7 @@ def test_a_short_run_of_a_recipe_has_averages_that_follow_it() -> None:
     short = make("cifar10", recipe="paper", steps=2000, model="wrn-10-2")
     assert (short.averages, short.model_momentum, short.batch_norm_momentum) == ("scaled", None, None)
     assert make("cifar10", recipe="paper", steps=40_000).averages == "paper"
+    assert make("cifar10", recipe="paper", steps="2000").averages == "scaled", "a text, as a file may have it"
     assert make("cifar10", recipe="paper", steps=2000, averages="paper").averages == "paper"
 
 
@@ -66,6 +67,10 @@ def test_a_short_run_of_a_recipe_has_averages_that_follow_it() -> None:
         ("svhn", {"recipe": "paper", "imbalance": 10}, "no long-tailed experiment on 'svhn'"),
         ("cifar10", {"labels": 40, "imbalance": 10}, "exclude each other"),
         ("cifar10", {"recipe": "papper"}, "recipe = 'papper'"),
+        ("cifar10", {"recipe": "paper", "steps": "2e3"}, "steps = '2e3'"),
+        ("cifar10", {"head_labels": 100}, "head_labels is for long-tailed splits"),
+        ("cifar10", {"unlabeled_imbalance": -10}, "unlabeled_imbalance is for long-tailed splits"),
+        ("cifar10", {"recipe": "paper", "micro_batch": 32}, "micro_batch is for separate batch statistics"),
     ],
 )
 def test_impossible_settings(source: str, given: dict[str, Any], message: str) -> None:

@@ -84,6 +84,8 @@ def test_a_model_predicts_the_same_after_loading(tmp_path: Path) -> None:
         ({"shape": "8x8"}, "cannot be read|no network|images"),
         ({"classes": ["a", "b"]}, "cannot be read"),
         ({"views": {"kind": "pickle"}}, "unknown kind"),
+        ({"views": None}, "cannot be read"),
+        ({"network": "os:system"}, "network of your own"),
     ],
 )
 def test_a_changed_description_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -64,8 +64,8 @@ class Batches:
         unlabeled_views: Sequence[str] = ("weak", "strong"),
         pool: Tensor | None = None,
     ) -> None:
-        self.unlabeled_items, self.labels, self.pool = unlabeled_items.to(device), labels.to(device), pool
-        self.labeled_items = self.unlabeled_items if labeled_items is unlabeled_items else labeled_items.to(device)
+        self.labeled_items, self.labels, self.pool = labeled_items.to(device), labels.to(device), pool
+        self.unlabeled_items = unlabeled_items.to(device) if unlabeled_views else unlabeled_items
         self.views, self.seed, self.device = views, seed, device
         self.labeled_views, self.unlabeled_views = tuple(labeled_views), tuple(unlabeled_views)
         self._labeled = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))

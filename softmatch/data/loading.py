@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from softmatch.data.batches import Batches, Sampler
 from softmatch.data.files import ImageFiles
 from softmatch.data.seeds import derive, stream
-from softmatch.errors import InputError, TrainingError
+from softmatch.errors import InputError, LoadingError
 from softmatch.methods.base import Batch
 from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
@@ -35,6 +35,7 @@ Items = Tensor | ImageFiles
 Made = dict[str, Tensor] | str
 """What a worker sends: views by name, uint8 (n, C, H, W), or what went wrong."""
 
+LOST_WORKER = "a process that reads images ended, perhaps for lack of memory: give fewer --workers, or free memory."
 PART = 16
 """Images that a worker makes at a time: few, so that workers share even one batch and little lies between processes."""
 LARGE = 128
@@ -143,8 +144,7 @@ class LoadedBatches:
         for start in range(0, number, PART):
             for name, part in self._workers.receive().items():
                 if name not in gathered:
-                    shape, last = (number, *part.shape[1:]), torch.channels_last
-                    gathered[name] = torch.empty(shape, dtype=part.dtype, device=self.device, memory_format=last)
+                    gathered[name] = torch.empty((number, *part.shape[1:]), dtype=part.dtype, device=self.device)
                 gathered[name][start : start + len(part)].copy_(part, non_blocking=True)
         return {name: self.views.plain(images) for name, images in gathered.items()}
 
@@ -297,7 +297,7 @@ class _Workers:
             if isinstance(part, str):
                 raise InputError(part)
             return part
-        raise TrainingError(f"a process that reads images ended: {ended}. Give fewer workers, or free memory.")
+        raise LoadingError(f"{LOST_WORKER} ({ended}.)")
 
 
 def _clear(*lists: list[Any]) -> None:

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from softmatch.errors import InputError, nearest
 from softmatch.networks.mlp import MLP
@@ -17,7 +18,7 @@ from softmatch.networks.small import SmallConv
 from softmatch.networks.wrn import WideResNet
 from softmatch.own_code import call_own, find_own
 
-__all__ = ["MLP", "Network", "ResNet", "SmallConv", "WideResNet", "build_network", "choose_network", "describe_network"]
+__all__ = ["MLP", "Network", "ResNet", "SmallConv", "WideResNet", "build_network", "choose_network", "describe_network", "is_own"]
 
 NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
@@ -52,6 +53,11 @@ def describe_network(network: Network) -> str:
     return f"{getattr(named, '__module__', 'unknown')}:{getattr(named, '__qualname__', 'network')}"
 
 
+def is_own(network: Network) -> bool:
+    """Whether it is the user's, not one of ours."""
+    return not isinstance(network, str) or ":" in network
+
+
 def build_network(network: Network, shape: Sequence[int], num_classes: int, batch_norm_momentum: float = 0.001) -> nn.Module:
     """A new network for items of `shape` (without the batch dimension).
 
@@ -61,9 +67,10 @@ def build_network(network: Network, shape: Sequence[int], num_classes: int, batc
             copied, or a function or class that makes one and is given those of `num_classes`, `shape`, `in_channels` and
             `batch_norm_momentum` that it has parameters for.
     """
-    if not isinstance(network, str) or ":" in network:
+    if is_own(network):
         context = {"num_classes": num_classes, "shape": tuple(shape), "in_channels": shape[0]}
         return _own(network, {**context, "batch_norm_momentum": batch_norm_momentum})
+    assert isinstance(network, str)
     name = network
     if name == "mlp":
         return MLP(prod(shape), num_classes)
@@ -95,4 +102,6 @@ def _own(network: Network, context: dict[str, Any]) -> nn.Module:
     built = call_own(found, context, {}, f"network {label!r}") if callable(found) else found
     if not isinstance(built, nn.Module):
         raise InputError(f"{label} must be or make an nn.Module; it is or made a {type(built).__name__}.")
+    if any(isinstance(parameter, UninitializedParameter) for parameter in built.parameters()):
+        raise InputError(f"{label} has lazy layers: their sizes must be known when the network is made.")
     return built

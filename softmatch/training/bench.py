@@ -7,16 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from softmatch.config import Config, make_config
+from softmatch.config import Config
 from softmatch.data import Batches, Examples
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward
+from softmatch.recipes import complete
 from softmatch.training.clock import Clock, Stopwatch
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.job import Task, build_method, make_trainer, micro_batch, prepare, prepare_examples
@@ -197,11 +199,18 @@ def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, im
     """Measure the step of these settings on random images."""
     if min(side, channels, classes - 1, images, repeats) < 1 or channels not in (1, 3):
         raise InputError("bench needs --side, --images and --repeats of 1 or more, --channels 1 or 3, --classes 2 or more.")
-    config = make_config(options, {"labels": options.get("labels") or classes * 4})
+    for key in ("recipe", "data", "imbalance"):
+        if options.get(key) is not None:
+            raise InputError(f"bench makes random images of its own and has no use for {key}: leave it out.")
+    config = complete("random images", {}, options, {"labels": options.get("labels") or classes * 4})
     random = torch.Generator().manual_seed(config.seed)
-    number = max(images, classes * 4)
-    items = torch.randint(0, 256, (number, channels, side, side), dtype=torch.uint8, generator=random)
-    examples = Examples(items, torch.arange(number) % classes, tuple(map(str, range(classes))), "image")
+    number = max(images, config.labels or 1)
+    try:
+        items = torch.randint(0, 256, (number, channels, side, side), dtype=torch.uint8, generator=random)
+    except RuntimeError as error:
+        raise InputError(f"{number} images of {side}×{side} do not fit into memory: lower --images or --side.") from error
+    test = Examples(items[:2], torch.arange(2) % classes, tuple(map(str, range(classes))), "image")
+    examples = Examples(items, torch.arange(number) % classes, test.classes, "image", test=test)
     task = prepare_examples("random images", config, examples)
     measured = measure(make_trainer(task, build_method(task, config.method)), repeats)
     setting = {
@@ -253,13 +262,18 @@ def plan(source: str, config: Config, steps: int = 4, budget: float = 30.0) -> P
     measured = measure(trainer, steps, budget=budget)
     items, _ = task.test
     sample = items[torch.arange(min(len(items), EVALUATED))]
+    predict = partial(predict_probabilities, trainer.average.network, task.views, device=task.device, workers=config.workers)
+    predict(sample[torch.arange(2)])
     started = time.perf_counter()
-    predict_probabilities(trainer.average.network, task.views, sample, task.device)
+    predict(sample)
     evaluation = (time.perf_counter() - started) * len(items) / len(sample)
     every, twin = trainer.every, None
+    trainer.batches.close()
     del trainer
     if config.twin and config.method != "supervised":
-        twin = measure(make_trainer(task, build_method(task, "supervised")), steps, budget=budget / 2).seconds
+        supervised = make_trainer(task, build_method(task, "supervised"))
+        twin = measure(supervised, steps, budget=budget / 2).seconds
+        supervised.batches.close()
     return Plan(task, measured, twin, evaluation, -(-config.steps // every))
 
 

@@ -17,11 +17,11 @@ from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config, write_config
 from softmatch.data import Examples, Split, find_source, make_long_tailed_split, make_split
 from softmatch.data.files import ImageFiles
-from softmatch.data.loading import item_statistics, make_batches
+from softmatch.data.loading import LOST_WORKER, item_statistics, make_batches
 from softmatch.data.seeds import derive
-from softmatch.errors import InputError, TrainingError
+from softmatch.errors import InputError, LoadingError, OutOfMemory, TrainingError
 from softmatch.methods import Method, Problem, build
-from softmatch.networks import Network, build_network, choose_network, describe_network
+from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
 from softmatch.recipes import complete
 from softmatch.runs import RunFolder, save_model
 from softmatch.training.checkpoint import list_checkpoints, save_checkpoint
@@ -108,12 +108,16 @@ def train(source: str = "digits", *, network: Network | None = None, listener: L
         >>> result = train("digits", labels=40, method="softmatch")  # doctest: +SKIP
         >>> result.test_error, result.supervised_test_error  # doctest: +SKIP
     """
+    if network is not None and settings.get("model") is not None:
+        raise InputError("give either network or model, not both.")
     return run_job(source, complete(source, find_source(source).defaults, settings), listener, network)
 
 
 def run_job(source: str, config: Config, listener: Listener | None = None, network: Network | None = None) -> Result:
     """`train` with complete settings."""
     started = time.perf_counter()
+    if network is not None:
+        config = config.model_copy(update={"model": describe_network(network)})
     task = prepare(source, config, network)
     method = build_method(task, config.method)  # before anything is written: a wrong option costs nothing
     run = _make_folder(task)
@@ -147,7 +151,7 @@ def prepare_examples(source: str, config: Config, examples: Examples, network: N
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     split = _split(source, config, examples, _split_seed(config))
-    chosen = network or choose_network(config.model, examples.kind, examples.items.shape[1:])
+    chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
     views = make_views(examples, split, config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
     _try_network(built, describe_network(chosen), examples, views)
@@ -180,9 +184,10 @@ def _try_network(network: nn.Module, name: str, examples: Examples, views: Views
     wanted = (min(len(items), 2), len(examples.classes))
     try:
         shape = tuple(network.eval()(views.plain(items[:2])).shape)
-    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:
         shape_in = "×".join(map(str, items.shape[1:]))
-        raise InputError(f"network {name!r} cannot take items of {shape_in}: {str(error).splitlines()[0]}") from error
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"network {name!r} cannot take items of {shape_in}: {reason}") from error
     if shape != wanted:
         raise InputError(f"network {name!r} gives {shape} for a batch of two; {wanted}, a logit for each class, is needed.")
 
@@ -191,6 +196,7 @@ def effective(task: Task) -> dict[str, Any]:
     """All settings as plain values, with what "auto" and the settings left open have become."""
     config = task.config
     found = config.model_dump(mode="json")
+    share = "the network's own" if is_own(task.network) else _norm_share(task, build_method(task, config.method))
     found |= {
         "labels": len(task.split.labeled),
         "model": task.network_name,
@@ -200,7 +206,7 @@ def effective(task: Task) -> dict[str, Any]:
         "views": {key: value for key, value in task.views.settings().items() if key != "kind"},
         "statistics_momentum": _momentum(config, config.statistics_momentum),
         "model_momentum": _momentum(config, config.model_momentum),
-        "batch_norm_momentum": _norm_share(config),
+        "batch_norm_momentum": share,
         "micro_batch": micro_batch(task),
         "evaluate_every": _evaluate_every(config),
         "checkpoint_every": _checkpoint_every(config),
@@ -217,9 +223,16 @@ def micro_batch(task: Task) -> int:
     return CPU_MICRO_BATCH if task.device.type == "cpu" and task.examples.kind == "image" else 0
 
 
-def _norm_share(config: Config) -> float:
-    given = config.batch_norm_momentum
-    return 1.0 - _momentum(config, None) if given is None else given
+def _norm_share(task: Task, method: Method) -> float:
+    """Share of a pass in the running statistics. A step of several passes moves them as far as a step of one."""
+    config, most = task.config, micro_batch(task)
+    if config.batch_norm_momentum is not None:
+        return config.batch_norm_momentum
+    passes = 1
+    if config.batch_statistics == "separate":
+        batches = [config.labeled_batch] * len(method.labeled_views) + [config.unlabeled_batch] * len(method.unlabeled_views)
+        passes = sum(-(-size // most) if most else 1 for size in batches)
+    return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
 
 
 def _evaluate_every(config: Config) -> int:
@@ -297,8 +310,8 @@ def make_trainer(task: Task, method: Method) -> Trainer:
     """Network, batches, optimiser and averages of one run, from its seed."""
     config, examples, split, device = task.config, task.examples, task.split, task.device
     torch.manual_seed(derive(config.seed, "network"))
-    network = build_network(task.network, task.shape, len(examples.classes), _norm_share(config)).to(device)
-    if examples.kind == "image":
+    network = build_network(task.network, task.shape, len(examples.classes), _norm_share(task, method)).to(device)
+    if examples.kind == "image" and not is_own(task.network):  # the user's may reshape in a way that needs the usual layout
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
     batches = make_batches(
         labeled_items=examples.items[split.labeled],
@@ -352,13 +365,14 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
             if trainer.step >= next_checkpoint or trainer.step == task.config.steps:
                 save_checkpoint(run.checkpoints, trainer.step, trainer.state())
                 next_checkpoint = trainer.step + every
+    except (LoadingError, OutOfMemory, InputError) as error:
+        raise type(error)(f"{error}\n{_last_checkpoint(run)}") from error
     except TrainingError as error:
         raise TrainingError(f"{error}\n{_rescue(run)}") from error
     except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
+        if "DataLoader worker" not in str(error):  # torch's signal handler raises it wherever training is just then
             raise
-        lost = "a worker process that loads images was killed, perhaps for lack of memory: try fewer --workers."
-        raise TrainingError(f"training stopped at step {trainer.step + 1}: {lost}\n{_last_checkpoint(run)}") from error
+        raise LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}") from error
     finally:
         trainer.batches.close()
     save_model(run, trainer.average.network, task.network_name, task.shape, views, task.examples.classes)

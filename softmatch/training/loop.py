@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import torch
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from softmatch.data.batches import Batches
 from softmatch.data.loading import LoadedBatches
-from softmatch.errors import InputError, TrainingError
-from softmatch.methods.base import BatchStatistics, Forward, Method, Output
+from softmatch.errors import InputError, OutOfMemory, TrainingError
+from softmatch.methods.base import Batch, BatchStatistics, Forward, Method, Output
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.clock import Clock
@@ -22,6 +22,29 @@ from softmatch.training.ema import ModelAverage
 from softmatch.training.schedule import cosine_factor, set_learning_rate
 
 Record = dict[str, Any]
+
+
+@contextmanager
+def _explained(number: int) -> Iterator[None]:
+    """Failures of a step that the user can do something about, in words."""
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise InputError(
+            f"step {number}: batch normalisation needs more than one value in a pass: raise --labeled-batch or --micro-batch."
+        ) from error
+    except RuntimeError as error:  # torch.OutOfMemoryError is one
+        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        if "out of memory" in text.lower() or "allocate memory" in text:
+            raise OutOfMemory(
+                f"step {number} needs more memory than there is: give smaller batches, --batch-statistics separate with "
+                "a --micro-batch, or --precision bf16."
+            ) from error
+        if type(error).__module__.startswith("torch._"):  # the compiler's own errors, not imported for their name alone
+            raise InputError(f"torch.compile failed: {text} Leave out --compile, or install a C++ compiler.") from error
+        raise
 
 
 def _compile(network: nn.Module) -> nn.Module:
@@ -88,35 +111,31 @@ class Trainer:
         """One training step."""
         step, clock = self.step, self.clock
         set_learning_rate(self.optimizer, self.lr * cosine_factor(step, self.steps))
-        with clock("data"):
-            batch = self.batches(step)
-        with clock("weighting and loss"), self._autocast():
-            output = self._loss(step, batch)
-        with clock("backward"):
-            self.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]  # torch's own signature
-        with clock("optimiser"):
-            if self.clip is not None:
-                self.scaler.unscale_(self.optimizer)
-                nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
-            self.scaler.step(self.optimizer)
-            self.scaler.update()
-            self.optimizer.zero_grad()
-        with clock("average of weights"):
-            self.average.update(self.network, step)
-        with clock("metrics"):
-            self._measure(output, batch.index)
+        with _explained(step + 1):
+            with clock("data"):
+                batch = self.batches(step)
+            with clock("weighting and loss"), self._autocast():
+                output = self._loss(step, batch)
+            with clock("backward"):
+                self.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]  # torch's own signature
+            with clock("optimiser"):
+                if self.clip is not None:
+                    self.scaler.unscale_(self.optimizer)
+                    nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
+                self.scaler.step(self.optimizer)
+                self.scaler.update()
+                self.optimizer.zero_grad()
+            with clock("average of weights"):
+                self.average.update(self.network, step)
+            with clock("metrics"):
+                self._measure(output, batch.index)
         self.step = step + 1
 
-    def _loss(self, step: int, batch: Any) -> Output:
+    def _loss(self, step: int, batch: Batch) -> Output:
         try:
             output = self.method.step(self.forward, batch)
         except InputError as error:
             raise TrainingError(f"training stopped at step {step + 1}: {error}") from error
-        except RuntimeError as error:
-            if not type(error).__module__.startswith("torch._"):  # the compiler's own errors, not imported for their name alone
-                raise
-            reason = str(error).strip().splitlines()[0]
-            raise InputError(f"torch.compile failed: {reason} Leave out --compile, or install a C++ compiler.") from error
         if self.device.type == "cpu" and not math.isfinite(loss := float(output.loss.detach())):
             raise TrainingError(f"training stopped at step {step + 1}: the loss is {loss}.")
         return output

@@ -7,7 +7,8 @@ import sys
 
 MAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of glibc's mallopt."""
-LARGEST = 2**30
+LARGEST = (2**30, 2**25)
+"""Blocks up to this size are kept; the second is the most that older versions accept."""
 
 
 def keep_freed_memory() -> bool:
@@ -21,6 +22,7 @@ def keep_freed_memory() -> bool:
         return False
     try:
         library = ctypes.CDLL("libc.so.6")
-        return bool(library.mallopt(MAP_THRESHOLD, LARGEST)) and bool(library.mallopt(TRIM_THRESHOLD, 2**31 - 1))
+        trimmed = bool(library.mallopt(TRIM_THRESHOLD, 2**31 - 1))
+        return any(library.mallopt(MAP_THRESHOLD, size) for size in LARGEST) and trimmed
     except (OSError, AttributeError):  # another C library
         return False

@@ -141,6 +141,13 @@ class ImageViews:
     ) -> None:
         if order not in get_args(Order):
             raise InputError(f"unknown order {order!r} of the strong view. {nearest(order, get_args(Order))}")
+        names = (names,) if isinstance(names, str) else names
+        whole, share = {"pad": pad, "operations": operations}, cutout
+        for key, value in whole.items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise InputError(f"{key} must be a whole number of 0 or more, not {value!r}.")
+        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
+            raise InputError(f"cutout must be a share between 0 and 1, not {share!r}.")
         for name in names:
             if name not in RANDAUGMENT:
                 raise InputError(f"unknown operation {name!r}. {nearest(name, RANDAUGMENT)}")
@@ -149,6 +156,10 @@ class ImageViews:
         self.operations, self.names, self.cutout = operations, tuple(names), cutout
         self.order: Order = order
         self._sent: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what lies on a device: worker processes are given these views, and no device."""
+        return {**self.__dict__, "_sent": {}}
 
     def plain(self, items: Tensor) -> Tensor:
         mean, scale = self._normalisation(items.device)

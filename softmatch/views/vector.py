@@ -34,7 +34,7 @@ class VectorViews:
         return self._noisy(items, self.strong_noise, generator)
 
     def _noisy(self, items: Tensor, scale: float, generator: Generator) -> Tensor:
-        noise = torch.randn(items.shape, generator=generator, device=items.device)
+        noise = torch.randn(items.shape, generator=generator).to(items.device, non_blocking=True)
         return self.plain(items) + scale * noise
 
     def settings(self) -> dict[str, Any]:

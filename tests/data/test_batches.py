@@ -76,5 +76,6 @@ def test_items_that_are_on_the_device_are_not_copied() -> None:
     items, views = torch.zeros(30, 2), VectorViews([0.0, 0.0], [1.0, 1.0])
     batches = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("cpu"), pool=torch.arange(20))
     assert batches.unlabeled_items.data_ptr() == batches.labeled_items.data_ptr() == items.data_ptr()
-    moved = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("meta"))
-    assert moved.labeled_items is moved.unlabeled_items
+    alone = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("meta"), unlabeled_views=())
+    assert alone.labeled_items.device.type == "meta"
+    assert alone.unlabeled_items is items, "a supervised run has no use for the others on its device"

@@ -142,3 +142,8 @@ def test_a_network_object_or_function(tmp_path: Path) -> None:
     assert isinstance(build_network(lambda num_classes: nn.Linear(4, num_classes), (4,), 3), nn.Linear)
     assert describe_network(given) == "torch.nn.modules.linear:Linear"
     assert describe_network("wrn-10-1") == "wrn-10-1"
+
+
+def test_lazy_layers_are_refused() -> None:
+    with pytest.raises(InputError, match="lazy layers"):
+        build_network(lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(3)), (3, 8, 8), 3)

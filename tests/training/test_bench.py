@@ -73,3 +73,12 @@ def test_a_plan_adds_up() -> None:
 
 def test_the_matrix_product_is_counted_right() -> None:
     assert matmul_flops(torch.device("cpu"), repeats=1) > 1e8
+
+
+def test_few_images_are_enough_and_settings_without_meaning_are_refused() -> None:
+    assert bench(SMALL, side=8, channels=1, classes=2, images=1, repeats=1).measurement.images == 16
+    for key, value in (("recipe", "paper"), ("imbalance", 10), ("data", "x.npz")):
+        with pytest.raises(InputError, match=f"no use for {key}"):
+            bench({**SMALL, key: value}, side=8, channels=3, classes=2, images=20, repeats=1)
+    with pytest.raises(InputError, match="do not fit into memory"):
+        bench(SMALL, side=200_000, channels=3, classes=2, images=1000, repeats=1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import softmatch
 from softmatch.config import make_config, read_file
@@ -150,3 +151,71 @@ def test_prepare_decides_without_writing(tmp_path: Path, monkeypatch: pytest.Mon
     task = prepare("digits", make_config(find_source("digits").defaults))
     assert (len(task.split.labeled), len(task.test[1])) == (40, 539)
     assert list(tmp_path.iterdir()) == []
+
+
+class Reshapes(nn.Module):
+    """As in many a tutorial: `view`, which only the usual memory layout allows."""
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, padding=1)
+        self.layer = nn.Linear(4 * 8 * 8, num_classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.layer(torch.relu(self.conv(inputs)).view(-1, 4 * 8 * 8))
+        return logits
+
+
+def test_a_network_of_ones_own_from_training_to_prediction(tmp_path: Path) -> None:
+    result = train("digits", network=Reshapes, out=tmp_path / "run", **QUICK)
+    name = f"{Reshapes.__module__}:Reshapes"
+    assert read_file(result.run / "config.yaml")["model"] == name, "the run cannot be repeated with another network by mistake"
+    with pytest.raises(InputError, match="network of your own"):
+        load_model(result.run)
+    model = load_model(result.run, network=Reshapes)
+    examples = find_source("digits").load(0)
+    split = RunFolder(result.run).read_json("split.json")
+    predicted = model.predict_proba(examples.items[split["test"]]).argmax(-1)
+    assert float((predicted != examples.labels[split["test"]]).double().mean()) == pytest.approx(result.test_error)
+
+
+def test_a_network_object_is_not_changed_by_training(tmp_path: Path) -> None:
+    given = Reshapes(10)
+    before = given.layer.weight.detach().clone()
+    train("digits", network=given, out=tmp_path / "run", **QUICK)
+    assert torch.equal(given.layer.weight, before)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (nn.Linear(3, 10), "cannot take items of 1×8×8"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "a logit for each class"),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused_before_anything_is_written(
+    tmp_path: Path, network: nn.Module, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        train("digits", network=network, out=tmp_path / "run", **QUICK)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_and_a_name_exclude_each_other() -> None:
+    with pytest.raises(InputError, match="either network or model"):
+        train("digits", network=nn.Identity(), model="mlp")
+
+
+def test_a_long_tailed_run(tmp_path: Path) -> None:
+    given = {"imbalance": 10, "unlabeled_imbalance": -10, "head_labels": 20, "head_unlabeled": 60}
+    result = train("digits", out=tmp_path / "run", twin=False, **given, **QUICK)
+    split, labels = RunFolder(result.run).read_json("split.json"), find_source("digits").load(0).labels
+    counts = torch.bincount(labels[split["labeled"]], minlength=10).tolist()
+    assert (counts[0], counts[-1]) == (20, 2)
+    pool = torch.bincount(labels[split["unlabeled"]], minlength=10).tolist()
+    assert (pool[0], pool[-1]) == (20 + 6, 2 + 60)
+
+
+def test_a_long_tail_needs_the_sizes_of_its_head(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="needs --head-labels and --head-unlabeled"):
+        train("digits", imbalance=10, out=tmp_path / "run", **QUICK)

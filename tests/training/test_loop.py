@@ -166,3 +166,52 @@ def test_without_a_compiler_the_message_says_so(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(InputError, match=r"torch\.compile failed.*Leave out --compile"):
         finish(make(steps=2, compile=True, model="mlp", batch_statistics="separate"))
     torch._dynamo.reset()
+
+
+class Fails(torch.nn.Module):
+    """Fails as torch does, once training has begun."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+        self.error = error
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training:
+            raise self.error
+        logits: Tensor = self.layer(inputs)
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), TrainingError, "step 1 needs more memory"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:1] . can't allocate memory: you tried"), TrainingError, "--micro-batch"),
+        (ValueError("Expected more than 1 value per channel when training, got [1, 8]"), InputError, "raise --labeled-batch"),
+        (RuntimeError("shapes cannot be multiplied"), RuntimeError, "shapes cannot be multiplied"),
+    ],
+)
+def test_failures_that_a_user_can_mend_are_explained(error: Exception, kind: type[Exception], message: str) -> None:
+    config = make_config(find_source("two-moons").defaults, {"steps": 2, "threads": 1})
+    task = prepare("two-moons", config, Fails(error))
+    with pytest.raises(kind, match=message):
+        make_trainer(task, build_method(task, config.method)).advance()
+
+
+@pytest.mark.parametrize(
+    ("settings", "passes"),
+    [
+        ({"batch_statistics": "joint"}, 1),
+        ({"batch_statistics": "separate", "micro_batch": 0}, 3),
+        ({"batch_statistics": "separate", "micro_batch": 16}, 3 + 2 + 2),
+        ({"batch_statistics": "separate", "micro_batch": 0, "method": "supervised"}, 1),
+    ],
+)
+def test_running_statistics_move_as_far_in_a_step_of_many_passes(settings: dict[str, Any], passes: int) -> None:
+    trainer = make("digits", steps=800, **settings)
+    norm = next(m for m in trainer.network.modules() if isinstance(m, torch.nn.BatchNorm2d))
+    assert norm.momentum is not None
+    assert (1 - norm.momentum) ** passes == pytest.approx(0.95)
+    trainer.advance()
+    assert int(norm.num_batches_tracked or 0) == passes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -179,3 +180,32 @@ def test_unknown_kinds_and_arguments_are_refused() -> None:
         ImageViews([0.5], [0.2], names=["rotete"])
     with pytest.raises(InputError, match=r"'crop'.*'crop-first'"):
         ImageViews([0.5], [0.2], order="crop")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pad": -1}, "pad must be a whole number"),
+        ({"pad": 1.5}, "pad must be a whole number"),
+        ({"operations": -1}, "operations must be a whole number"),
+        ({"cutout": "x"}, "cutout must be a share"),
+        ({"cutout": 1.5}, "cutout must be a share"),
+        ({"names": "equalise"}, "unknown operation 'equalise'"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ImageViews([0.5], [0.2], **options)
+
+
+def test_one_operation_may_be_given_by_its_name() -> None:
+    assert ImageViews([0.5], [0.2], names="equalize").names == ("equalize",)
+
+
+def test_worker_processes_are_given_views_without_tensors_of_a_device() -> None:
+    views = ImageViews([0.5], [0.2])
+    images = torch.zeros(2, 1, 8, 8, dtype=torch.uint8)
+    views.plain(images.to("meta"))
+    copied = pickle.loads(pickle.dumps(views))
+    assert not copied._sent
+    assert torch.equal(copied.plain(images), views.plain(images))

@@ -57,6 +57,7 @@ def test_images_without_a_label_are_added(tmp_path: Path) -> None:
         ({"y_train": TRAIN.labels * 1.0}, "y_train must be whole numbers, it is float64"),
         ({"y_train": np.eye(10, dtype=int)[TRAIN.labels]}, "y_train must have one dimension, it is 20×10"),
         ({"y_train": TRAIN.labels[:-1]}, "x_train and y_train: there are 20 images but 19 labels"),
+        ({"y_test": np.full(len(TEST.labels), -1)}, "y_test: label -1 at position 0, expected 0 … 9"),
         ({"y_train": TRAIN.labels + 1}, "y_train: label 10 at position 9, expected 0 … 9"),
         ({"y_test": TEST.labels - 1}, "y_test: label -1 at position 5, expected 0 … 9"),
         ({"x_train": TRAIN.images[:0], "y_train": TRAIN.labels[:0]}, "there are no images"),
