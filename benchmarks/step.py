@@ -110,7 +110,7 @@ def main() -> None:
             wall = [r["seconds_per_step_best"] / o["seconds_per_step_best"] for r, o in pairs]
             used = [r["cpu_seconds_per_step"] / o["cpu_seconds_per_step"] for r, o in pairs]
             text = f"{statistics.median(wall):.2f} ({min(wall):.2f}–{max(wall):.2f}), {statistics.median(used):.2f}"
-        print(f"| {way} | {best:.2f} – {middle:.2f} | {cpu:.1f} | {share:.0%} | {memory:.2f} | {text} |")
+        print(f"| {way} | {best:.3g} – {middle:.3g} | {cpu:.3g} | {share:.0%} | {memory:.2f} | {text} |")
 
 
 if __name__ == "__main__":
