@@ -36,7 +36,8 @@ def call_own(target: Callable[..., Any], context: Mapping[str, Any], options: Ma
     if unknown:
         raise InputError(f"{label} has no option {unknown[0]!r}. {nearest(unknown[0], parameters)}")
     fitting = {key: value for key, value in context.items() if key in parameters}
-    if "num_classes" in context and any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if takes_any and "num_classes" in context and not inspect.isclass(target):  # a class without __init__ only seems to
         fitting["num_classes"] = context["num_classes"]  # other people's factories take it among their **options
     try:
         return target(**(fitting | dict(options)))
