@@ -77,7 +77,7 @@ def test_labels_target_is_the_running_frequency_of_labels() -> None:
 
 @pytest.mark.parametrize("target", ["predictions", "labels"])
 def test_estimated_target_without_labels_is_refused_and_changes_nothing(target: str) -> None:
-    alignment = Alignment(CLASSES, target, MOMENTUM)  # type: ignore[arg-type]
+    alignment = Alignment(CLASSES, target, MOMENTUM)  # type: ignore[arg-type]  # parametrised literal
     with pytest.raises(InputError, match="labelled"):
         alignment.update(Seen(STEP_1.weak))
     close(alignment.marginal.value, [1 / 3] * 3)
@@ -115,4 +115,4 @@ def test_impossible_priors_are_refused(prior: list[float]) -> None:
 
 def test_unknown_target_is_refused() -> None:
     with pytest.raises(ValueError, match="target"):
-        Alignment(CLASSES, "prior")  # type: ignore[arg-type]
+        Alignment(CLASSES, "prior")  # type: ignore[arg-type]  # wrong on purpose

@@ -53,12 +53,12 @@ def test_debiased_average_of_a_constant_is_that_constant() -> None:
 
 @pytest.mark.parametrize("start", ["paper", "first", "debiased"])
 def test_entries_that_are_left_out_neither_move_nor_count(start: str) -> None:
-    average = RunningAverage(torch.tensor([1.0, 1.0]), 0.9, start)  # type: ignore[arg-type]
+    average = RunningAverage(torch.tensor([1.0, 1.0]), 0.9, start)  # type: ignore[arg-type]  # parametrised literal
     average.update(torch.tensor([0.0, 0.0]), where=torch.tensor([True, False]))
     assert float(average.value[1]) == 1.0
     assert average.updates.tolist() == [1, 0]
     average.update(torch.tensor([0.5, 0.5]), where=torch.tensor([False, True]))
-    alone = RunningAverage(torch.tensor(1.0), 0.9, start)  # type: ignore[arg-type]
+    alone = RunningAverage(torch.tensor(1.0), 0.9, start)  # type: ignore[arg-type]  # parametrised literal
     alone.update(torch.tensor(0.5))
     assert float(average.value[1]) == float(alone.value)
 
@@ -85,7 +85,7 @@ def test_momentum_outside_the_unit_interval_is_refused(momentum: float) -> None:
 
 def test_unknown_start_is_refused() -> None:
     with pytest.raises(ValueError, match="start"):
-        RunningAverage(torch.zeros(()), 0.9, "warm")  # type: ignore[arg-type]
+        RunningAverage(torch.zeros(()), 0.9, "warm")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_repr_shows_the_settings() -> None:

@@ -119,7 +119,7 @@ def test_flexmatch_refuses_missing_or_outside_index(index: list[int] | None) -> 
 
 def test_flexmatch_refuses_an_unknown_mapping() -> None:
     with pytest.raises(ValueError, match="mapping"):
-        CurriculumThreshold(CLASSES, 12, mapping="quadratic")  # type: ignore[arg-type]
+        CurriculumThreshold(CLASSES, 12, mapping="quadratic")  # type: ignore[arg-type]  # wrong on purpose
 
 
 DASH_LADDER = [

@@ -32,7 +32,7 @@ RAW_LABELS = torch.tensor([0, 0, 1, 0])
 
 def warm(**options: object) -> TruncatedGaussian:
     settings: dict[str, object] = {"momentum": MOMENTUM, "mean": WARM_MEAN, "variance": WARM_VARIANCE}
-    return TruncatedGaussian(CLASSES, **(settings | options))  # type: ignore[arg-type]
+    return TruncatedGaussian(CLASSES, **(settings | options))  # type: ignore[arg-type]  # options by name
 
 
 def seen(confidence: list[float], labels: list[int] | None = None) -> Seen:
@@ -67,7 +67,7 @@ def test_functions_golden(weighting: Weighting, expected: list[float]) -> None:
     ],
 )
 def test_truncated_laplacian_golden(fit: str, spread: float, scale: float, expected: list[float]) -> None:
-    weighting = TruncatedLaplacian(CLASSES, MOMENTUM, fit=fit)  # type: ignore[arg-type]
+    weighting = TruncatedLaplacian(CLASSES, MOMENTUM, fit=fit)  # type: ignore[arg-type]  # parametrised literal
     weighting.mean.value.fill_(WARM_MEAN)
     weighting.spread.value.fill_(spread)
     weighting.update(STEP_1.seen())
@@ -85,7 +85,7 @@ def test_truncated_laplacian_mle_centres_on_the_median() -> None:
 
 @pytest.mark.parametrize("fit", ["mad", "moment", "mle"])
 def test_truncated_laplacian_starts_at_variance_one(fit: str) -> None:
-    weighting = TruncatedLaplacian(CLASSES, fit=fit)  # type: ignore[arg-type]
+    weighting = TruncatedLaplacian(CLASSES, fit=fit)  # type: ignore[arg-type]  # parametrised literal
     close(weighting.mean.value, 1 / 3)
     close(weighting.scale(), math.sqrt(0.5))
 
@@ -181,7 +181,7 @@ def test_threshold_is_inclusive_unless_strict() -> None:
     ],
 )
 def test_ramps_golden(shape: str, expected: list[float]) -> None:
-    close(ramp_factor(torch.tensor([0.0, 0.25, 0.5, 1.0, 1.7]), shape), expected)  # type: ignore[arg-type]
+    close(ramp_factor(torch.tensor([0.0, 0.25, 0.5, 1.0, 1.7]), shape), expected)  # type: ignore[arg-type]  # parametrised literal
 
 
 def test_adamatch_ramp_golden() -> None:
@@ -234,13 +234,13 @@ def test_max_weight_must_be_positive_and_finite(max_weight: float) -> None:
 
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(ValueError, match="estimation"):
-        TruncatedGaussian(CLASSES, estimation="class")  # type: ignore[arg-type]
+        TruncatedGaussian(CLASSES, estimation="class")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="empty_class"):
-        TruncatedGaussian(CLASSES, estimation="per_class", empty_class="usb")  # type: ignore[arg-type]
+        TruncatedGaussian(CLASSES, estimation="per_class", empty_class="usb")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="fit"):
-        TruncatedLaplacian(CLASSES, fit="median")  # type: ignore[arg-type]
+        TruncatedLaplacian(CLASSES, fit="median")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="shape"):
-        RampUp(3, shape="cosinus")  # type: ignore[arg-type]
+        RampUp(3, shape="cosinus")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ValueError, match="step"):
         RampUp(0)
 

@@ -189,7 +189,7 @@ def test_steps_train_a_network_with_batch_normalisation(make: Make, mode: str) -
             unlabeled={name: torch.randn(7, 6) for name in method.unlabeled_views},
             index=torch.arange(7) + step,
         )
-        output = method.step(Forward(network, mode), data)  # type: ignore[arg-type]
+        output = method.step(Forward(network, mode), data)  # type: ignore[arg-type]  # parametrised literal
         network.zero_grad()
         output.loss.backward()
         assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in network.parameters())

@@ -57,7 +57,7 @@ def loaded(items: Tensor | ImageFiles, workers: int, **options: object) -> Loade
     arguments: dict[str, object] = {"labeled_batch": 5, "unlabeled_batch": 20, "seed": 3, "device": CPU, **options}
     views = ImageViews([0.5] * items.shape[1], [0.25] * items.shape[1])
     labels = torch.arange(6)
-    return LoadedBatches(items[torch.arange(6)], labels, items, views, workers=workers, **arguments)  # type: ignore[arg-type]
+    return LoadedBatches(items[torch.arange(6)], labels, items, views, workers=workers, **arguments)  # type: ignore[arg-type]  # options by name
 
 
 def tensors(batch: Batch) -> list[Tensor]:

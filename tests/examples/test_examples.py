@@ -28,7 +28,7 @@ def test_own_loop_learns_the_moons(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_my_weighting_is_the_margin_and_trains(tmp_path: Path) -> None:
     method = build(f"{EXAMPLES / 'my_weighting.py'}:Margin", Problem(3), {"power": 2})
-    weights = method.weighting(torch.tensor([[0.7, 0.2, 0.1]]))  # type: ignore[operator, union-attr]
+    weights = method.weighting(torch.tensor([[0.7, 0.2, 0.1]]))  # type: ignore[operator, union-attr]  # a Match
     assert float(weights) == pytest.approx(0.25)
     name = f"{EXAMPLES / 'my_weighting.py'}:Margin"
     result = train("digits", method=name, out=tmp_path / "run", steps=10, twin=False, threads=1, unlabeled_batch=16)

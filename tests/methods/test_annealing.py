@@ -17,7 +17,7 @@ LABELS = torch.tensor([0, 0])
 
 
 def at(calls: int, schedule: str = "linear", total_steps: int = 4) -> SignalAnnealing:
-    annealing = SignalAnnealing(CLASSES, total_steps, schedule)  # type: ignore[arg-type]
+    annealing = SignalAnnealing(CLASSES, total_steps, schedule)  # type: ignore[arg-type]  # parametrised literal
     annealing.calls.fill_(calls)
     return annealing
 
@@ -87,4 +87,4 @@ def test_uda_takes_a_schedule_and_refuses_an_unknown_one() -> None:
     STEP_1.output(method)
     assert int(method.state_dict()["supervised_loss.calls"]) == 1
     with pytest.raises(ValueError, match="schedule"):
-        uda(CLASSES, annealing="sqrt")  # type: ignore[arg-type]
+        uda(CLASSES, annealing="sqrt")  # type: ignore[arg-type]  # wrong on purpose

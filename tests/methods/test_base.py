@@ -35,7 +35,7 @@ def batch() -> Batch:
 
 def test_joint_and_separate_are_equal_without_batch_normalisation() -> None:
     network, views = plain(), [torch.randn(n, 5) for n in (2, 3, 4)]
-    joint, separate = (Forward(network, mode)(*views) for mode in ("joint", "separate"))  # type: ignore[arg-type]
+    joint, separate = (Forward(network, mode)(*views) for mode in ("joint", "separate"))  # type: ignore[arg-type]  # parametrised literal
     assert [len(z) for z in joint] == [2, 3, 4]
     for left, right in zip(joint, separate, strict=True):
         torch.testing.assert_close(left, right)
@@ -53,9 +53,9 @@ def test_joint_views_share_batch_statistics_and_separate_do_not() -> None:
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_views_without_gradient_are_detached(mode: str) -> None:
     views = [torch.randn(4, 5) for _ in range(3)]
-    out = Forward(plain(), mode)(*views, gradient=(True, False, True))  # type: ignore[arg-type]
+    out = Forward(plain(), mode)(*views, gradient=(True, False, True))  # type: ignore[arg-type]  # parametrised literal
     assert [z.requires_grad for z in out] == [True, False, True]
-    assert all(z.requires_grad for z in Forward(plain(), mode)(*views))  # type: ignore[arg-type]
+    assert all(z.requires_grad for z in Forward(plain(), mode)(*views))  # type: ignore[arg-type]  # parametrised literal
 
 
 def test_separate_respects_an_outer_no_grad() -> None:
@@ -66,7 +66,7 @@ def test_separate_respects_an_outer_no_grad() -> None:
 
 def test_unknown_batch_statistics_are_refused() -> None:
     with pytest.raises(ValueError, match="batch_statistics"):
-        Forward(plain(), "shared")  # type: ignore[arg-type]
+        Forward(plain(), "shared")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_frozen_statistics_normalise_with_the_batch_and_do_not_move() -> None:

@@ -264,11 +264,11 @@ def test_align_targets_makes_labels_of_the_aligned_predictions() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="statistics"):
-        Match(Constant(), statistics="both")  # type: ignore[arg-type]
+        Match(Constant(), statistics="both")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="class_prior"):
         softmatch(CLASSES, align="prior")
     with pytest.raises(InputError, match="align"):
-        softmatch(CLASSES, align="unifrom")  # type: ignore[arg-type]
+        softmatch(CLASSES, align="unifrom")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="shape"):
         softmatch(CLASSES)(STEP_1.labeled, STEP_1.labels, STEP_1.weak, STEP_1.strong[:3])
 

@@ -64,7 +64,7 @@ def test_optimizer_state_round_trip(kind: type[torch.optim.Optimizer]) -> None:
         torch.manual_seed(0)
         network = nn.Linear(3, 2)
         extra = {"momentum": 0.9} if kind is torch.optim.SGD else {}
-        return network, kind(network.parameters(), lr=0.1, **extra)  # type: ignore[call-arg]
+        return network, kind(network.parameters(), lr=0.1, **extra)  # type: ignore[call-arg]  # either optimiser
 
     def step(network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         optimizer.zero_grad()

@@ -137,10 +137,10 @@ def test_the_averages_follow_from_the_number_of_steps() -> None:
     short, paper = make("digits", steps=400), make("digits", steps=400, averages="paper")
     assert short.average.momentum == pytest.approx(0.9)
     assert paper.average.momentum == 0.999
-    assert short.method.weighting.mean.momentum == pytest.approx(0.9)  # type: ignore[union-attr]
-    assert paper.method.weighting.mean.momentum == 0.999  # type: ignore[union-attr]
-    assert short.method.weighting.mean.start == "debiased"  # type: ignore[union-attr]
-    assert paper.method.weighting.mean.start == "paper"  # type: ignore[union-attr]
+    assert short.method.weighting.mean.momentum == pytest.approx(0.9)  # type: ignore[union-attr]  # a Match
+    assert paper.method.weighting.mean.momentum == 0.999  # type: ignore[union-attr]  # a Match
+    assert short.method.weighting.mean.start == "debiased"  # type: ignore[union-attr]  # a Match
+    assert paper.method.weighting.mean.start == "paper"  # type: ignore[union-attr]  # a Match
     norms = [m.momentum for m in short.network.modules() if isinstance(m, torch.nn.BatchNorm2d)]
     assert norms == pytest.approx([0.1] * len(norms))
     norms = [m.momentum for m in paper.network.modules() if isinstance(m, torch.nn.BatchNorm2d)]

@@ -179,7 +179,7 @@ def test_unknown_kinds_and_arguments_are_refused() -> None:
     with pytest.raises(InputError, match=r"'rotete'.*'rotate'"):
         ImageViews([0.5], [0.2], names=["rotete"])
     with pytest.raises(InputError, match=r"'crop'.*'crop-first'"):
-        ImageViews([0.5], [0.2], order="crop")  # type: ignore[arg-type]
+        ImageViews([0.5], [0.2], order="crop")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize(

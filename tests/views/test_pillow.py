@@ -29,7 +29,7 @@ def batch(number: int, channels: int, height: int, width: int) -> Tensor:
 
 
 def views_of(channels: int, **options: object) -> ImageViews:
-    return ImageViews([0.5] * channels, [0.25] * channels, **options)  # type: ignore[arg-type]
+    return ImageViews([0.5] * channels, [0.25] * channels, **options)  # type: ignore[arg-type]  # options by name
 
 
 @pytest.mark.parametrize("shape", [(3, 96, 96), (1, 70, 66)])

@@ -61,10 +61,10 @@ def same(examples: Examples, *sets: Set) -> bool:
     return np.array_equal(np.asarray(examples.items), images) and examples.labels.tolist() == labels.tolist()
 
 
-class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]
+class Python2Pickler(pickle._Pickler):  # type: ignore[name-defined]  # the pure Python one
     """Writes what Python 2 wrote in 2009: strings without an encoding, and numpy under its old name."""
 
-    dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[type, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]  # the pure Python one
 
     def save_bytes(self, content: bytes) -> None:
         short = len(content) < 256
