@@ -27,7 +27,7 @@ import torch
 from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.job import build_method, make_trainer, prepare
+from softmatch.training.task import build_method, make_trainer, prepare
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {"averages": "paper"},

@@ -11,8 +11,9 @@ from rich.table import Table
 
 from softmatch.runs import RunFolder
 from softmatch.training.bench import Bench, Measurement, Plan
-from softmatch.training.job import Result, Task, effective
+from softmatch.training.job import Result
 from softmatch.training.loop import Record
+from softmatch.training.task import Task, effective
 
 LINES_WITHOUT_TERMINAL = 10
 GIGABYTE = 2**30

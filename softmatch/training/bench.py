@@ -21,8 +21,8 @@ from softmatch.methods.base import Forward
 from softmatch.recipes import complete
 from softmatch.training.clock import Clock, Stopwatch
 from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.job import Task, build_method, make_trainer, micro_batch, prepare, prepare_examples
 from softmatch.training.loop import Trainer
+from softmatch.training.task import Task, build_method, make_trainer, micro_batch, prepare, prepare_examples
 from softmatch.views import Views
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")

@@ -12,7 +12,7 @@ from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.recipes import complete
 from softmatch.training.bench import PARTS, bench, matmul_flops, measure, plan
-from softmatch.training.job import build_method, make_trainer, prepare
+from softmatch.training.task import build_method, make_trainer, prepare
 
 SMALL: dict[str, Any] = {"model": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
 

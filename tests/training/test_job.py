@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 import softmatch
-from softmatch.config import make_config, read_file
+from softmatch.config import read_file
 from softmatch.data import find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.runs import RunFolder, load_model
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
-from softmatch.training.job import choose_device, prepare, train
+from softmatch.training.job import train
 
 QUICK: dict[str, Any] = {"steps": 20, "threads": 1, "unlabeled_batch": 32}
 
@@ -137,20 +137,6 @@ def test_divergence_names_the_step_the_checkpoint_and_what_to_try(tmp_path: Path
     for path in saved:
         _, tensors = load_checkpoint(path)
         assert all(torch.isfinite(value).all() for name, value in tensors.items() if name.startswith("network."))
-
-
-def test_devices() -> None:
-    assert choose_device("cpu").type == "cpu"
-    assert choose_device("auto").type in ("cpu", "cuda", "mps")
-    with pytest.raises(InputError, match="cannot be used here"):
-        choose_device("warp-drive")
-
-
-def test_prepare_decides_without_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    task = prepare("digits", make_config(find_source("digits").defaults))
-    assert (len(task.split.labeled), len(task.test[1])) == (40, 539)
-    assert list(tmp_path.iterdir()) == []
 
 
 class Reshapes(nn.Module):

@@ -14,8 +14,8 @@ from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
-from softmatch.training.job import Task, build_method, make_trainer, prepare
 from softmatch.training.loop import Record, Trainer
+from softmatch.training.task import Task, build_method, make_trainer, prepare
 
 
 def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:
@@ -197,21 +197,3 @@ def test_failures_that_a_user_can_mend_are_explained(error: Exception, kind: typ
     task = prepare("two-moons", config, Fails(error))
     with pytest.raises(kind, match=message):
         make_trainer(task, build_method(task, config.method)).advance()
-
-
-@pytest.mark.parametrize(
-    ("settings", "passes"),
-    [
-        ({"batch_statistics": "joint"}, 1),
-        ({"batch_statistics": "separate", "micro_batch": 0}, 3),
-        ({"batch_statistics": "separate", "micro_batch": 16}, 3 + 2 + 2),
-        ({"batch_statistics": "separate", "micro_batch": 0, "method": "supervised"}, 1),
-    ],
-)
-def test_running_statistics_move_as_far_in_a_step_of_many_passes(settings: dict[str, Any], passes: int) -> None:
-    trainer = make("digits", steps=800, **settings)
-    norm = next(m for m in trainer.network.modules() if isinstance(m, torch.nn.BatchNorm2d))
-    assert norm.momentum is not None
-    assert (1 - norm.momentum) ** passes == pytest.approx(0.95)
-    trainer.advance()
-    assert int(norm.num_batches_tracked or 0) == passes
