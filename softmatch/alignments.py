@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
+from softmatch.memories import Queue
 from softmatch.seen import Seen, refuse_invalid
 
 Target = Literal["uniform", "predictions", "labels"] | Sequence[float] | Tensor
@@ -47,8 +48,6 @@ class Alignment(nn.Module):
     """
 
     goal: Tensor
-    recent: Tensor
-    position: Tensor
 
     def __init__(
         self,
@@ -69,8 +68,7 @@ class Alignment(nn.Module):
         self.target = RunningAverage(uniform, momentum, start) if self.estimated else None
         self.marginal = RunningAverage(uniform, momentum, start)
         if queue:
-            self.register_buffer("recent", uniform.repeat(queue, 1))
-            self.register_buffer("position", torch.zeros((), dtype=torch.int64))
+            self.recent = Queue(queue, (num_classes,), fill=1.0 / num_classes)
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
@@ -78,9 +76,8 @@ class Alignment(nn.Module):
         labeled = None if self.target is None else self._labeled_mean(seen)  # before anything moves: it may refuse
         batch = seen.weak_probs.mean(0)
         if self.queue:
-            self.recent.index_copy_(0, (self.position % self.queue).reshape(1), batch[None])
-            self.position.add_(1)
-            self.marginal.value.copy_(self.recent.mean(0))
+            self.recent.push(batch[None])
+            self.marginal.value.copy_(self.recent.values.mean(0))
         else:
             self.marginal.update(batch)
         if self.target is not None and labeled is not None:

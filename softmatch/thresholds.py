@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
+from softmatch.memories import Registry, last_of_each
 from softmatch.seen import Seen, refuse_invalid
 from softmatch.weightings import Weighting, confidence
 
@@ -31,7 +32,6 @@ class CurriculumThreshold(Weighting):
         warmup: count samples not yet registered in the denominator of β.
     """
 
-    registry: Tensor
     counts: Tensor
     learned: Tensor
 
@@ -49,8 +49,7 @@ class CurriculumThreshold(Weighting):
             raise ValueError(f'mapping must be "convex", "linear" or "concave", not {mapping!r}')
         self.num_classes, self.num_unlabeled = num_classes, num_unlabeled
         self.threshold, self.mapping, self.warmup = threshold, mapping, warmup
-        # One entry more than there are samples: writes that must not happen go there, without a branch on the device.
-        self.register_buffer("registry", torch.full((num_unlabeled + 1,), -1, dtype=torch.int32))
+        self.registry = Registry(num_unlabeled, fill=-1, dtype=torch.int32)
         counts = torch.zeros(num_classes + 1, dtype=torch.int64)  # counts[0]: samples not registered; counts[1 + c]: class c
         counts[0] = num_unlabeled
         self.register_buffer("counts", counts)
@@ -59,12 +58,7 @@ class CurriculumThreshold(Weighting):
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
         top, labels, index = confidence(seen.weak_probs), seen.weak_probs.argmax(-1), seen.index
-        if index is None:
-            raise InputError("FlexMatch needs `index`: the position of each unlabelled sample in the unlabelled set.")
-        if not torch.compiler.is_compiling() and index.device.type == "cpu" and len(index):
-            low, high = int(index.min()), int(index.max())
-            if low < 0 or high >= self.num_unlabeled:
-                raise InputError(f"index must lie in 0 … {self.num_unlabeled - 1}; this batch has {low} … {high}.")
+        index = self.registry.check(index)
         self.learned.copy_(self._learning_effect())
         self._register(index, labels, top >= self.threshold)
 
@@ -78,15 +72,11 @@ class CurriculumThreshold(Weighting):
 
     def _register(self, index: Tensor, labels: Tensor, chosen: Tensor) -> None:
         slot = self.num_unlabeled
-        key, order = torch.sort(torch.where(chosen, index, slot), stable=True)
-        new = labels[order]
-        # A sample that stands twice in the batch takes the later label: keep the last of each run of equal keys.
-        last = torch.cat([key[1:] != key[:-1], torch.ones_like(key[:1], dtype=torch.bool)]) & (key < slot)
-        key = torch.where(last, key, slot)
-        change = last.to(torch.int64)
+        order, key = last_of_each(torch.where(chosen, index, slot), slot)
+        new, change = labels[order], (key < slot).to(torch.int64)
         self.counts.index_add_(0, self.registry[key].to(torch.int64) + 1, -change)
         self.counts.index_add_(0, new + 1, change)
-        self.registry.index_copy_(0, key, torch.where(last, new, -1).to(self.registry.dtype))
+        self.registry.write(index, labels, where=chosen)
 
     def class_thresholds(self) -> Tensor:
         """τ·M(β), (C,)."""

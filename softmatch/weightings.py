@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
+from softmatch.ramps import Ramp, Shape
 from softmatch.seen import Seen, refuse_invalid
 
 SMALLEST_VARIANCE = 1e-12
@@ -45,6 +46,9 @@ class Weighting(nn.Module):
             pseudo_labels: argmax of the raw predictions (B,); by default the argmax of `probs`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define forward(probs, pseudo_labels)")
+
+    def survey(self, probs: Tensor) -> None:
+        """Learn from the predictions (N_U, C) of the averaged network on all unlabelled samples; see `Method.survey_every`."""
 
     def statistics(self) -> dict[str, Tensor]:
         """State worth logging and plotting, by name."""
@@ -119,50 +123,28 @@ class RampUp(Weighting):
     Args:
         steps: T, the length of the ramp.
         inner: the weighting that is ramped.
-        shape: "linear" min(t/T, 1); "sigmoid" exp(−5(1 − min(t/T, 1))²); "cosine" ½ − ½cos(min(π, πt/T)).
+        shape: of the ramp, see `softmatch.ramps`.
     """
 
-    updates: Tensor
-
-    def __init__(
-        self,
-        steps: int,
-        inner: Weighting | None = None,
-        shape: Literal["linear", "sigmoid", "cosine"] = "linear",
-    ) -> None:
+    def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:
         inner = Constant() if inner is None else inner
         super().__init__(inner.max_weight)
-        if steps < 1:
-            raise ValueError(f"the ramp needs at least one step, not {steps}")
-        if shape not in ("linear", "sigmoid", "cosine"):
-            raise ValueError(f'shape must be "linear", "sigmoid" or "cosine", not {shape!r}')
-        self.steps, self.shape = steps, shape
         self.inner = inner
-        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.ramp = Ramp(steps, shape)
 
     def update(self, seen: Seen) -> None:
         self.inner.update(seen)
-        self.updates.add_(1)
+        self.ramp.advance()
+
+    def survey(self, probs: Tensor) -> None:
+        self.inner.survey(probs)
 
     def statistics(self) -> dict[str, Tensor]:
         return {**self.inner.statistics(), "ramp": self.ramp()}
 
-    def ramp(self) -> Tensor:
-        return ramp_factor((self.updates - 1).clamp_min(0) / self.steps, self.shape)
-
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
-        weights: Tensor = self.inner(probs, pseudo_labels)
-        return self.ramp() * weights
-
-
-def ramp_factor(progress: Tensor, shape: Literal["linear", "sigmoid", "cosine"] = "linear") -> Tensor:
-    """Value in [0, 1] of a ramp at `progress` = t/T."""
-    progress = progress.clamp(0.0, 1.0)
-    if shape == "linear":
-        return progress
-    if shape == "sigmoid":
-        return torch.exp(-5.0 * (1.0 - progress) ** 2)
-    return 0.5 - 0.5 * torch.cos(math.pi * progress)
+        ramp, weights = self.ramp(), self.inner(probs, pseudo_labels)
+        return ramp * weights  # type: ignore[no-any-return]  # a module's call is untyped
 
 
 class TruncatedGaussian(Weighting):

@@ -51,7 +51,7 @@ def test_flexmatch_golden() -> None:
     close(found[2][2], [0.95, 0.105556, 0.105556])
     assert found[0][3] == [1.0, 1.0, 1.0, 1.0, 1.0]
     assert found[2][3] == [1.0, 1.0, 1.0, 0.0, 1.0]
-    assert weighting.registry[:12].tolist() == FLEX_REGISTRY
+    assert weighting.registry.rows[:12].tolist() == FLEX_REGISTRY
     close(weighting.statistics()["class_thresholds"], [0.95, 0.105556, 0.105556])
 
 
@@ -68,7 +68,7 @@ def test_flexmatch_concave_golden() -> None:
     masks = flex_steps(weighting)
     close(weighting.class_thresholds(), [0.95, 0.249883, 0.249883])
     assert masks[2] == [1.0, 1.0, 0.0, 0.0, 1.0]
-    assert weighting.registry[:12].tolist() == FLEX_REGISTRY
+    assert weighting.registry.rows[:12].tolist() == FLEX_REGISTRY
 
 
 def test_flexmatch_linear_mapping() -> None:
@@ -80,11 +80,11 @@ def test_flexmatch_linear_mapping() -> None:
 def test_flexmatch_later_duplicate_wins() -> None:
     weighting = CurriculumThreshold(CLASSES, 4)
     weighting.update(Seen(rows([0.99, 0.98, 0.97], [0, 1, 2]), index=torch.tensor([2, 0, 2])))
-    assert weighting.registry[:4].tolist() == [1, -1, 2, -1]
+    assert weighting.registry.rows[:4].tolist() == [1, -1, 2, -1]
     assert weighting.counts.tolist() == [2, 0, 1, 1]
     # The later one is not confident: it does not register and so does not win.
     weighting.update(Seen(rows([0.99, 0.50], [0, 1]), index=torch.tensor([2, 2])))
-    assert weighting.registry[:4].tolist() == [1, -1, 0, -1]
+    assert weighting.registry.rows[:4].tolist() == [1, -1, 0, -1]
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,7 +105,7 @@ def test_flexmatch_counts_equal_a_recount(batches: list[list[tuple[int, int, flo
         for index, label, confidence in batch:
             if confidence >= 0.95:
                 brute[index] = label
-        assert weighting.registry.tolist() == [*brute, -1]
+        assert weighting.registry.rows.tolist() == brute
         assert weighting.counts.tolist() == [brute.count(c) for c in range(-1, CLASSES)]
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from softmatch.errors import InputError
+from softmatch.ramps import ramp_factor
 from softmatch.seen import Seen
 from softmatch.weightings import (
     Constant,
@@ -21,7 +22,6 @@ from softmatch.weightings import (
     TruncatedGaussian,
     TruncatedLaplacian,
     Weighting,
-    ramp_factor,
     weight_curve,
 )
 from tests.golden import ALIGNED_CONFIDENCE, CLASSES, MOMENTUM, STEP_1, WARM_MEAN, WARM_VARIANCE, close, probs_of

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from softmatch.data.files import ImageFiles
 from softmatch.data.seeds import derive, stream
-from softmatch.methods.base import Batch
+from softmatch.methods.base import Batch, Labeled
 from softmatch.views import Views
+
+Items = Tensor | ImageFiles
+
+
+class Draws(Protocol):
+    """Which samples a step gets: positions (batch_size,) that follow from the step alone."""
+
+    batch_size: int
+
+    def __call__(self, step: int) -> Tensor: ...
 
 
 class Sampler:
@@ -39,47 +52,117 @@ class Sampler:
         return self._epochs[epoch]
 
 
-class Batches:
-    """The batch of each step: labelled and unlabelled samples, in the views that the method asks for.
+class BalancedSampler:
+    """Batches in which every class is equally likely at each place, whatever its number of samples."""
 
-    Args:
-        labeled_items, labels: the labelled set.
-        unlabeled_items: the unlabelled set; its truth is never given to this class.
-        labeled_views, unlabeled_views: names of methods of `views`.
-        pool: where the unlabelled set is only a part of `unlabeled_items`, the positions of its samples in there; a part cut
-            out would be a second copy in memory. `Batch.index` counts in the set, not in the items.
+    def __init__(self, labels: Tensor, batch_size: int, seed: int) -> None:
+        self.batch_size, self.seed = batch_size, seed
+        self.order = torch.argsort(labels.cpu(), stable=True)
+        counts = torch.bincount(labels.cpu())
+        self.starts, self.counts = (counts.cumsum(0) - counts)[counts > 0], counts[counts > 0]
+
+    def __call__(self, step: int) -> Tensor:
+        generator = stream(self.seed, "balanced", step)
+        group = torch.randint(len(self.counts), (self.batch_size,), generator=generator)
+        inside = (torch.rand(self.batch_size, generator=generator) * self.counts[group]).long()
+        return self.order[self.starts[group] + inside.minimum(self.counts[group] - 1)]
+
+
+@dataclass(frozen=True)
+class Role:
+    """One of the parts of a batch: where its samples come from, the views of them, and which are drawn in a step.
+
+    Attributes:
+        labels: of the samples; None for the unlabelled ones.
+        views: names of methods of the views object; a number after a name ("weak_2") makes a further, independent view.
+        pool: where the samples are only a part of `items`, their positions in there; a part cut out would be a second copy
+            in memory. What is drawn counts in the pool, not in the items.
     """
 
-    def __init__(
-        self,
-        labeled_items: Tensor,
-        labels: Tensor,
-        unlabeled_items: Tensor,
-        views: Views,
-        labeled_batch: int,
-        unlabeled_batch: int,
-        seed: int,
-        device: torch.device,
-        labeled_views: Sequence[str] = ("weak",),
-        unlabeled_views: Sequence[str] = ("weak", "strong"),
-        pool: Tensor | None = None,
-    ) -> None:
-        self.labeled_items, self.labels, self.pool = labeled_items.to(device), labels.to(device), pool
-        self.unlabeled_items = unlabeled_items.to(device) if unlabeled_views else unlabeled_items
+    items: Items
+    labels: Tensor | None
+    views: tuple[str, ...]
+    sampler: Draws
+    pool: Tensor | None = None
+
+    def places(self, drawn: Tensor) -> Tensor:
+        """Positions in the items of what was drawn."""
+        return drawn if self.pool is None else self.pool[drawn]
+
+
+def view_method(name: str) -> str:
+    """ "weak_2" is made by `weak`."""
+    return name.partition("_")[0]
+
+
+def make_roles(
+    labeled_items: Items,
+    labels: Tensor,
+    unlabeled_items: Items,
+    labeled_batch: int,
+    unlabeled_batch: int,
+    seed: int,
+    labeled_views: Sequence[str] = ("weak",),
+    unlabeled_views: Sequence[str] = ("weak", "strong"),
+    pool: Tensor | None = None,
+    streams: Sequence[str] = (),
+    validation: tuple[Items, Tensor] | None = None,
+) -> dict[str, Role]:
+    """The parts of a batch: "labeled", "unlabeled" unless no views of it are asked for, and the streams of a method.
+
+    Args:
+        pool: positions of the unlabelled set in `unlabeled_items`; all of them by default.
+        streams, validation: see `Method.streams`; items and labels of the stream "validation".
+    """
+    draws = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
+    roles = {"labeled": Role(labeled_items, labels, tuple(labeled_views), draws)}
+    if unlabeled_views:
+        draws = Sampler(len(unlabeled_items if pool is None else pool), unlabeled_batch, derive(seed, "unlabeled"))
+        roles["unlabeled"] = Role(unlabeled_items, None, tuple(unlabeled_views), draws, pool)
+    if "balanced" in streams:
+        roles["balanced"] = Role(labeled_items, labels, ("weak",), BalancedSampler(labels, labeled_batch, seed))
+    if "validation" in streams:
+        assert validation is not None, "the stream of validation samples needs samples"
+        items, truth = validation
+        size = min(len(truth), unlabeled_batch)
+        roles["validation"] = Role(items, truth, ("weak",), Sampler(len(truth), size, derive(seed, "validation")))
+    return roles
+
+
+def assemble(roles: Mapping[str, Role], drawn: Mapping[str, Tensor], views: Mapping[str, dict[str, Tensor]]) -> Batch:
+    """The batch of what was drawn and made for each role."""
+
+    def labels(role: str) -> Tensor:
+        found = roles[role].labels
+        assert found is not None
+        return found.index_select(0, drawn[role])
+
+    return Batch(
+        labeled=views["labeled"],
+        labels=labels("labeled"),
+        unlabeled=views.get("unlabeled", {}),
+        index=drawn.get("unlabeled", drawn["labeled"][:0]),
+        labeled_index=drawn["labeled"],
+        streams={role: Labeled(views[role], labels(role)) for role in roles if role not in ("labeled", "unlabeled")},
+    )
+
+
+class Batches:
+    """The batch of each step, from roles (`make_roles`) whose items are tensors; their truth is never given to this class."""
+
+    def __init__(self, roles: Mapping[str, Role], views: Views, seed: int, device: torch.device) -> None:
         self.views, self.seed, self.device = views, seed, device
-        self.labeled_views, self.unlabeled_views = tuple(labeled_views), tuple(unlabeled_views)
-        self._labeled = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
-        self._unlabeled = Sampler(len(unlabeled_items if pool is None else pool), unlabeled_batch, derive(seed, "unlabeled"))
+        self.roles = {name: _send_role(role, device) for name, role in roles.items()}
 
     def __call__(self, step: int) -> Batch:
-        chosen = self._send(self._labeled(step))
-        labels = self.labels.index_select(0, chosen)
-        labeled = self._make("labeled", self.labeled_items.index_select(0, chosen), self.labeled_views, step)
-        if not self.unlabeled_views:
-            return Batch(labeled, labels, {}, chosen[:0])
-        index = self._unlabeled(step)
-        items = self.unlabeled_items.index_select(0, self._send(index if self.pool is None else self.pool[index]))
-        return Batch(labeled, labels, self._make("unlabeled", items, self.unlabeled_views, step), self._send(index))
+        drawn, views = {}, {}
+        for name, role in self.roles.items():
+            chosen = role.sampler(step)
+            drawn[name] = self._send(chosen)
+            assert isinstance(role.items, Tensor)
+            items = role.items.index_select(0, drawn[name] if role.pool is None else self._send(role.places(chosen)))
+            views[name] = self._make(name, items, role.views, step)
+        return assemble(self.roles, drawn, views)
 
     def close(self) -> None:
         """Nothing is to be ended here; `LoadedBatches` has workers."""
@@ -89,4 +172,10 @@ class Batches:
 
     def _make(self, role: str, items: Tensor, names: Sequence[str], step: int) -> dict[str, Tensor]:
         """Each view draws from a stream of its own, so a method with more views sees the same weak ones."""
-        return {name: getattr(self.views, name)(items, stream(self.seed, role, name, step)) for name in names}
+        return {name: getattr(self.views, view_method(name))(items, stream(self.seed, role, name, step)) for name in names}
+
+
+def _send_role(role: Role, device: torch.device) -> Role:
+    assert isinstance(role.items, Tensor)
+    labels = None if role.labels is None else role.labels.to(device)
+    return Role(role.items.to(device), labels, role.views, role.sampler, role.pool)

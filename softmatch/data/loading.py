@@ -11,8 +11,9 @@ import shutil
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,16 +23,15 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from softmatch.data.batches import Batches, Sampler
+from softmatch.data.batches import Batches, Items, Role, assemble, view_method
 from softmatch.data.files import ImageFiles
-from softmatch.data.seeds import derive, stream
+from softmatch.data.seeds import stream
 from softmatch.errors import InputError, LoadingError
 from softmatch.methods.base import Batch
 from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
 from softmatch.views.pillow import PillowViews, read_image, to_image
 
-Items = Tensor | ImageFiles
 Made = dict[str, Tensor] | str
 """What a worker sends: views by name, uint8 (n, C, H, W), or what went wrong."""
 
@@ -43,33 +43,22 @@ LARGE = 128
 
 
 def make_batches(
-    labeled_items: Items,
-    labels: Tensor,
-    unlabeled_items: Items,
-    views: Views,
-    labeled_batch: int,
-    unlabeled_batch: int,
-    seed: int,
-    device: torch.device,
-    labeled_views: Sequence[str] = ("weak",),
-    unlabeled_views: Sequence[str] = ("weak", "strong"),
-    pool: Tensor | None = None,
-    workers: int | None = None,
+    roles: Mapping[str, Role], views: Views, seed: int, device: torch.device, workers: int | None = None
 ) -> Batches | LoadedBatches:
-    """`Batches` on the device where that is possible and quicker, else `LoadedBatches`; the arguments are theirs.
+    """`Batches` on the device where that is possible and quicker, else `LoadedBatches`.
 
     Args:
         workers: processes for images that need them, see `LoadedBatches`. Given and not 0, they get all images, the small
             ones too. Vectors need none.
     """
-    rest = (labeled_batch, unlabeled_batch, seed, device, labeled_views, unlabeled_views, pool)
-    if isinstance(labeled_items, Tensor) and isinstance(unlabeled_items, Tensor):
-        quick = device.type != "cpu" or max(unlabeled_items.shape[2:], default=0) <= LARGE
+    items = [role.items for role in roles.values()]
+    if all(isinstance(each, Tensor) for each in items):
+        quick = device.type != "cpu" or max((max(each.shape[2:], default=0) for each in items), default=0) <= LARGE
         if not isinstance(views, ImageViews) or (quick and not workers):
-            return Batches(labeled_items, labels, unlabeled_items, views, *rest)
+            return Batches(roles, views, seed, device)
     if not isinstance(views, ImageViews):
         raise InputError(f"files are read as images; views of kind {views.kind!r} cannot be made of them.")
-    return LoadedBatches(labeled_items, labels, unlabeled_items, views, *rest, workers=workers)
+    return LoadedBatches(roles, views, seed, device, workers)
 
 
 class LoadedBatches:
@@ -83,27 +72,11 @@ class LoadedBatches:
     """
 
     def __init__(
-        self,
-        labeled_items: Items,
-        labels: Tensor,
-        unlabeled_items: Items,
-        views: ImageViews,
-        labeled_batch: int,
-        unlabeled_batch: int,
-        seed: int,
-        device: torch.device,
-        labeled_views: Sequence[str] = ("weak",),
-        unlabeled_views: Sequence[str] = ("weak", "strong"),
-        pool: Tensor | None = None,
-        workers: int | None = None,
+        self, roles: Mapping[str, Role], views: ImageViews, seed: int, device: torch.device, workers: int | None = None
     ) -> None:
-        self.labels, self.views, self.seed, self.device = labels.to(device), views, seed, device
+        self.views, self.seed, self.device = views, seed, device
         self.workers = count_workers() if workers is None else workers
-        drawn = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
-        self._roles = {"labeled": _Role(labeled_items, tuple(labeled_views), drawn)}
-        if unlabeled_views:
-            drawn = Sampler(len(unlabeled_items if pool is None else pool), unlabeled_batch, derive(seed, "unlabeled"))
-            self._roles["unlabeled"] = _Role(unlabeled_items, tuple(unlabeled_views), drawn, pool)
+        self._roles = {name: _with_labels_on(role, device) for name, role in roles.items()}
         self._row = _Row(self._roles)
         self._workers: _Workers | None = None
         self._next = 0
@@ -118,9 +91,7 @@ class LoadedBatches:
             raise
         self._next = step + 1
         drawn = {role: places.to(self.device, non_blocking=True) for role, places in self._row.begun.popleft().items()}
-        chosen = drawn["labeled"]
-        labels = self.labels.index_select(0, chosen)
-        return Batch(views["labeled"], labels, views.get("unlabeled", {}), drawn.get("unlabeled", chosen[:0]))
+        return assemble(self._roles, drawn, views)
 
     def close(self) -> None:
         """End the workers. A later call starts new ones."""
@@ -132,7 +103,7 @@ class LoadedBatches:
         self._row.first = step
         self._row.begun.clear()
         if self._workers is None:
-            makers = {name: _Maker(role.items, self.views, role.names) for name, role in self._roles.items()}
+            makers = {name: _Maker(role.items, self.views, role.views) for name, role in self._roles.items()}
             samples = sum(role.sampler.batch_size for role in self._roles.values())
             self._workers = _Workers(makers, self.seed, self._row, self.workers, 2 * samples, self.device)
         self._workers.begin()
@@ -180,13 +151,8 @@ def count_workers() -> int:
     return min(usable, 8)
 
 
-class _Role(NamedTuple):
-    """One of the two halves of a batch: where its samples come from, the views of them, and which are drawn in a step."""
-
-    items: Items
-    names: tuple[str, ...]
-    sampler: Sampler
-    pool: Tensor | None = None
+def _with_labels_on(role: Role, device: torch.device) -> Role:
+    return role if role.labels is None else replace(role, labels=role.labels.to(device))
 
 
 class _Part(NamedTuple):
@@ -201,7 +167,7 @@ class _Part(NamedTuple):
 class _Row:
     """All parts from step `first` on, without end. Remembers what was drawn for the steps that were begun."""
 
-    def __init__(self, roles: dict[str, _Role]) -> None:
+    def __init__(self, roles: Mapping[str, Role]) -> None:
         self.roles, self.first = roles, 0
         self.begun: deque[dict[str, Tensor]] = deque()
 
@@ -210,7 +176,7 @@ class _Row:
             drawn = {name: role.sampler(step) for name, role in self.roles.items()}
             self.begun.append(drawn)
             for name, role in self.roles.items():
-                places = drawn[name] if role.pool is None else role.pool[drawn[name]]
+                places = role.places(drawn[name])
                 for start in range(0, len(places), PART):
                     yield _Part(name, step, start, _sources(role.items, places[start : start + PART].tolist()))
 
@@ -249,7 +215,7 @@ class _Parts(Dataset[Made]):
                 return str(error)
             for name in maker.names:
                 draws = () if name == "plain" else (stream(self.seed, part.role, name, part.step, position),)
-                made[name].append(getattr(maker.views, name)(image, *draws).permute(1, 2, 0))
+                made[name].append(getattr(maker.views, view_method(name))(image, *draws).permute(1, 2, 0))
         return {name: torch.stack(pixels).permute(0, 3, 1, 2) for name, pixels in made.items()}
 
 

@@ -162,6 +162,21 @@ def make_long_tailed_split(
     return Split(torch.cat(labeled).sort().values, torch.cat(unlabeled).sort().values, test, seed)
 
 
+def hold_out_labels(positions: Tensor, labels: Tensor, share: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Cut labelled samples in two, the second with this share of each class.
+
+    A class of two or more gives at least one and keeps at least one; a class of one keeps it.
+    """
+    generator, kept, given = stream(seed, "validation"), [], []
+    for label in sorted(set(labels.tolist())):
+        members = positions[labels == label]
+        number = min(max(round(share * len(members)), 1), len(members) - 1)
+        order = members[torch.randperm(len(members), generator=generator)]
+        given.append(order[:number])
+        kept.append(order[number:])
+    return torch.cat(kept).sort().values, torch.cat(given).sort().values
+
+
 def _hold_out(examples: Examples, seed: int, test_fraction: float) -> tuple[Tensor, Tensor]:
     """Positions to test on (none where the source has a test set) and all others, both in order."""
     if examples.test is not None:

@@ -116,10 +116,21 @@ METHODS: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class Problem:
-    """What a training run knows about its task; a builder is given the items it has parameters for."""
+    """What a training run knows about its task; a builder is given the items it has parameters for.
+
+    Attributes:
+        class_prior, class_counts: of the labelled samples.
+        kind, shape: modality of the items, and the shape of one.
+    """
 
     num_classes: int
     num_unlabeled: int = 0
+    num_labeled: int = 0
+    class_counts: tuple[int, ...] | None = None
+    labeled_batch: int = 64
+    unlabeled_batch: int = 448
+    kind: str = "image"
+    shape: tuple[int, ...] = ()
     total_steps: int = PAPER_STEPS
     momentum: float = PAPER_MOMENTUM
     start: Start = "paper"
@@ -132,11 +143,17 @@ def build(
     """The method for a problem.
 
     Args:
-        method: a name of METHODS; "file.py:name" or "module:name"; a builder; a Weighting or its class, which takes the
-            place of SoftMatch's λ; or a Method, which is returned as it is.
+        method: a name of METHODS; "file.py:name" or "module:name"; "wrapper+base", a method around another ("saw+softmatch");
+            a builder; a Weighting or its class, which takes the place of SoftMatch's λ; or a Method, which is returned as
+            it is.
         options: keyword arguments of the builder; they win over the problem's.
     """
     given = dict(options or {})
+    if isinstance(method, str) and "+" in method:
+        wrapper, _, base = method.partition("+")
+        if given.get("base") not in (None, base):
+            raise InputError(f"method {method!r} is around {base!r}; leave the option base={given['base']!r} out.")
+        return build(wrapper, problem, {**given, "base": base})
     target = _find(method) if isinstance(method, str) else method
     label = method if isinstance(method, str) else getattr(target, "__name__", repr(target))
     if isinstance(target, Method | Weighting):
@@ -144,7 +161,8 @@ def build(
             raise InputError(f"a method object takes no options, got {sorted(given)}: build it with them instead.")
         built: Any = target
     else:
-        context = {field.name: getattr(problem, field.name) for field in fields(problem)}
+        context: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
+        context["make"] = lambda name, options=None: build(name, problem, options)
         built = call_own(target, context, given, f"method {label!r}") if callable(target) else target
     if isinstance(built, Weighting):
         return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=built)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch import targets
@@ -36,6 +36,21 @@ from softmatch.weightings import (
 PAPER_STEPS = 2**20
 
 
+class Refinement(nn.Module):
+    """p → p' with a state of its own: what Match does with predictions before it aligns, weighs and makes targets of them."""
+
+    def update(self, seen: Seen) -> None:
+        """Learn from one step's raw predictions. Called once a step, before `forward`."""
+
+    def forward(self, probs: Tensor, index: Tensor | None = None) -> Tensor:
+        """p' (B, C) of predictions (B, C) on the samples at these positions of the unlabelled set."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(probs, index)")
+
+    def statistics(self) -> dict[str, Tensor]:
+        """State worth logging, by name."""
+        return {}
+
+
 class Match(Method):
     """L = L_s + (1/B_U) Σ λ(p̃_i)·H(target_i, q_i), divided by the batch and not by the number selected.
 
@@ -49,6 +64,10 @@ class Match(Method):
         supervised_loss: L_s of labelled logits and labels.
         penalty, penalty_weight: a further term, of strong logits and weights.
         strong_view: false for methods that train the weak view on itself.
+        refinement: p → p', before alignment and targets (DARP, DebiasPL); the state still learns from p.
+
+    Attributes:
+        sample_factor: of targets (B, C) and index → a factor (B,) on λ, for methods around this one.
 
     Example:
         >>> method = softmatch(num_classes=10)
@@ -68,6 +87,7 @@ class Match(Method):
         penalty: Callable[[Tensor, Tensor], Tensor] | None = None,
         penalty_weight: float = 1.0,
         strong_view: bool = True,
+        refinement: Refinement | None = None,
     ) -> None:
         super().__init__()
         if statistics not in ("raw", "aligned"):
@@ -81,6 +101,9 @@ class Match(Method):
         self.supervised_loss = supervised_loss
         self.penalty, self.penalty_weight = penalty, penalty_weight
         self.unlabeled_views = ("weak", "strong") if strong_view else ("weak",)
+        self.tracks_unlabeled = strong_view
+        self.refinement = refinement
+        self.sample_factor: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
     def forward(
         self,
@@ -121,9 +144,11 @@ class Match(Method):
             if self.training:
                 self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
             probs = torch.softmax(weak_logits.detach().float(), dim=-1)
+            if self.refinement is not None:
+                probs = self.refinement(probs, index)
             aligned = self.alignment(probs)
             target = self.target(aligned if self.align_targets else probs)
-            pseudo = self._weigh(probs, aligned, target.argmax(-1))
+            pseudo = self._weigh(probs, aligned, target, index)
         supervised = self.supervised_loss(labeled_logits.float(), labels)
         unsupervised = (pseudo.weights * self.divergence(target, trained)).mean()
         loss = supervised + unsupervised
@@ -132,22 +157,28 @@ class Match(Method):
         return Output(loss, supervised.detach(), unsupervised.detach(), pseudo)
 
     def learn(self, seen: Seen) -> None:
-        """Update the state: alignment first, then λ from raw (or aligned) predictions."""
+        """Update the state: refinement and alignment first, then λ from raw (or aligned) predictions."""
+        if self.refinement is not None:
+            self.refinement.update(seen)
         self.alignment.update(seen)
         if self.statistics_from == "aligned":
             seen = replace(seen, weak_probs=self.alignment(seen.weak_probs))
         self.weighting.update(seen)
 
-    def _weigh(self, probs: Tensor, aligned: Tensor, labels: Tensor) -> PseudoLabels:
+    def _weigh(self, probs: Tensor, aligned: Tensor, target: Tensor, index: Tensor | None) -> PseudoLabels:
+        labels = target.argmax(-1)
         weights = self.weighting(aligned, labels)
         aligns = not isinstance(self.alignment, NoAlignment)
         unaligned = self.weighting(probs, labels) if aligns else weights
+        if self.sample_factor is not None:
+            factor = self.sample_factor(target, index)
+            weights, unaligned = weights * factor, unaligned * factor
         return PseudoLabels(labels, weights, unaligned, probs.max(-1).values)
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         if "strong" not in self.unlabeled_views:
             (labeled,) = forward(batch.labeled["weak"])
-            weak = forward.without_tracking(batch.unlabeled["weak"])
+            (weak,) = forward(batch.unlabeled["weak"], tracking=False)
             return self.compute(labeled, batch.labels, weak, None, batch.index)
         labeled, weak, strong = forward(
             batch.labeled["weak"],
@@ -157,8 +188,13 @@ class Match(Method):
         )
         return self.compute(labeled, batch.labels, weak, strong, batch.index)
 
+    def survey(self, probs: Tensor) -> None:
+        self.weighting.survey(probs)
+
     def statistics(self) -> dict[str, Tensor]:
         found = self.weighting.statistics()
+        if self.refinement is not None:
+            found |= self.refinement.statistics()
         if isinstance(self.alignment, Alignment):
             found["marginal"] = self.alignment.marginal.value
         return found

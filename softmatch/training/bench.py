@@ -149,19 +149,19 @@ class _CountedForward(Forward):
     """Forward that counts images and, once it has a clock, times itself."""
 
     def __init__(self, inner: Forward) -> None:
-        super().__init__(inner.network, inner.batch_statistics, inner.micro_batch)
+        super().__init__(inner.network, inner.batch_statistics, inner.micro_batch, inner.average, inner.compiled)
         self.images = 0
         self.clock = Clock()
 
-    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None) -> list[Tensor]:
-        self.images += sum(len(view) for view in views)
+    def _run(self, call: Any, views: tuple[Tensor, ...], gradient: tuple[bool, ...] | None, tracking: bool) -> list[Tensor]:
+        self.images += sum(map(len, views))
         with self.clock("forward"):
-            return super().__call__(*views, gradient=gradient)
+            return super()._run(call, views, gradient, tracking)
 
-    def without_tracking(self, view: Tensor) -> Tensor:
-        self.images += len(view)
+    def _averaged(self, call: Any, views: tuple[Tensor, ...], batch_statistics: bool) -> list[Tensor]:
+        self.images += sum(map(len, views))
         with self.clock("forward"):
-            return super().without_tracking(view)
+            return super()._averaged(call, views, batch_statistics)
 
 
 class _TimedViews:
@@ -262,7 +262,7 @@ def plan(source: str, config: Config, steps: int = 4, budget: float = 30.0) -> P
     measured = measure(trainer, steps, budget=budget)
     items, _ = task.test
     sample = items[torch.arange(min(len(items), EVALUATED))]
-    predict = partial(predict_probabilities, trainer.average.network, task.views, device=task.device, workers=config.workers)
+    predict = partial(predict_probabilities, trainer.result, task.views, device=task.device, workers=config.workers)
     predict(sample[torch.arange(2)])
     started = time.perf_counter()
     predict(sample)

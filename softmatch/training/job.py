@@ -109,11 +109,11 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
     trainer, views = make_trainer(task, method), task.views
     every = checkpoint_every(task.config)
     items, labels = task.test
-    predict = partial(predict_probabilities, trainer.average.network, views, device=task.device, workers=task.config.workers)
+    predict = partial(predict_probabilities, views=views, items=items, device=task.device, workers=task.config.workers)
     wrong, record, next_checkpoint = torch.zeros(0), {}, every
     try:
         for record in trainer.run():
-            wrong = predict(items).argmax(-1) != labels
+            wrong = predict(trainer.result).argmax(-1) != labels
             record["test_error"] = float(wrong.double().mean())
             record["test_class_errors"] = class_errors(wrong, labels, len(task.examples.classes))
             run.append_record(record)
@@ -132,8 +132,8 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
         raise LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}") from error
     finally:
         trainer.batches.close()
-    save_model(run, trainer.average.network, task.network_name, task.shape, views, task.examples.classes)
-    _save_boundary(task, trainer.average.network, run)
+    save_model(run, trainer.result, task.network_name, task.shape, views, task.examples.classes)
+    _save_boundary(task, trainer.result, run)
     return wrong, record, trainer.seconds
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from softmatch.data.loading import LoadedBatches
 from softmatch.errors import InputError, OutOfMemory, TrainingError
 from softmatch.methods.base import Batch, BatchStatistics, Forward, Method, Output
 from softmatch.metrics import PseudoLabelMeter
+from softmatch.networks.heads import trained
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.clock import Clock
 from softmatch.training.ema import ModelAverage
@@ -47,28 +48,39 @@ def _explained(number: int) -> Iterator[None]:
         raise
 
 
-def _compile(network: nn.Module) -> nn.Module:
-    compiled = torch.compile(network)
-    assert isinstance(compiled, nn.Module)
-    return compiled
+class Parts(NamedTuple):
+    """What a generation begins with."""
+
+    network: nn.Module
+    batches: Batches | LoadedBatches
+    optimizer: torch.optim.Optimizer
+    average: ModelAverage
 
 
 class Trainer:
     """One network trained by one method.
 
     Args:
+        make_parts: of the number of a generation and, where the method has added some, the labels of unlabelled samples.
+        make_optimizer: an optimiser as the network's for a further module that the method trains.
+        predict_pool: predictions (N_U, C) of a network on all unlabelled samples.
         truth: labels of the unlabelled samples where known (−1 elsewhere). They reach the meter and nothing else.
         every: steps between two records.
     """
 
+    network: nn.Module
+    batches: Batches | LoadedBatches
+    optimizer: torch.optim.Optimizer
+    average: ModelAverage
+    forward: Forward
+
     def __init__(
         self,
-        network: nn.Module,
+        make_parts: Callable[[int, Tensor | None], Parts],
         method: Method,
-        batches: Batches | LoadedBatches,
-        optimizer: torch.optim.Optimizer,
-        average: ModelAverage,
         *,
+        make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+        predict_pool: Callable[[nn.Module], Tensor],
         steps: int,
         lr: float,
         num_classes: int,
@@ -81,12 +93,16 @@ class Trainer:
         micro_batch: int | None = None,
         compiled: bool = False,
     ) -> None:
-        self.network, self.method, self.batches = network, method, batches
-        self.optimizer, self.average = optimizer, average
+        self.method, self.predict_pool = method, predict_pool
         self.steps, self.lr, self.clip, self.every = steps, lr, clip, every
         self.num_classes, self.device, self.precision = num_classes, device, precision
         self.clock = Clock()
-        self.forward = Forward(_compile(network) if compiled else network, batch_statistics, micro_batch)
+        self._make_parts, self._make_optimizer = make_parts, make_optimizer
+        self._passes: tuple[BatchStatistics, int | None] = batch_statistics, micro_batch
+        self._compiled = compiled
+        self._followers: list[torch.optim.Optimizer] = []
+        self.generation_steps = -(-steps // method.generations)
+        self._begin_generation(0)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.step = 0
         self.seconds = 0.0
@@ -94,6 +110,40 @@ class Trainer:
         self._meter = PseudoLabelMeter(num_classes, device)
         self._losses = torch.zeros(3, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
         self._since = 0
+
+    @property
+    def result(self) -> nn.Module:
+        """The network that is evaluated and saved: of averaged weights, with the head that the method ends with."""
+        return trained(self.average.network, self.method.final_head)
+
+    def _begin_generation(self, number: int) -> None:
+        self._followers.clear()
+        self.network, self.batches, self.optimizer, self.average = self._make_parts(number, self.method.added_labels())
+        statistics, micro_batch = self._passes
+        self.forward = Forward(self.network, statistics, micro_batch, self.average.network, self._compiled)
+        self.method.begin(self.network, self._follow)
+        self.method.to(self.device)
+        self.network.train()
+        self.method.train()
+
+    def _follow(self, module: nn.Module) -> torch.optim.Optimizer:
+        self._followers.append(self._make_optimizer(module.to(self.device)))
+        return self._followers[-1]
+
+    def _between_steps(self) -> None:
+        """What a method may ask for before a step: a survey of the unlabelled samples, or a new generation."""
+        step, every = self.step, self.method.survey_every
+        if step and step % self.generation_steps == 0:
+            self.method.next_generation(self.predict_pool(self.result).to(self.device))
+            self.batches.close()
+            self._begin_generation(step // self.generation_steps)
+        elif step and every is not None and step % every == 0:
+            self.method.survey(self.predict_pool(self.result).to(self.device))
+
+    def factor(self, step: int) -> float:
+        """Of the learning rate at a step: each generation has the whole schedule."""
+        begun = step - step % self.generation_steps
+        return cosine_factor(step - begun, min(self.generation_steps, self.steps - begun))
 
     def run(self) -> Iterator[Record]:
         """Train to the last step; yields a record every `every` steps and after the last."""
@@ -110,8 +160,10 @@ class Trainer:
     def advance(self) -> None:
         """One training step."""
         step, clock = self.step, self.clock
-        set_learning_rate(self.optimizer, self.lr * cosine_factor(step, self.steps))
         with _explained(step + 1):
+            self._between_steps()
+            for optimizer in (self.optimizer, *self._followers):
+                set_learning_rate(optimizer, self.lr * self.factor(step))
             with clock("data"):
                 batch = self.batches(step)
             with clock("weighting and loss"), self._autocast():
@@ -126,7 +178,9 @@ class Trainer:
                 self.scaler.update()
                 self.optimizer.zero_grad()
             with clock("average of weights"):
-                self.average.update(self.network, step)
+                self.average.update(self.network, step % self.generation_steps)
+            with clock("weighting and loss"), self._autocast():
+                self.method.after_step(self.forward, batch)
             with clock("metrics"):
                 self._measure(output, batch.index)
         self.step = step + 1
@@ -161,7 +215,7 @@ class Trainer:
         record: Record = {
             "step": self.step,
             "seconds": self.seconds,
-            "lr": self.lr * cosine_factor(self.step - 1, self.steps),
+            "lr": self.lr * self.factor(self.step - 1),
             "loss": loss,
             "supervised_loss": supervised,
         }
@@ -185,6 +239,7 @@ class Trainer:
             "average": self.average.network.state_dict(),
             "method": self.method.state_dict(),
             "optimizer": flatten_optimizer(self.optimizer),
+            **{f"own.{name}": flatten_optimizer(optimizer) for name, optimizer in self.method.optimizers.items()},
         }
         if self.scaler.is_enabled():
             state = self.scaler.state_dict()
@@ -199,10 +254,17 @@ class Trainer:
         def part(name: str) -> dict[str, Tensor]:
             return {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
 
+        self.method.load_state_dict(part("method"))
+        generation = max(step - 1, 0) // self.generation_steps
+        if generation:  # its batches hold samples that the method has added
+            self.batches.close()
+            self._begin_generation(generation)
         self.network.load_state_dict(part("network"))
         self.average.network.load_state_dict(part("average"))
-        self.method.load_state_dict(part("method"))
+        self.method.load_state_dict(part("method"))  # once more: a generation begins with a method that has forgotten
         unflatten_optimizer(self.optimizer, part("optimizer"))
+        for name, optimizer in self.method.optimizers.items():
+            unflatten_optimizer(optimizer, part(f"own.{name}"))
         rng = part("rng")
         torch.set_rng_state(rng["cpu"])
         if "cuda" in rng:

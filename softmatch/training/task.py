@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,19 +13,24 @@ from torch import Tensor, nn
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
 from softmatch.data import Examples, Split, find_source, make_long_tailed_split, make_split
+from softmatch.data.batches import Batches, make_roles
 from softmatch.data.files import ImageFiles
-from softmatch.data.loading import item_statistics, make_batches
+from softmatch.data.loading import LoadedBatches, item_statistics, make_batches
 from softmatch.data.seeds import derive
+from softmatch.data.split import hold_out_labels
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
 from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
+from softmatch.networks.heads import Headed, feature_size
 from softmatch.training.ema import ModelAverage
-from softmatch.training.loop import Trainer
+from softmatch.training.evaluate import predict_probabilities
+from softmatch.training.loop import Parts, Trainer
 from softmatch.training.schedule import make_optimizer
 from softmatch.views import ImageViews, VectorViews, Views
 
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
+POOL_PART = 8192
 CPU_MICRO_BATCH = 64
 """Images whose activations stay in a processor's cache; see benchmarks/results/step.md."""
 
@@ -40,6 +46,7 @@ class Task:
     views: Views
     network: Network
     parameters: int
+    num_features: int | None
     device: torch.device
 
     @property
@@ -79,7 +86,7 @@ def prepare_examples(source: str, config: Config, examples: Examples, network: N
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
     _try_network(built, describe_network(chosen), examples, views)
     parameters = sum(p.numel() for p in built.parameters())
-    return Task(source, config, examples, split, views, chosen, parameters, choose_device(config.device))
+    return Task(source, config, examples, split, views, chosen, parameters, feature_size(built), choose_device(config.device))
 
 
 def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
@@ -153,7 +160,9 @@ def _norm_share(task: Task, method: Method) -> float:
         return config.batch_norm_momentum
     passes = 1
     if config.batch_statistics == "separate":
-        batches = [config.labeled_batch] * len(method.labeled_views) + [config.unlabeled_batch] * len(method.unlabeled_views)
+        batches = [config.labeled_batch] * len(method.labeled_views)
+        if method.tracks_unlabeled:
+            batches += [config.unlabeled_batch] * len(method.unlabeled_views)
         passes = sum(-(-size // most) if most else 1 for size in batches)
     return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
 
@@ -188,12 +197,36 @@ def build_method(task: Task, name: str) -> Method:
     problem = Problem(
         num_classes=len(task.examples.classes),
         num_unlabeled=len(task.split.unlabeled),
+        num_labeled=len(labels),
+        class_counts=tuple(counts.long().tolist()),
+        labeled_batch=config.labeled_batch,
+        unlabeled_batch=config.unlabeled_batch,
+        kind=task.examples.kind,
+        shape=task.shape,
         total_steps=config.steps,
         momentum=_momentum(config, config.statistics_momentum),
         start="debiased" if config.averages == "scaled" else "paper",
         class_prior=tuple((counts / counts.sum()).tolist()),
     )
-    return build(name, problem, config.method_options if name == config.method else None)
+    method = build(name, problem, config.method_options if name == config.method else None)
+    _refuse_unfit(task, method, name)
+    return method
+
+
+def _refuse_unfit(task: Task, method: Method, name: str) -> None:
+    """What the method needs and this task has not, before anything is trained or written."""
+    kind, labels = task.examples.kind, task.examples.labels[task.split.labeled]
+    if kind not in method.kinds:
+        raise InputError(f"method {name!r} cannot train on items of kind {kind!r}; it is for {' and '.join(method.kinds)}.")
+    if method.needs_features and task.num_features is None:
+        raise InputError(
+            f"method {name!r} uses the features of the network; {task.network_name!r} does not show them: give it a method "
+            "features(x) and a linear layer `head` that makes logits of them."
+        )
+    if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
+        raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of each class.")
+    if method.generations > task.config.steps:
+        raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
 
 
 def _momentum(config: Config, given: float | None) -> float:
@@ -223,40 +256,74 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
 
 def make_trainer(task: Task, method: Method) -> Trainer:
     """Network, batches, optimiser and averages of one run, from its seed."""
-    config, examples, split, device = task.config, task.examples, task.split, task.device
-    torch.manual_seed(derive(config.seed, "network"))
-    network = build_network(task.network, task.shape, len(examples.classes), _norm_share(task, method)).to(device)
-    if examples.kind == "image" and not is_own(task.network):  # the user's may reshape in a way that needs the usual layout
-        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
-    batches = make_batches(
-        labeled_items=examples.items[split.labeled],
-        labels=examples.labels[split.labeled],
-        unlabeled_items=examples.items,
-        pool=split.unlabeled,
-        workers=config.workers,
-        views=task.views,
-        labeled_batch=config.labeled_batch,
-        unlabeled_batch=config.unlabeled_batch,
-        seed=config.seed,
-        device=device,
-        labeled_views=method.labeled_views,
-        unlabeled_views=method.unlabeled_views,
-    )
+    config = task.config
+    make = partial(make_optimizer, name=config.optimizer, lr=config.lr, weight_decay=config.weight_decay, decay=config.decay)
+
+    def make_parts(generation: int, added: Tensor | None) -> Parts:
+        network = _network(task, method, generation)
+        average = ModelAverage(network, _momentum(config, config.model_momentum), warm=config.averages == "scaled")
+        return Parts(network, _batches(task, method, added), make(network), average)
+
     return Trainer(
-        network,
-        method.to(device),
-        batches,
-        make_optimizer(network, config.optimizer, config.lr, config.weight_decay, config.decay),
-        ModelAverage(network, _momentum(config, config.model_momentum), warm=config.averages == "scaled"),
+        make_parts,
+        method.to(task.device),
+        make_optimizer=make,
+        predict_pool=partial(_predict_pool, task),
         steps=config.steps,
         lr=config.lr,
-        num_classes=len(examples.classes),
-        truth=examples.labels[split.unlabeled],
+        num_classes=len(task.examples.classes),
+        truth=task.examples.labels[task.split.unlabeled],
         every=_evaluate_every(config),
-        device=device,
+        device=task.device,
         clip=config.clip,
         precision=config.precision,
         batch_statistics=config.batch_statistics,
         micro_batch=micro_batch(task) or None,
         compiled=config.compile,
     )
+
+
+def _network(task: Task, method: Method, generation: int) -> nn.Module:
+    """New weights, and the heads that the method asks for."""
+    seed = task.config.seed
+    torch.manual_seed(derive(seed, "network") if not generation else derive(seed, "network", generation))
+    network = build_network(task.network, task.shape, len(task.examples.classes), _norm_share(task, method))
+    if task.num_features is not None and (heads := method.heads(task.num_features)):
+        network = Headed(network, heads)
+    network = network.to(task.device)
+    if task.examples.kind == "image" and not is_own(task.network):  # the user's may reshape in a way that needs the usual layout
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+    return network
+
+
+def _batches(task: Task, method: Method, added: Tensor | None) -> Batches | LoadedBatches:
+    config, examples, split = task.config, task.examples, task.split
+    labeled, validation = split.labeled, None
+    if "validation" in method.streams:
+        labeled, held_out = hold_out_labels(labeled, examples.labels[labeled], method.validation_share, _split_seed(config))
+        validation = examples.items[held_out], examples.labels[held_out]
+    labels = examples.labels[labeled]
+    if added is not None:
+        chosen = (added.cpu() >= 0).nonzero().flatten()
+        labeled = torch.cat([labeled, split.unlabeled[chosen]])
+        labels = torch.cat([labels, added.cpu()[chosen].to(labels.dtype)])
+    roles = make_roles(
+        labeled_items=examples.items[labeled],
+        labels=labels,
+        unlabeled_items=examples.items,
+        labeled_batch=config.labeled_batch,
+        unlabeled_batch=config.unlabeled_batch,
+        seed=config.seed,
+        labeled_views=method.labeled_views,
+        unlabeled_views=method.unlabeled_views,
+        pool=split.unlabeled,
+        streams=method.streams,
+        validation=validation,
+    )
+    return make_batches(roles, task.views, config.seed, task.device, config.workers)
+
+
+def _predict_pool(task: Task, network: nn.Module) -> Tensor:
+    """Of all unlabelled samples, a part at a time: a cut-out of them all would be a second copy in memory."""
+    predict = partial(predict_probabilities, network, task.views, device=task.device, workers=task.config.workers)
+    return torch.cat([predict(task.examples.items[part]) for part in torch.split(task.split.unlabeled, POOL_PART)])

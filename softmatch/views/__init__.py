@@ -25,6 +25,9 @@ class Views(Protocol):
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         """ω: small changes that keep the label beyond doubt."""
 
+    def medium(self, items: Tensor, generator: Generator) -> Tensor:
+        """Between the two (SequenceMatch)."""
+
     def strong(self, items: Tensor, generator: Generator) -> Tensor:
         """Ω: large changes that keep the label."""
 

@@ -1,4 +1,7 @@
-"""Views of images: shift and flip (ω); RandAugment with cutout, then shift and flip (Ω). Whole batches of uint8 tensors."""
+"""Views of images: shift and flip (ω); RandAugment with cutout, then shift and flip (Ω). Whole batches of uint8 tensors.
+
+The medium view is the strong one with a single operation of RandAugment.
+"""
 
 from __future__ import annotations
 
@@ -168,10 +171,16 @@ class ImageViews:
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         return self.plain(self._moved(items, generator))
 
+    def medium(self, items: Tensor, generator: Generator) -> Tensor:
+        return self._augmented(items, generator, min(self.operations, 1))
+
     def strong(self, items: Tensor, generator: Generator) -> Tensor:
+        return self._augmented(items, generator, self.operations)
+
+    def _augmented(self, items: Tensor, generator: Generator, operations: int) -> Tensor:
         if self.order == "crop-first":
-            return self.plain(self._changed(self._moved(items, generator), generator))
-        return self.plain(self._moved(self._changed(items, generator), generator))
+            return self.plain(self._changed(self._moved(items, generator), generator, operations))
+        return self.plain(self._moved(self._changed(items, generator, operations), generator))
 
     def _normalisation(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Mean and 1/std of pixel values in 0 … 255; kept, since what is sent to a device makes the host wait."""
@@ -192,9 +201,9 @@ class ImageViews:
         dx, dy, mirrored = draw.to(items.device, non_blocking=True)
         return ops.move(items, dx, dy, mirrored.to(torch.bool), self.reflect)
 
-    def _changed(self, items: Tensor, generator: Generator) -> Tensor:
+    def _changed(self, items: Tensor, generator: Generator, operations: int) -> Tensor:
         height, width = items.shape[-2:]
-        changed = randaugment(items, generator, self.operations, self.names)
+        changed = randaugment(items, generator, operations, self.names)
         if not self.cutout:
             return changed
         draw = torch.rand(3, len(items), generator=generator).to(items.device, non_blocking=True)

@@ -81,6 +81,9 @@ class PillowViews:
     def weak(self, image: Image.Image, generator: Generator) -> Tensor:
         return to_tensor(self.apply(image, self.draw_weak(generator)))
 
+    def medium(self, image: Image.Image, generator: Generator) -> Tensor:
+        return to_tensor(self.apply(image, self.draw_strong(generator, min(self.views.operations, 1))))
+
     def strong(self, image: Image.Image, generator: Generator) -> Tensor:
         return to_tensor(self.apply(image, self.draw_strong(generator)))
 
@@ -88,9 +91,9 @@ class PillowViews:
         x, y, mirror = torch.rand(3, generator=generator).tolist()
         return Draw(place=(x, y), flip=self.views.flip and mirror < 0.5)
 
-    def draw_strong(self, generator: Generator) -> Draw:
-        """Draws as of `draw_weak`, then `views.operations` operations with their magnitudes and a square."""
-        names, number = self.views.names, self.views.operations
+    def draw_strong(self, generator: Generator, number: int | None = None) -> Draw:
+        """Draws as of `draw_weak`, then operations (`number`, by default of the settings) with their magnitudes, and a square."""
+        names, number = self.views.names, self.views.operations if number is None else number
         weak = self.draw_weak(generator)
         chosen = torch.randint(len(names), (number,), generator=generator).tolist()
         *shares, side, x, y = torch.rand(number + 3, generator=generator).tolist()

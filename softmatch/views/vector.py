@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 
 class VectorViews:
-    """ω(x) = z + N(0, w²) and Ω(x) = z + N(0, s²), z the standardised features.
+    """ω(x) = z + N(0, w²) and Ω(x) = z + N(0, s²), z the standardised features; the medium view has the noise √(w·s).
 
     Args:
         mean, std: of each feature over the training data.
@@ -29,6 +29,9 @@ class VectorViews:
 
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
         return self._noisy(items, self.weak_noise, generator)
+
+    def medium(self, items: Tensor, generator: Generator) -> Tensor:
+        return self._noisy(items, (self.weak_noise * self.strong_noise) ** 0.5, generator)
 
     def strong(self, items: Tensor, generator: Generator) -> Tensor:
         return self._noisy(items, self.strong_noise, generator)

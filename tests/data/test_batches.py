@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softmatch.data import Batches, Sampler
+from softmatch.data.batches import BalancedSampler, make_roles
 from softmatch.views import VectorViews
+
+CPU = torch.device("cpu")
 
 
 @settings(max_examples=80, deadline=None)
@@ -31,7 +34,7 @@ def test_a_sampler_that_jumps_gives_what_one_that_walked_gives() -> None:
 def make(unlabeled_views: tuple[str, ...] = ("weak", "strong")) -> Batches:
     items = torch.arange(60.0).reshape(30, 2)
     views = VectorViews([0.0, 0.0], [1.0, 1.0])
-    return Batches(items[:6], torch.arange(6), items, views, 4, 8, 0, torch.device("cpu"), ("weak",), unlabeled_views)
+    return Batches(make_roles(items[:6], torch.arange(6), items, 4, 8, 0, ("weak",), unlabeled_views), views, 0, CPU)
 
 
 def test_labels_and_index_belong_to_the_items() -> None:
@@ -63,9 +66,8 @@ def test_batches_repeat(step: int) -> None:
 def test_a_pool_of_positions_gives_what_the_items_at_these_positions_give() -> None:
     items, views = torch.arange(60.0).reshape(30, 2), VectorViews([0.0, 0.0], [1.0, 1.0])
     pool = torch.tensor([3, 29, 4, 17, 8, 0, 11])
-    rest = (views, 4, 5, 0, torch.device("cpu"))
-    cut = Batches(items[:6], torch.arange(6), items[pool], *rest)
-    whole = Batches(items[:6], torch.arange(6), items, *rest, pool=pool)
+    cut = Batches(make_roles(items[:6], torch.arange(6), items[pool], 4, 5, 0), views, 0, CPU)
+    whole = Batches(make_roles(items[:6], torch.arange(6), items, 4, 5, 0, pool=pool), views, 0, CPU)
     for step in range(5):
         expected, found = cut(step), whole(step)
         assert torch.equal(found.index, expected.index)
@@ -74,8 +76,43 @@ def test_a_pool_of_positions_gives_what_the_items_at_these_positions_give() -> N
 
 def test_items_that_are_on_the_device_are_not_copied() -> None:
     items, views = torch.zeros(30, 2), VectorViews([0.0, 0.0], [1.0, 1.0])
-    batches = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("cpu"), pool=torch.arange(20))
-    assert batches.unlabeled_items.data_ptr() == batches.labeled_items.data_ptr() == items.data_ptr()
-    alone = Batches(items, torch.zeros(30).long(), items, views, 4, 5, 0, torch.device("meta"), unlabeled_views=())
-    assert alone.labeled_items.device.type == "meta"
-    assert alone.unlabeled_items is items, "a supervised run has no use for the others on its device"
+    labels = torch.zeros(30).long()
+    batches = Batches(make_roles(items, labels, items, 4, 5, 0, pool=torch.arange(20)), views, 0, CPU)
+    assert {role.items.data_ptr() for role in batches.roles.values() if isinstance(role.items, torch.Tensor)} == {
+        items.data_ptr()
+    }
+    alone = Batches(make_roles(items, labels, items, 4, 5, 0, unlabeled_views=()), views, 0, torch.device("meta"))
+    assert list(alone.roles) == ["labeled"], "a supervised run has no use for the others on its device"
+
+
+def test_a_second_view_of_a_kind_is_another_draw_and_leaves_the_first_alone() -> None:
+    batch = make(("weak", "weak_2", "strong_2", "medium"))(3)
+    assert torch.equal(batch.unlabeled["weak"], make(("weak",))(3).unlabeled["weak"])
+    assert not torch.equal(batch.unlabeled["weak"], batch.unlabeled["weak_2"])
+    spread = [float((batch.unlabeled[name] - batch.unlabeled["weak"]).std()) for name in ("weak_2", "medium", "strong_2")]
+    assert spread == sorted(spread)
+
+
+@settings(max_examples=40, deadline=None)
+@given(labels=st.lists(st.integers(0, 5), min_size=1, max_size=30), seed=st.integers(0, 2**40))
+def test_a_balanced_sampler_draws_every_class_equally_often(labels: list[int], seed: int) -> None:
+    truth = torch.tensor(labels)
+    sampler = BalancedSampler(truth, 600, seed)
+    drawn = sampler(4)
+    assert torch.equal(drawn, BalancedSampler(truth, 600, seed)(4))
+    assert set(drawn.tolist()) <= set(range(len(labels)))
+    counts = torch.bincount(truth[drawn], minlength=6)[truth.unique()]
+    assert float(counts.float().sub(600 / len(counts)).abs().max()) < 6 * (600 / len(counts)) ** 0.5 + 1
+
+
+def test_streams_of_labelled_samples_come_beside_the_batch() -> None:
+    items, views = torch.arange(60.0).reshape(30, 2), VectorViews([0.0, 0.0], [1.0, 1.0])
+    held_out = items[20:24], torch.tensor([9, 8, 7, 6])
+    roles = make_roles(items[:6], torch.arange(6), items, 4, 8, 0, streams=("balanced", "validation"), validation=held_out)
+    batch = Batches(roles, views, 0, CPU)(2)
+    assert set(batch.streams) == {"balanced", "validation"}
+    balanced, validation = batch.streams["balanced"], batch.streams["validation"]
+    assert torch.allclose(balanced.views["weak"], items[balanced.labels], atol=0.2)
+    assert sorted(validation.labels.tolist()) == [6, 7, 8, 9]
+    assert torch.allclose(validation.views["weak"], items[29 - validation.labels], atol=0.2)
+    assert torch.equal(batch.labels, torch.arange(6)[batch.labeled_index])

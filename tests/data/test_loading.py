@@ -21,6 +21,7 @@ from torch import Tensor
 
 from softmatch.data import Batches
 from softmatch.data import loading as module
+from softmatch.data.batches import make_roles
 from softmatch.data.files import ImageFiles
 from softmatch.data.loading import LoadedBatches, count_workers, item_statistics, make_batches, read_plain
 from softmatch.data.seeds import stream
@@ -54,14 +55,15 @@ def files_in(folder: Path) -> ImageFiles:
 
 
 def loaded(items: Tensor | ImageFiles, workers: int, **options: object) -> LoadedBatches:
-    arguments: dict[str, object] = {"labeled_batch": 5, "unlabeled_batch": 20, "seed": 3, "device": CPU, **options}
+    device = options.pop("device", CPU)
     views = ImageViews([0.5] * items.shape[1], [0.25] * items.shape[1])
-    labels = torch.arange(6)
-    return LoadedBatches(items[torch.arange(6)], labels, items, views, workers=workers, **arguments)  # type: ignore[arg-type]  # options by name
+    roles = make_roles(items[torch.arange(6)], torch.arange(6), items, 5, 20, 3, **options)  # type: ignore[arg-type]  # options by name
+    return LoadedBatches(roles, views, 3, device, workers)  # type: ignore[arg-type]  # an option by name
 
 
 def tensors(batch: Batch) -> list[Tensor]:
-    return [batch.labels, batch.index, *batch.labeled.values(), *batch.unlabeled.values()]
+    streams = [tensor for stream in batch.streams.values() for tensor in (stream.labels, *stream.views.values())]
+    return [batch.labels, batch.index, batch.labeled_index, *batch.labeled.values(), *batch.unlabeled.values(), *streams]
 
 
 def same(first: Batch, second: Batch) -> bool:
@@ -114,8 +116,9 @@ def test_labels_and_index_belong_to_the_images(folder: Path) -> None:
 def test_the_samples_are_those_of_batches_on_the_device() -> None:
     items = torch.randint(0, 256, (40, 1, 12, 12), dtype=torch.uint8)
     views = ImageViews([0.5], [0.25], pad=0, flip=False, operations=0, cutout=0.0)
-    rest = (items[:6], torch.arange(6), items, views, 5, 20, 3, CPU)
-    assert same(Batches(*rest)(7), LoadedBatches(*rest, workers=0)(7))
+    streams = {"streams": ("balanced", "validation"), "validation": (items[7:9], torch.tensor([7, 8]))}
+    roles = make_roles(items[:6], torch.arange(6), items, 5, 20, 3, unlabeled_views=("weak", "strong_2"), **streams)  # type: ignore[arg-type]  # options by name
+    assert same(Batches(roles, views, 3, CPU)(7), LoadedBatches(roles, views, 3, CPU, workers=0)(7))
 
 
 def test_views_are_independent_of_which_others_are_asked_for(folder: Path) -> None:
@@ -252,7 +255,8 @@ def test_who_makes_the_batches_depends_on_what_is_quicker(folder: Path) -> None:
     small, large = (torch.zeros(4, 1, side, side, dtype=torch.uint8) for side in (module.LARGE, module.LARGE + 1))
 
     def made(items: Tensor | ImageFiles, device: str = "cpu", workers: int | None = None) -> object:
-        return make_batches(items[torch.arange(2)], labels, items, views, 2, 2, 0, torch.device(device), workers=workers)
+        roles = make_roles(items[torch.arange(2)], labels, items, 2, 2, 0)
+        return make_batches(roles, views, 0, torch.device(device), workers)
 
     assert isinstance(made(small), Batches)
     assert isinstance(made(small, workers=0), Batches)
@@ -263,10 +267,10 @@ def test_who_makes_the_batches_depends_on_what_is_quicker(folder: Path) -> None:
     assert isinstance(by_files, LoadedBatches)
     assert by_files.workers == count_workers() >= 1
     vectors = VectorViews([0.0], [1.0])
-    on_vectors = make_batches(torch.zeros(2, 1), labels, torch.zeros(4, 1), vectors, 2, 2, 0, CPU, workers=2)
+    on_vectors = make_batches(make_roles(torch.zeros(2, 1), labels, torch.zeros(4, 1), 2, 2, 0), vectors, 0, CPU, workers=2)
     assert isinstance(on_vectors, Batches)
     with pytest.raises(InputError, match="'vector'"):
-        make_batches(files_in(folder), labels, files_in(folder), vectors, 2, 2, 0, CPU)
+        make_batches(make_roles(files_in(folder), labels, files_in(folder), 2, 2, 0), vectors, 0, CPU)
 
 
 def test_images_are_opened_from_tensors_of_any_layout() -> None:

@@ -99,7 +99,7 @@ def test_frozen_statistics_in_eval_mode_still_use_the_running_ones() -> None:
 def test_without_tracking_keeps_the_gradient() -> None:
     network = normalised()
     before = norm_state(network)
-    assert Forward(network).without_tracking(torch.randn(4, 5)).requires_grad
+    assert Forward(network)(torch.randn(4, 5), tracking=False)[0].requires_grad
     assert all(torch.equal(a, b) for a, b in zip(before, norm_state(network), strict=True))
 
 

@@ -74,7 +74,7 @@ def test_the_problem_gives_what_a_builder_has_parameters_for() -> None:
     assert isinstance(method.weighting, TruncatedGaussian)
     assert method.weighting.mean.momentum == 0.9
     flexmatch = build("flexmatch", PROBLEM)
-    assert flexmatch.state_dict()["weighting.registry"].shape == (9,)
+    assert flexmatch.state_dict()["weighting.registry.values"].shape == (9,)
 
 
 def test_options_win_over_the_problem() -> None:

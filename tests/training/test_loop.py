@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from softmatch.config import make_config
-from softmatch.data import find_source
+from softmatch.data import Batches, find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.training.loop import Record, Trainer
@@ -82,13 +82,14 @@ def test_the_truth_of_unlabelled_samples_reaches_metrics_only(method: str) -> No
 def test_batches_carry_no_truth() -> None:
     trainer = make("digits")
     batch = trainer.batches(0)
-    assert set(vars(batch)) == {"labeled", "labels", "unlabeled", "index"}
+    assert set(vars(batch)) == {"labeled", "labels", "unlabeled", "index", "labeled_index", "streams"}
     assert len(batch.labels) == 40  # labels of the labelled samples only
 
 
 def test_an_infinite_input_stops_the_run_with_the_step() -> None:
     trainer = make()
-    trainer.batches.unlabeled_items[:] = float("inf")
+    assert isinstance(trainer.batches, Batches)
+    trainer.batches.roles["unlabeled"].items[:] = float("inf")  # type: ignore[index]  # a tensor, of vectors
     with pytest.raises(TrainingError, match=r"stopped at step 1: .*NaN or infinity"):
         finish(trainer)
 

@@ -1,0 +1,68 @@
+"""Methods around a match method: what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from softmatch.errors import InputError
+from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output
+from softmatch.methods.match import Match
+
+Make = Callable[[str, Mapping[str, Any] | None], Method]
+"""Of the name of a method and its options: `softmatch.methods.build` for the problem at hand."""
+
+
+def match_method(base: str | Match, make: Make | None = None, options: Mapping[str, Any] | None = None) -> Match:
+    """The match method to build around: one that is given, or the one of that name.
+
+    Raises:
+        InputError: where the method of that name is not of the form alignment × weighting × target.
+    """
+    if isinstance(base, Match):
+        return base
+    if make is None:
+        raise InputError(f"without a problem to build {base!r} for, give the base as an object: base=fixmatch(num_classes).")
+    made = make(base, options)
+    if not isinstance(made, Match):
+        raise InputError(f"this method goes around a match method (softmatch, fixmatch, flexmatch, …); {base!r} is none.")
+    return made
+
+
+class Around(Method):
+    """A match method with something around it. Everything that is not overridden is the match method's own.
+
+    Attributes:
+        base: the match method.
+    """
+
+    def __init__(self, base: Match) -> None:
+        super().__init__()
+        self.base = base
+        self.labeled_views, self.unlabeled_views = base.labeled_views, base.unlabeled_views
+        self.streams, self.validation_share = base.streams, base.validation_share
+        self.kinds, self.tracks_unlabeled, self.needs_features = base.kinds, base.tracks_unlabeled, base.needs_features
+        self.final_head, self.survey_every, self.generations = base.final_head, base.survey_every, base.generations
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        return self.base.step(forward, batch)
+
+    def heads(self, num_features: int) -> dict[str, nn.Module]:
+        return self.base.heads(num_features)
+
+    def begin(self, network: nn.Module, make_optimizer: MakeOptimizer) -> None:
+        self.base.begin(network, make_optimizer)
+
+    def after_step(self, forward: Forward, batch: Batch) -> None:
+        self.base.after_step(forward, batch)
+
+    def survey(self, probs: Tensor) -> None:
+        self.base.survey(probs)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return self.base.statistics()
+
+    def weight_curve(self, num_classes: int) -> tuple[Tensor, Tensor] | None:
+        return self.base.weight_curve(num_classes)
