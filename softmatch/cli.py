@@ -129,17 +129,39 @@ def bench(
 
 
 @app.command
-def methods() -> None:
-    """List the methods: one line and the citation of each."""
+def methods(name: str | None = None, /) -> None:
+    """List the methods, or print the card of one: idea, formula, when to use it, options, differences, measured result.
+
+    Examples:
+
+    - softmatch methods
+    - softmatch methods flexmatch
+    - softmatch methods flexmatch > flexmatch.md
+
+    Parameters
+    ----------
+    name:
+        Of the method whose card is to be printed.
+    """
     from rich.console import Console
+    from rich.markdown import Markdown
     from rich.table import Table
 
-    from softmatch.methods import METHODS
+    from softmatch.methods import METHODS, read_card
 
+    console = Console()
+    if name is not None:
+        card = read_card(name)
+        if console.is_terminal:
+            console.print(Markdown(card))
+        else:
+            print(card, end="")
+        return
     table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
-    for name, entry in METHODS.items():
-        table.add_row(f"[bold]{name}[/bold]", f"{entry.summary}\n[dim]{entry.citation}[/dim]")
-    Console().print(table)
+    for each, entry in METHODS.items():
+        table.add_row(f"[bold]{each}[/bold]", f"{entry.summary}\n[dim]{entry.citation}[/dim]")
+    console.print(table)
+    console.print("[dim]softmatch methods NAME prints the card of one.[/dim]")
 
 
 @app.command

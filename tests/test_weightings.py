@@ -172,18 +172,6 @@ def test_threshold_is_inclusive_unless_strict() -> None:
     assert Threshold(0.8, strict=True)(probs).tolist() == [0.0, 0.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ("linear", [0.0, 0.25, 0.5, 1.0, 1.0]),
-        ("sigmoid", [0.006738, 0.060055, 0.286505, 1.0, 1.0]),
-        ("cosine", [0.0, 0.146447, 0.5, 1.0, 1.0]),
-    ],
-)
-def test_ramps_golden(shape: str, expected: list[float]) -> None:
-    close(ramp_factor(torch.tensor([0.0, 0.25, 0.5, 1.0, 1.7]), shape), expected)  # type: ignore[arg-type]  # parametrised literal
-
-
 def test_adamatch_ramp_golden() -> None:
     """μ(t) = ½ − ½cos(min(π, 2πt/K)) reaches one at half of the run, so its ramp is K/2 long."""
     share_of_run = torch.tensor([0.0, 0.1, 0.25, 0.5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from softmatch.averages import PAPER_MOMENTUM, Start
@@ -42,6 +43,7 @@ __all__ = [
     "flexmatch",
     "freematch",
     "pseudo_label",
+    "read_card",
     "softmatch",
     "supervised",
     "uda",
@@ -169,6 +171,17 @@ def build(
     if not isinstance(built, Method):
         raise InputError(f"{label} must be or make a softmatch Method or Weighting; it is or made a {type(built).__name__}.")
     return built
+
+
+def read_card(name: str) -> str:
+    """The card of a method, as Markdown: installed with the package, and in docs/methods of the repository."""
+    if name not in METHODS:
+        raise InputError(f"there is no method {name!r}. {nearest(name, METHODS)}")
+    package = Path(__file__).parent.parent
+    for folder in (package / "cards", package.parent / "docs" / "methods"):
+        if (folder / f"{name}.md").is_file():
+            return (folder / f"{name}.md").read_text(encoding="utf-8").replace("<!-- measured -->\n", "")
+    raise InputError(f"the card of {name!r} is not installed; it stands in docs/methods/{name}.md of the repository.")
 
 
 def _find(name: str) -> Any:

@@ -119,9 +119,15 @@ class Forward:
                 found.append(Encoded(feature, self.head(feature)))
         return found
 
-    def head(self, features: Tensor, name: str | None = None) -> Tensor:
-        """What the network's head, or the head of that name which the method asked for, makes of features."""
-        head = self.network.head if name is None else self.network.heads[name]  # type: ignore[index]  # a ModuleDict
+    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
+        """What the network's head, or the head of that name which the method asked for, makes of features.
+
+        Args:
+            averaged: use the head of averaged weights.
+        """
+        network = self.average if averaged else self.network
+        assert network is not None, "this loop keeps no averaged weights"
+        head = network.head if name is None else network.heads[name]  # type: ignore[index]  # a ModuleDict
         out: Tensor = head(features)  # type: ignore[operator]  # a module's attribute is untyped
         return out
 
@@ -189,8 +195,8 @@ class RecordedForward(Forward):
         self._seen += zip(views, found, strict=True)
         return found
 
-    def head(self, features: Tensor, name: str | None = None) -> Tensor:
-        return self.inner.head(features, name)
+    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
+        return self.inner.head(features, name, averaged)
 
     def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
         return self.inner.teach(*views, batch_statistics=batch_statistics)

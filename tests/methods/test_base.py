@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Batch, Forward, Method, Output, Problem, Supervised, build, pseudo_label, softmatch
-from softmatch.methods.base import frozen_running_statistics
+from softmatch.methods.base import RecordedForward, frozen_running_statistics
 
 
 def plain() -> nn.Module:
@@ -187,3 +187,73 @@ def test_micro_batches_change_nothing_without_batch_normalisation() -> None:
 def test_a_micro_batch_has_no_meaning_for_joint_statistics() -> None:
     network, view = normalised(), torch.randn(10, 5)
     torch.testing.assert_close(Forward(network, "joint", micro_batch=2)(view)[0], network(view))
+
+
+class Normed(nn.Module):
+    """A network with batch normalisation that shows its features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6))
+        self.head = nn.Linear(6, 3)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        found: Tensor = self.body(inputs)
+        return found
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(inputs))
+        return logits
+
+
+@pytest.mark.parametrize("mode", ["joint", "separate"])
+def test_encode_gives_the_logits_of_a_call_and_their_features(mode: str) -> None:
+    network, first, second = Normed(), torch.randn(4, 5), torch.randn(3, 5)
+    forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
+    logits = forward(first, second, gradient=(True, False), tracking=False)
+    encoded = forward.encode(first, second, gradient=(True, False), tracking=False)
+    for one, other in zip(encoded, logits, strict=True):
+        torch.testing.assert_close(one.logits, other)
+        torch.testing.assert_close(forward.head(one.features), one.logits)
+    assert [e.logits.requires_grad for e in encoded] == [e.features.requires_grad for e in encoded] == [True, False]
+
+
+@pytest.mark.parametrize("mode", ["joint", "separate"])
+@pytest.mark.parametrize("way", ["call", "encode"])
+def test_without_tracking_running_statistics_stay(mode: str, way: str) -> None:
+    network = Normed()
+    forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
+    run = forward if way == "call" else forward.encode
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    run(torch.randn(4, 5), tracking=False)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    run(torch.randn(4, 5))
+    assert not torch.equal(network.body[1].running_mean, before["body.1.running_mean"])
+
+
+def test_a_teacher_has_the_averaged_weights_and_batch_statistics_but_neither_gradient_nor_memory() -> None:
+    network, average, view = Normed(), Normed(), torch.randn(4, 5)
+    average.eval()
+    before = {name: value.clone() for name, value in average.state_dict().items()}
+    forward = Forward(network, "separate", average=average)
+    (taught,), (features,) = forward.teach(view), forward.teach_features(view)
+    assert not taught.requires_grad
+    assert not average.training
+    assert all(torch.equal(value, before[name]) for name, value in average.state_dict().items())
+    torch.testing.assert_close(taught, average.head(features))
+    torch.testing.assert_close(forward.head(features, averaged=True), taught)
+    linear, norm = average.body
+    centred = F.batch_norm(linear(view), None, None, norm.weight, norm.bias, training=True)
+    torch.testing.assert_close(features, centred)
+    (plain,) = forward.teach(view, batch_statistics=False)
+    torch.testing.assert_close(plain, average(view))
+
+
+def test_a_record_answers_for_the_very_view() -> None:
+    network, view = Normed(), torch.randn(4, 5)
+    recorded = RecordedForward(Forward(network))
+    (logits,) = recorded(view)
+    assert recorded.of(view).logits is logits
+    torch.testing.assert_close(network.head(recorded.of(view).features), logits)
+    with pytest.raises(StopIteration):
+        recorded.of(view.clone())
