@@ -7,7 +7,7 @@
 
 Seed s draws the labelled and test samples, the weights, the batches and the views; every method sees the same draws. Each
 run is one line of the store; what stands there is not run again, so an interrupted benchmark goes on. Prints Markdown: error as
-mean ± standard deviation over the seeds in per cent; f and g of the last quarter of the run (mean over seeds); wall time of a
+mean ± standard deviation over the seeds in per cent; f and g of the second half of the run (mean over seeds); wall time of a
 step as the median of several, taken when no run is going on here, and as a multiple of FixMatch's; and the bytes that a
 checkpoint holds beyond those of the supervised network (statistics, registries, further heads and networks).
 """
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +37,14 @@ from softmatch.training.task import build_method, make_trainer, prepare
 
 LONG_TAILED = ("darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh", "debiaspl")
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"source": "digits", "labels": 40, "model": "small-conv-16", "steps": 800},
+    "digits": {"source": "digits", "labels": 40, "model": "small-conv-16", "steps": 500},
     "digits-long-tailed": {
         "source": "digits",
         "imbalance": 10,
         "head_labels": 20,
         "head_unlabeled": 80,
         "model": "small-conv-16",
-        "steps": 800,
+        "steps": 500,
     },
     "fashion-mnist": {
         "source": "fashion-mnist",
@@ -51,11 +52,11 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "model": "small-conv-8",
         "labeled_batch": 32,
         "unlabeled_batch": 64,
-        "steps": 600,
+        "steps": 400,
     },
 }
 """What differs from the source's defaults."""
-EVALUATIONS = 4
+EVALUATIONS = 2
 MARK = "<!-- measured -->"
 Row = dict[str, Any]
 
@@ -243,7 +244,7 @@ def main() -> None:
             for row in time_steps(setting, dict.fromkeys(["fixmatch", *timed]), arguments.data, arguments.rounds):
                 append(arguments.store, row)
         todo = [(m, s) for s in range(arguments.seeds) for m in chosen if (setting, m, s) not in done]
-        with ProcessPoolExecutor(arguments.jobs) as pool:
+        with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
             waiting = [pool.submit(run, setting, method, seed, arguments.data) for method, seed in todo]
             for number, future in enumerate(as_completed(waiting), 1):
                 row = future.result()

@@ -1,4 +1,4 @@
-"""What methods remember between steps: a row for every sample of a set, or the last rows of an endless row."""
+"""What methods remember between steps: a row for every sample of a set, the last rows of an endless row, how many steps."""
 
 from __future__ import annotations
 
@@ -94,3 +94,22 @@ class Queue(nn.Module):
     def filled(self) -> Tensor:
         """Which rows have been pushed (length,), as booleans."""
         return torch.arange(self.length, device=self.values.device) < self.count
+
+
+class StepCount(nn.Module):
+    """Number of steps so far. It lives on the host, where it decides what is run next without waiting for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def advance(self) -> None:
+        """One step more."""
+        self.steps += 1
+
+    def get_extra_state(self) -> Tensor:
+        """For the state dict: a tensor, as everything in a checkpoint."""
+        return torch.tensor(self.steps)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.steps = int(state)

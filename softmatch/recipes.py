@@ -68,6 +68,10 @@ HEADS: Mapping[str, Settings] = {
 """Sizes of the largest class in the paper's long-tailed splits."""
 
 
+EQUAL_BATCHES = ("pseudo_label", "pi_model", "temporal_ensembling", "mean_teacher", "vat", "mixmatch", "remixmatch")
+"""Methods for which the paper's code base takes as many unlabelled samples as labelled ones in a batch."""
+
+
 def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
     """All settings of a run.
 
@@ -104,4 +108,6 @@ def _paper(source: str, user: Settings) -> dict[str, Any]:
         if source not in HEADS:
             raise InputError(f"the paper has no long-tailed experiment on {source!r}; it has them on {', '.join(HEADS)}.")
         found |= LONG_TAILED
+    if user.get("method") in EQUAL_BATCHES:
+        found["unlabeled_batch"] = found["labeled_batch"]
     return found

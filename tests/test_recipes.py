@@ -9,7 +9,8 @@ import pytest
 from softmatch.config import Config, read_file, write_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.recipes import complete
+from softmatch.methods import METHODS
+from softmatch.recipes import EQUAL_BATCHES, complete
 
 
 def make(source: str, **given: Any) -> Config:
@@ -43,6 +44,13 @@ def test_long_tailed_image_classification(source: str, labels: int, unlabeled: i
     assert (config.weight_decay, config.decay) == (4e-5, "shrink")
     assert (config.labeled_batch, config.unlabeled_batch) == (64, 128)
     assert (config.head_labels, config.head_unlabeled, config.labels) == (labels, unlabeled, None)
+
+
+@pytest.mark.parametrize("method", EQUAL_BATCHES)
+def test_consistency_methods_have_equal_batches(method: str) -> None:
+    assert method in METHODS
+    assert make("cifar10", recipe="paper", method=method).unlabeled_batch == 64
+    assert make("cifar10", recipe="paper", method=method, unlabeled_batch=96).unlabeled_batch == 96
 
 
 def test_options_win_over_the_recipe() -> None:

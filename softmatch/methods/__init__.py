@@ -11,6 +11,17 @@ from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.errors import InputError, nearest
 from softmatch.methods.adamatch import AdaMatch, adamatch
 from softmatch.methods.base import Batch, Forward, Method, Output, Supervised
+from softmatch.methods.cgmatch import cgmatch
+from softmatch.methods.comatch import comatch
+from softmatch.methods.consistency import mean_teacher, pi_model, temporal_ensembling, vat
+from softmatch.methods.debias import debiaspl
+from softmatch.methods.influence import influence
+from softmatch.methods.longtail.abc import abc
+from softmatch.methods.longtail.adsh import adsh
+from softmatch.methods.longtail.cossl import cossl
+from softmatch.methods.longtail.crest import crest, crest_plus
+from softmatch.methods.longtail.darp import darp
+from softmatch.methods.longtail.saw import saw
 from softmatch.methods.match import (
     PAPER_STEPS,
     Match,
@@ -22,6 +33,13 @@ from softmatch.methods.match import (
     softmatch,
     uda,
 )
+from softmatch.methods.meta import meta_pseudo_labels
+from softmatch.methods.mixmatch import mixmatch
+from softmatch.methods.remixmatch import remixmatch
+from softmatch.methods.semireward import semireward
+from softmatch.methods.sequencematch import sequencematch
+from softmatch.methods.simmatch import simmatch
+from softmatch.methods.sinkhorn import sla
 from softmatch.own_code import call_own, find_own
 from softmatch.weightings import Weighting
 
@@ -36,17 +54,39 @@ __all__ = [
     "Output",
     "Problem",
     "Supervised",
+    "abc",
     "adamatch",
+    "adsh",
     "build",
+    "cgmatch",
+    "comatch",
+    "cossl",
+    "crest",
+    "crest_plus",
+    "darp",
     "dash",
+    "debiaspl",
     "fixmatch",
     "flexmatch",
     "freematch",
+    "influence",
+    "mean_teacher",
+    "meta_pseudo_labels",
+    "mixmatch",
+    "pi_model",
     "pseudo_label",
     "read_card",
+    "remixmatch",
+    "saw",
+    "semireward",
+    "sequencematch",
+    "simmatch",
+    "sla",
     "softmatch",
     "supervised",
+    "temporal_ensembling",
     "uda",
+    "vat",
 ]
 
 Builder = Callable[..., Method]
@@ -107,6 +147,116 @@ METHODS: dict[str, Entry] = {
         pseudo_label,
         "every sample trained on its own argmax, with a weight that ramps up",
         "Lee: Pseudo-Label. ICML 2013 workshop",
+    ),
+    "pi_model": Entry(
+        pi_model,
+        "two weak views get the same prediction (Π-model)",
+        "Laine, Aila: Temporal Ensembling for Semi-Supervised Learning. ICLR 2017",
+    ),
+    "temporal_ensembling": Entry(
+        temporal_ensembling,
+        "the prediction stays near the average of the sample's earlier ones",
+        "Laine, Aila: Temporal Ensembling for Semi-Supervised Learning. ICLR 2017",
+    ),
+    "mean_teacher": Entry(
+        mean_teacher,
+        "the prediction follows that of the averaged weights",
+        "Tarvainen, Valpola: Mean Teachers Are Better Role Models. NeurIPS 2017",
+    ),
+    "vat": Entry(
+        vat,
+        "the prediction withstands the perturbation that changes it most",
+        "Miyato, Maeda, Koyama, Ishii: Virtual Adversarial Training. TPAMI 2019",
+    ),
+    "mixmatch": Entry(
+        mixmatch,
+        "sharpened guesses, mixed with the labelled samples; squared error",
+        "Berthelot, Carlini, Goodfellow, Papernot, Oliver, Raffel: MixMatch. NeurIPS 2019",
+    ),
+    "remixmatch": Entry(
+        remixmatch,
+        "MixMatch with aligned guesses, strong views and a rotation task",
+        "Berthelot, Carlini, Cubuk, Kurakin, Sohn, Zhang, Raffel: ReMixMatch. ICLR 2020",
+    ),
+    "influence": Entry(
+        influence,
+        "a weight for every sample, learned from labels kept out of training; around any match method",
+        "Ren, Yeh, Schwing: Not All Unlabeled Data Are Equal. NeurIPS 2020",
+    ),
+    "comatch": Entry(
+        comatch,
+        "predictions smoothed by a memory, and a graph of samples that embeddings follow",
+        "Li, Xiong, Hoi: CoMatch. ICCV 2021",
+    ),
+    "simmatch": Entry(
+        simmatch,
+        "predictions and similarities to the labelled samples correct each other",
+        "Zheng, You, Huang, Wang, Qian, Xu: SimMatch. CVPR 2022",
+    ),
+    "sla": Entry(
+        sla,
+        "labels allocated to all samples by optimal transport, to classes of limited size",
+        "Tai, Bailis, Valiant: Sinkhorn Label Allocation. ICML 2021",
+    ),
+    "meta_pseudo_labels": Entry(
+        meta_pseudo_labels,
+        "a teacher that learns from how its labels help a student",
+        "Pham, Dai, Xie, Luong, Le: Meta Pseudo Labels. CVPR 2021",
+    ),
+    "debiaspl": Entry(
+        debiaspl,
+        "labels freed from the mean prediction, and margins by it",
+        "Wang, Wu, Lian, Yu: Debiased Learning from Naturally Imbalanced Pseudo-Labels. CVPR 2022",
+    ),
+    "sequencematch": Entry(
+        sequencematch,
+        "FlexMatch, and agreement along weak, medium and strong views",
+        "Nguyen: SequenceMatch. WACV 2024",
+    ),
+    "semireward": Entry(
+        semireward,
+        "pseudo-labels kept by a learned reward; around any match method",
+        "Li, Jin, Wang, Wu, Liu, Tan, Li: SemiReward. ICLR 2024",
+    ),
+    "cgmatch": Entry(
+        cgmatch,
+        "confident samples, and less confident ones whose label has been steady",
+        "Cheng, Lu, Tian, Zhao, Chang, Du: CGMatch. CVPR 2025",
+    ),
+    "darp": Entry(
+        darp,
+        "long-tailed: predictions refined to given class counts; around any match method",
+        "Kim, Hur, Park, Yang, Hwang, Shin: Distribution Aligning Refinery of Pseudo-label. NeurIPS 2020",
+    ),
+    "crest": Entry(
+        crest,
+        "long-tailed: generations, each with the rarer classes' pseudo-labels added; around any match method",
+        "Wei, Sohn, Mellina, Yuille, Yang: CReST. CVPR 2021",
+    ),
+    "crest_plus": Entry(
+        crest_plus,
+        "CReST with targets aligned to ever flatter class frequencies",
+        "Wei, Sohn, Mellina, Yuille, Yang: CReST. CVPR 2021",
+    ),
+    "abc": Entry(
+        abc,
+        "long-tailed: a second head trained on classes of equal size; around any match method",
+        "Lee, Shin, Kim: ABC, Auxiliary Balanced Classifier. NeurIPS 2021",
+    ),
+    "cossl": Entry(
+        cossl,
+        "long-tailed: a balanced head on averaged features that later makes the labels; around any match method",
+        "Fan, Dai, Kukleva, Schiele: CoSSL. CVPR 2022",
+    ),
+    "saw": Entry(
+        saw,
+        "long-tailed: losses weighted by the size of their class; around any match method",
+        "Lai, Wang, Gunawan, Cheung, Chuah: Smoothed Adaptive Weighting. ICML 2022",
+    ),
+    "adsh": Entry(
+        adsh,
+        "long-tailed: thresholds that let through the same share of every class; around any match method",
+        "Guo, Li: Class-Imbalanced Semi-Supervised Learning with Adaptive Thresholding. ICML 2022",
     ),
     "supervised": Entry(
         supervised,

@@ -14,7 +14,15 @@ from softmatch.methods import Method, Problem
 from softmatch.seen import Seen
 
 CLASSES, UNLABELED = 4, 32
-PROBLEM = Problem(num_classes=CLASSES, num_unlabeled=UNLABELED, total_steps=40, momentum=0.8)
+PROBLEM = Problem(
+    num_classes=CLASSES,
+    num_unlabeled=UNLABELED,
+    num_labeled=10,
+    class_counts=(4, 3, 2, 1),
+    class_prior=(0.4, 0.3, 0.2, 0.1),
+    total_steps=40,
+    momentum=0.8,
+)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""What every method promises; to hold your own to it: SOFTMATCH_METHOD=file.py:name pytest tests/contracts."""
+"""What every method of logits promises; what all methods promise is in test_step_contract.py.
+
+To hold your own to it: SOFTMATCH_METHOD=file.py:name pytest tests/contracts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import METHODS, Batch, Forward, Match, Method, build
+from softmatch.methods import METHODS, Batch, Forward, Match, Method, Supervised, build
 from tests.contracts.examples import (
     BATCHES,
     CLASSES,
@@ -26,8 +29,10 @@ from tests.contracts.examples import (
     train,
 )
 
+OF_LOGITS = [name for name in METHODS if isinstance(build(name, PROBLEM), Match | Supervised)]
+"""Those whose loss is one of logits, so that they work in anybody's own loop; the others need features, inputs or networks."""
 CASES: dict[str, tuple[str, Mapping[str, Any]]] = {
-    **{name: (name, {}) for name in METHODS},
+    **{name: (name, {}) for name in OF_LOGITS},
     "softmatch-per-class": ("softmatch", {"estimation": "per_class", "start": "debiased"}),
     "softmatch-usb": ("softmatch", {"statistics": "aligned", "start": "first"}),
     "softmatch-labels": ("softmatch", {"align": "labels", "max_weight": 2.0}),

@@ -1,0 +1,307 @@
+"""Consistency methods: an unlabelled sample is to get the same prediction twice, whatever that prediction is.
+
+Two weak views (Π-model), now and in earlier epochs (temporal ensembling), by the network and by its average (MeanTeacher),
+with and without the perturbation that changes the prediction most (VAT).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from softmatch import targets
+from softmatch.errors import InputError
+from softmatch.memories import Registry
+from softmatch.methods.base import Batch, Forward, Method, Output, supervised_loss
+from softmatch.methods.match import PAPER_STEPS
+from softmatch.metrics import PseudoLabels
+from softmatch.ramps import Ramp, Shape
+from softmatch.seen import gather, refuse_invalid
+
+
+class Consistency(Method):
+    """L = L_s + (1/B_U) Σ w(t)·D(target_i, z_i), w(t) = w_max·ramp(t/T). What the targets are is each method's own.
+
+    Unlabelled views are normalised with their own batches and leave the running statistics to the labelled ones.
+
+    Args:
+        max_weight: w_max.
+        ramp: T as a share of `total_steps`.
+        ramp_shape: see `softmatch.ramps`.
+    """
+
+    unlabeled_views: tuple[str, ...] = ("weak", "weak_2")
+    tracks_unlabeled = False
+
+    def __init__(self, total_steps: int, max_weight: float, ramp: float, ramp_shape: Shape) -> None:
+        super().__init__()
+        if not 0.0 < max_weight < math.inf:
+            raise InputError(f"max_weight is the largest weight of the consistency: give a positive number, not {max_weight}.")
+        if not 0.0 <= ramp <= 1.0:
+            raise InputError(f"ramp is the share of the run in which the weight grows: give 0 to 1, not {ramp}.")
+        if ramp_shape not in get_args(Shape):
+            raise InputError(f"ramp_shape must be one of {', '.join(get_args(Shape))}, not {ramp_shape!r}.")
+        self.max_weight = max_weight
+        self.ramp = Ramp(max(round(ramp * total_steps), 1), ramp_shape)
+
+    def distance(self, target: Tensor, logits: Tensor) -> Tensor:
+        """D = (1/C)·‖target − p‖² of each sample (B,), p = softmax(z) in float32."""
+        return (torch.softmax(logits.float(), dim=-1) - target).square().mean(-1)
+
+    def compute(
+        self, labeled_logits: Tensor, labels: Tensor, logits: Tensor, target: Tensor, known: Tensor | None = None
+    ) -> Output:
+        """The loss of one batch, and everything found on the way. The ramp moves on only in training mode.
+
+        Args:
+            logits: z of the view that is trained (B_U, C).
+            target: probabilities (B_U, C); a gradient flows into those that have one.
+            known: which samples have a target (B_U,), as booleans; by default all. The others have weight 0.
+        """
+        supervised = supervised_loss(labeled_logits, labels)
+        refuse_invalid("unlabeled_logits", logits)
+        refuse_invalid("target", target)
+        if self.training:
+            self.ramp.advance()
+        fixed, ramp = target.detach(), self.ramp()
+        weights = ramp.expand(len(fixed)) if known is None else ramp * known
+        unsupervised = self.max_weight * (weights * self.distance(target, logits)).mean()
+        pseudo = PseudoLabels(fixed.argmax(-1), weights, weights, fixed.max(-1).values)
+        return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"ramp": self.ramp()}
+
+
+class PiModel(Consistency):
+    """The target of one weak view is the prediction on another: D(p(ω₁(u)), z(ω₂(u))).
+
+    Args:
+        both_branches: the gradient flows through both predictions, not only through that on ω₂(u).
+    """
+
+    def __init__(self, total_steps: int, max_weight: float, ramp: float, ramp_shape: Shape, both_branches: bool) -> None:
+        super().__init__(total_steps, max_weight, ramp, ramp_shape)
+        self.both_branches = both_branches
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        (labeled,) = forward(batch.labeled["weak"])
+        views = batch.unlabeled["weak"], batch.unlabeled["weak_2"]
+        first, second = forward(*views, gradient=(self.both_branches, True), tracking=False)
+        return self.compute(labeled, batch.labels, second, torch.softmax(first.float(), dim=-1))
+
+
+class TemporalEnsembling(Consistency):
+    """The target is the average of the sample's own earlier predictions: Z_n/(1 − α^v) after v visits, Z_n ← αZ_n + (1 − α)p_n.
+
+    A sample that was not visited before has weight 0. The target of a batch is read before the batch is taken in; of a
+    sample twice in a batch the later prediction counts, as one visit.
+
+    Args:
+        num_unlabeled: N_U; positions lie in 0 … N_U − 1.
+        alpha: α.
+    """
+
+    unlabeled_views = ("weak",)
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_unlabeled: int,
+        alpha: float,
+        total_steps: int,
+        max_weight: float,
+        ramp: float,
+        ramp_shape: Shape,
+    ) -> None:
+        super().__init__(total_steps, max_weight, ramp, ramp_shape)
+        if not 0.0 <= alpha < 1.0:
+            raise InputError(f"alpha is the share of the past in the average: give a number in [0, 1), not {alpha}.")
+        if num_unlabeled < 1:
+            raise InputError("temporal ensembling remembers every unlabelled sample: give num_unlabeled, how many there are.")
+        self.alpha = alpha
+        self.sums = Registry(num_unlabeled, (num_classes,))
+        self.visits = Registry(num_unlabeled, dtype=torch.int64)
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        (labeled,) = forward(batch.labeled["weak"])
+        (logits,) = forward(batch.unlabeled["weak"], tracking=False)
+        return self.ensemble(labeled, batch.labels, logits, batch.index)
+
+    def ensemble(self, labeled_logits: Tensor, labels: Tensor, logits: Tensor, index: Tensor) -> Output:
+        """`compute` with the targets of these samples, which then take in the predictions. Without training they do not."""
+        visits = self.visits[self.visits.check(index)]
+        probs = torch.softmax(logits.detach().float(), dim=-1)
+        known = visits > 0
+        # 1 − αᵛ as −expm1(v·ln α): exact where α is near 1.
+        share = -torch.expm1(visits.clamp_min(1) * math.log(max(self.alpha, 1e-30)))
+        target = torch.where(known[:, None], self.sums[index] / share[:, None], probs)
+        output = self.compute(labeled_logits, labels, logits, target, known)
+        if self.training:
+            self._take_in(gather(index), gather(probs))
+        assert output.pseudo is not None
+        return replace(output, pseudo=replace(output.pseudo, confidence=probs.max(-1).values))
+
+    def _take_in(self, index: Tensor, probs: Tensor) -> None:
+        self.sums.write(index, self.alpha * self.sums[index] + (1.0 - self.alpha) * probs)
+        self.visits.write(index, self.visits[index] + 1)
+
+
+class MeanTeacher(Consistency):
+    """The target is the prediction of the averaged weights θ' on another weak view: D(p_θ'(ω₁(u)), z_θ(ω₂(u)))."""
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        (labeled,) = forward(batch.labeled["weak"])
+        (teacher,) = forward.teach(batch.unlabeled["weak"])
+        (student,) = forward(batch.unlabeled["weak_2"], tracking=False)
+        return self.compute(labeled, batch.labels, student, torch.softmax(teacher.float(), dim=-1))
+
+
+CIFAR_VALUES = 3 * 32 * 32
+CIFAR_RADIUS = 6.0
+
+
+class VAT(Consistency):
+    """The target of the perturbed input is the prediction on the plain one: KL(p(u) ‖ p(u + r)), ‖r‖ = ε, + h·H(p(u)).
+
+    r points to where the prediction changes most. Power iteration finds it: d ← ∇_d KL(p(u) ‖ p(u + ξd/‖d‖)), from noise.
+
+    Args:
+        epsilon: ε in standard deviations of the input; None: 6·√(D/3072) for D values a sample, 6 for CIFAR's.
+        step: ξ/ε.
+        iterations: of the power iteration.
+        entropy: h.
+    """
+
+    unlabeled_views = ("weak",)
+    kinds = ("image", "vector")
+
+    def __init__(
+        self,
+        epsilon: float | None,
+        step: float,
+        iterations: int,
+        entropy: float,
+        total_steps: int,
+        max_weight: float,
+        ramp: float,
+        ramp_shape: Shape,
+    ) -> None:
+        super().__init__(total_steps, max_weight, ramp, ramp_shape)
+        if epsilon is not None and not 0.0 < epsilon < math.inf:
+            raise InputError(f"epsilon is the length of the perturbation: give a positive number, not {epsilon}.")
+        if not 0.0 < step <= 1.0:
+            raise InputError(f"step is the length of the trial step as a share of epsilon: give a number in (0, 1], not {step}.")
+        if iterations < 1:
+            raise InputError(f"iterations: the power iteration needs at least one, not {iterations}.")
+        if not 0.0 <= entropy < math.inf:
+            raise InputError(f"entropy is the weight of the entropy term: give 0 to leave it out, not {entropy}.")
+        self.epsilon, self.share, self.iterations, self.entropy = epsilon, step, iterations, entropy
+
+    def distance(self, target: Tensor, logits: Tensor) -> Tensor:
+        """D = KL(target ‖ p)."""
+        return targets.kl_divergence(target, logits)
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        view = batch.unlabeled["weak"]
+        (labeled,) = forward(batch.labeled["weak"])
+        (plain,) = forward(view, gradient=(self.entropy > 0.0,), tracking=False)
+        (perturbed,) = forward(view + self.perturbation(forward, view, plain.detach()), tracking=False)
+        probs = torch.softmax(plain.float(), dim=-1)
+        output = self.compute(labeled, batch.labels, perturbed, probs.detach())
+        if self.entropy == 0.0:
+            return output
+        return replace(output, loss=output.loss + self.entropy * targets.cross_entropy(probs, plain).mean())
+
+    def radius(self, view: Tensor) -> float:
+        """ε."""
+        return CIFAR_RADIUS * math.sqrt(view[0].numel() / CIFAR_VALUES) if self.epsilon is None else self.epsilon
+
+    def perturbation(self, forward: Forward, view: Tensor, plain: Tensor) -> Tensor:
+        """r, as `view`, without gradient. In float32 throughout: half precision would round the trial step ξ away.
+
+        Args:
+            plain: z(u); under autocast they are computed anew.
+        """
+        radius, half = self.radius(view), torch.is_autocast_enabled(view.device.type)
+        with torch.autocast(view.device.type, enabled=False):
+            view = view.detach().float()
+            if half:
+                (plain,) = forward(view, gradient=(False,), tracking=False)
+            target, direction = torch.softmax(plain.float(), dim=-1), torch.randn_like(view)
+            for _ in range(self.iterations):
+                trial = (self.share * radius * _unit(direction)).requires_grad_()
+                (logits,) = forward(view + trial, tracking=False)
+                (direction,) = torch.autograd.grad(targets.cross_entropy(target, logits).sum(), trial)
+            return radius * _unit(direction)
+
+
+def _unit(direction: Tensor) -> Tensor:
+    """d/‖d‖ of each sample; 0 stays 0. Divided by the largest entry first, so that no square of a small gradient vanishes."""
+    flat = direction.flatten(1)
+    tiny = torch.finfo(flat.dtype).tiny
+    flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)
+    length: Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    return (flat / length.clamp_min(tiny)).view_as(direction)
+
+
+def pi_model(
+    num_classes: int,
+    *,
+    total_steps: int = PAPER_STEPS,
+    max_weight: float = 10.0,
+    ramp: float = 0.4,
+    ramp_shape: Shape = "linear",
+    both_branches: bool = False,
+) -> PiModel:
+    """Π-model: the squared distance of the predictions on two weak views, with a weight that grows."""
+    del num_classes
+    return PiModel(total_steps, max_weight, ramp, ramp_shape, both_branches)
+
+
+def temporal_ensembling(
+    num_classes: int,
+    *,
+    num_unlabeled: int,
+    total_steps: int = PAPER_STEPS,
+    alpha: float = 0.6,
+    max_weight: float = 30.0,
+    ramp: float = 0.27,
+    ramp_shape: Shape = "sigmoid",
+) -> TemporalEnsembling:
+    """Temporal ensembling: the squared distance from the average of the sample's predictions in earlier epochs."""
+    return TemporalEnsembling(num_classes, num_unlabeled, alpha, total_steps, max_weight, ramp, ramp_shape)
+
+
+def mean_teacher(
+    num_classes: int,
+    *,
+    total_steps: int = PAPER_STEPS,
+    max_weight: float = 50.0,
+    ramp: float = 0.4,
+    ramp_shape: Shape = "linear",
+) -> MeanTeacher:
+    """MeanTeacher: the squared distance from the prediction of the averaged weights, which are the run's own average."""
+    del num_classes
+    return MeanTeacher(total_steps, max_weight, ramp, ramp_shape)
+
+
+def vat(
+    num_classes: int,
+    *,
+    total_steps: int = PAPER_STEPS,
+    epsilon: float | None = None,
+    step: float = 1e-3,
+    iterations: int = 1,
+    entropy: float = 0.06,
+    max_weight: float = 1.0,
+    ramp: float = 0.4,
+    ramp_shape: Shape = "linear",
+) -> VAT:
+    """VAT: KL divergence from the prediction without the perturbation that changes it most, and a little entropy."""
+    del num_classes
+    return VAT(epsilon, step, iterations, entropy, total_steps, max_weight, ramp, ramp_shape)

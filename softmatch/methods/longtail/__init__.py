@@ -1,0 +1,1 @@
+"""Methods for data whose classes differ much in size."""

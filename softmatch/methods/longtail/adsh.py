@@ -1,0 +1,100 @@
+"""Adsh (Guo and Li 2022): the threshold of a class lets through the same share of it as of the largest class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from softmatch import targets
+from softmatch.errors import InputError
+from softmatch.methods.around import Make, match_method
+from softmatch.methods.longtail.sizes import epoch_steps, label_counts
+from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.seen import refuse_invalid
+from softmatch.weightings import Weighting
+
+Labels = Literal["rectified", "argmax"]
+
+
+class EqualShareThreshold(Weighting):
+    """λ = 1(p_ŷ ≥ T_ŷ), T_c = exp(−s_c): as large a share of the samples of each class as of the head class.
+
+    A survey finds ρ, the share of the samples predicted as the head class whose confidence is ≥ τ, and for every other class
+    T_c = min(τ, confidence at rank ⌊ρ·n_c⌋ among its n_c samples), the first rank where that is 0. T is τ before the first
+    survey and always for the head class; a class that is not predicted keeps its T, and all do if the head class is not.
+
+    Args:
+        num_classes: C.
+        head: the class with most labels.
+        threshold: τ.
+        labels: ŷ = argmax p_c/T_c ("rectified"), or argmax p_c.
+    """
+
+    thresholds: Tensor
+
+    def __init__(
+        self, num_classes: int, head: int, threshold: float = 0.95, labels: Labels = "rectified", max_weight: float = 1.0
+    ) -> None:
+        super().__init__(max_weight)
+        self.num_classes, self.head, self.threshold, self.labels = num_classes, head, threshold, labels
+        self.register_buffer("thresholds", torch.full((num_classes,), threshold))
+
+    @torch.no_grad()
+    def survey(self, probs: Tensor) -> None:
+        top, labels = probs.float().max(-1)
+        falling = torch.sort(top, descending=True, stable=True).indices
+        order = falling[torch.sort(labels[falling], stable=True).indices]
+        counts = torch.zeros(self.num_classes, dtype=torch.int64, device=probs.device)
+        counts = counts.index_add(0, labels, torch.ones_like(labels))
+        passed = ((labels == self.head) & (top >= self.threshold)).sum()
+        rank = (passed * counts // counts[self.head].clamp_min(1)).clamp_min(1)
+        places = (counts.cumsum(0) - counts + rank - 1).clamp_max(len(top) - 1)
+        known = (counts > 0) & (counts[self.head] > 0)
+        known[self.head] = False
+        found = top[order[places]].clamp_max(self.threshold)
+        self.thresholds.copy_(torch.where(known, found, self.thresholds))
+
+    def target(self, probs: Tensor) -> Tensor:
+        """One-hot ŷ."""
+        return targets.hard(probs / self.thresholds if self.labels == "rectified" else probs)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"class_thresholds": self.thresholds}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        refuse_invalid("probs", probs)
+        labels = self.target(probs).argmax(-1) if pseudo_labels is None else pseudo_labels
+        confidence = probs.gather(-1, labels[:, None])[:, 0]
+        return self.max_weight * (confidence >= self.thresholds[labels]).to(probs.dtype)
+
+
+def adsh(
+    num_classes: int,
+    *,
+    num_unlabeled: int,
+    base: str | Match = "fixmatch",
+    base_options: Mapping[str, Any] | None = None,
+    make: Make | None = None,
+    class_counts: Sequence[int] | None = None,
+    unlabeled_batch: int = 448,
+    total_steps: int = PAPER_STEPS,
+    threshold: float = 0.95,
+    labels: Labels = "rectified",
+    every: int | None = None,
+) -> Match:
+    """Adsh: class thresholds, found anew each epoch, in the place of a match method's own weights; hard labels."""
+    if not 0.0 < threshold < 1.0:
+        raise InputError(f"threshold must lie between 0 and 1, not {threshold}.")
+    if labels not in get_args(Labels):
+        raise InputError(f'labels must be "rectified" or "argmax", not {labels!r}.')
+    head = int(label_counts(class_counts, num_classes).argmax())
+    method = match_method(base, make, base_options)
+    if method.penalty is not None:
+        raise InputError("adsh puts its thresholds in the place of the base's; this base's penalty needs its own. Use fixmatch.")
+    weighting = EqualShareThreshold(num_classes, head, threshold, labels)
+    method.weighting, method.target = weighting, weighting.target
+    method.survey_every = epoch_steps(num_unlabeled, unlabeled_batch, total_steps, every)
+    return method

@@ -1,0 +1,107 @@
+"""SAW (Lai et al. 2022): losses weighted by the effective number of samples of their class, counted as training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from softmatch.errors import InputError
+from softmatch.memories import Registry, StepCount
+from softmatch.methods.around import Make, match_method
+from softmatch.methods.longtail.sizes import epoch_steps, label_counts
+from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.seen import Seen
+from softmatch.weightings import Weighting
+
+
+def class_weights(counts: Tensor) -> Tensor:
+    """w_c ∝ (1 − β)/(1 − β^n_c) with β = (n̄ − 1)/n̄, n̄ = mean n and n_c ≥ 1, made to sum to C: (C,) → (C,)."""
+    mean = counts.float().mean().clamp_min(1.0)
+    effective = -torch.expm1(counts.float().clamp_min(1.0) * torch.log1p(-1.0 / mean))
+    weights = 1.0 / effective
+    return len(counts) * weights / weights.sum()
+
+
+class ClassWeighted(Weighting):
+    """λ = w_ŷ · inner λ, w the class weights of how often each class is predicted on the unlabelled set.
+
+    A registry holds the last argmax on the weak view of every sample; samples not seen yet count evenly for all classes. w is
+    1 at first and follows the registry every `every` updates. λ_max is C times the inner one, a bound: w sums to C.
+    """
+
+    weights: Tensor
+
+    def __init__(self, inner: Weighting, num_classes: int, num_unlabeled: int, every: int) -> None:
+        super().__init__(num_classes * inner.max_weight)
+        self.inner, self.num_classes, self.every = inner, num_classes, every
+        self.predicted = Registry(num_unlabeled, fill=-1, dtype=torch.int32)
+        self.register_buffer("weights", torch.ones(num_classes))
+        self.count = StepCount()
+
+    def counts(self) -> Tensor:
+        """n_c of the unlabelled samples (C,)."""
+        rows = self.predicted.rows.long() + 1
+        found = torch.zeros(self.num_classes + 1, device=rows.device).index_add(
+            0, rows, torch.ones(len(rows), device=rows.device)
+        )
+        return found[1:] + found[0] / self.num_classes
+
+    @torch.no_grad()
+    def update(self, seen: Seen) -> None:
+        index = self.predicted.check(seen.index)
+        self.inner.update(seen)
+        if self.count.steps and self.count.steps % self.every == 0:
+            self.weights.copy_(class_weights(self.counts()))
+        self.predicted.write(index, seen.weak_probs.argmax(-1))
+        self.count.advance()
+
+    def survey(self, probs: Tensor) -> None:
+        self.inner.survey(probs)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {**self.inner.statistics(), "class_weights": self.weights}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
+        return self.weights[labels] * self.inner(probs, labels)  # type: ignore[no-any-return]  # a module's call is untyped
+
+
+class ClassWeightedCrossEntropy(nn.Module):
+    """mean w_y·H(y, p(x)), divided by the batch and not by the weights."""
+
+    weights: Tensor
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weights", weights)
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return (self.weights[labels] * F.cross_entropy(logits.float(), labels, reduction="none")).mean()
+
+
+def saw(
+    num_classes: int,
+    *,
+    num_unlabeled: int,
+    base: str | Match = "fixmatch",
+    base_options: Mapping[str, Any] | None = None,
+    make: Make | None = None,
+    class_counts: Sequence[int] | None = None,
+    unlabeled_batch: int = 448,
+    total_steps: int = PAPER_STEPS,
+    every: int | None = None,
+) -> Match:
+    """SAW: a match method whose losses are weighted by class, labelled ones by true counts, unlabelled ones by predicted."""
+    counts = label_counts(class_counts, num_classes)
+    method = match_method(base, make, base_options)
+    if method.supervised_loss is not F.cross_entropy or type(method).step is not Match.step:
+        raise InputError("saw weights the cross-entropy on labels; this base has a labelled loss of its own. Use another base.")
+    method.weighting = ClassWeighted(
+        method.weighting, num_classes, num_unlabeled, epoch_steps(num_unlabeled, unlabeled_batch, total_steps, every)
+    )
+    method.supervised_loss = ClassWeightedCrossEntropy(class_weights(counts))
+    return method

@@ -1,0 +1,76 @@
+"""Mixup: samples and their targets, mixed with those of other samples in the same proportion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from softmatch.errors import InputError
+from softmatch.methods.base import Forward
+from softmatch.methods.match import PAPER_STEPS
+
+
+def mixing_shares(number: int, alpha: float, per_sample: bool = True) -> Tensor:
+    """max(λ, 1 − λ) of λ ~ Beta(α, α), (number,): a draw for each sample, or one draw for all."""
+    beta = torch.distributions.Beta(alpha, alpha)
+    share: Tensor = beta.sample((number if per_sample else 1,))
+    return torch.maximum(share, 1.0 - share).expand(number)
+
+
+def blend(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
+    """λ·first + (1 − λ)·second of tensors (B, …), each row with its own share λ (B,)."""
+    share = share.reshape(-1, *[1] * (first.dim() - 1))
+    return share * first + (1.0 - share) * second
+
+
+def mixup(inputs: Tensor, targets: Tensor, alpha: float, per_sample: bool = True) -> tuple[Tensor, Tensor]:
+    """Each sample, and its target, mixed with another of the same batch drawn by a permutation; its own share is ≥ ½.
+
+    Args:
+        inputs: (B, …).
+        targets: (B, C), distributions over classes.
+    """
+    partner = torch.randperm(len(inputs)).to(inputs.device)
+    share = mixing_shares(len(inputs), alpha, per_sample).to(inputs.device)
+    return blend(inputs, inputs[partner], share), blend(targets, targets[partner], share)
+
+
+def mixed_logits(
+    forward: Forward, views: Sequence[Tensor], targets: Sequence[Tensor], alpha: float, per_sample: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Logits and targets, each (ΣB, C) in the order of the views, after mixup among the samples of all views.
+
+    The passes are as large as the views, but their samples are drawn from all of them: each normalises with, and moves the
+    running statistics by, labelled and unlabelled samples together.
+    """
+    inputs, mixed_targets = mixup(torch.cat(list(views)), torch.cat(list(targets)), alpha, per_sample)
+    order = torch.randperm(len(inputs))
+    passes = forward(*torch.split(inputs[order.to(inputs.device)], [len(view) for view in views]))
+    return torch.cat(passes)[torch.argsort(order).to(inputs.device)], mixed_targets
+
+
+def view_names(name: str, number: int) -> tuple[str, ...]:
+    """ "weak", "weak_2", … : independent views of one kind."""
+    return (name, *(f"{name}_{i}" for i in range(2, number + 1)))
+
+
+def ramp_steps(total_steps: int, ramp: float | None = None) -> int:
+    """Length of the ramp of MixMatch and ReMixMatch; None: the authors' 2^14 of 2^20 steps, at most 40 % of the run."""
+    share = min(PAPER_STEPS / 64 / total_steps, 0.4) if ramp is None else ramp
+    return max(round(share * total_steps), 1)
+
+
+def refuse_mixing_options(alpha: float, temperature: float, views: int, ramp: float | None, **weights: float) -> None:
+    """InputError for options of MixMatch and ReMixMatch that make no sense."""
+    for name, value in (("alpha", alpha), ("temperature", temperature)):
+        if not value > 0:
+            raise InputError(f"{name} must be above 0, not {value!r}.")
+    if views < 1:
+        raise InputError(f"views must be 1 or more, not {views!r}.")
+    if ramp is not None and not 0 <= ramp <= 1:
+        raise InputError(f"ramp is a share of the run: give 0 to 1, not {ramp!r}.")
+    for name, value in weights.items():
+        if not value >= 0:
+            raise InputError(f"{name} must be 0 or more, not {value!r}.")

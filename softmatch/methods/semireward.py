@@ -1,0 +1,175 @@
+"""SemiReward (Li et al. 2024): a small network that scores pseudo-labels, around a match method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from softmatch import targets
+from softmatch.errors import InputError
+from softmatch.methods.around import Around, Make, match_method
+from softmatch.methods.base import Batch, Forward, MakeOptimizer, Output, RecordedForward
+from softmatch.methods.influence import StepCount
+from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.networks.heads import feature_size
+from softmatch.seen import gather
+
+WIDTH = 128
+
+
+class Rewarder(nn.Module):
+    """Score in (0, 1) of a label for a sample: r(h, y) for features h (B, D) and y (B, C), a distribution over classes.
+
+    Feature and embedded label attend to each other (weights softmax over the two); the result, with the embedded label
+    added, goes through a perceptron.
+    """
+
+    def __init__(self, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.feature = nn.Sequential(nn.Linear(num_features, WIDTH), nn.LayerNorm(WIDTH))
+        self.label = nn.Sequential(nn.Linear(num_classes, WIDTH, bias=False), nn.LayerNorm(WIDTH))
+        self.attention = nn.Linear(WIDTH, 1)
+        self.perceptron = nn.Sequential(
+            nn.Linear(WIDTH, 256), nn.ReLU(), nn.Linear(256, WIDTH), nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 1)
+        )
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        label = self.label(labels)
+        tokens = torch.stack([self.feature(features), label], dim=1)
+        mixed = (torch.softmax(self.attention(tokens), dim=1) * tokens).sum(1)
+        return torch.sigmoid(self.perceptron(mixed + label)).squeeze(-1)
+
+
+class Generator(nn.Module):
+    """Features (B, D) → a label of its own for each, which shows the rewarder right and wrong labels.
+
+    Drawn from softmax(perceptron(h)), as a one-hot row (B, C); its gradient is that of the softmax (straight through).
+    """
+
+    def __init__(self, num_features: int, num_classes: int) -> None:
+        super().__init__()
+        self.perceptron = nn.Sequential(
+            nn.Linear(num_features, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(),
+            nn.Linear(64, num_classes),
+        )  # fmt: skip
+
+    def forward(self, features: Tensor) -> Tensor:
+        probs = torch.softmax(self.perceptron(features), dim=-1)
+        drawn = F.one_hot(torch.multinomial(probs.detach(), 1).squeeze(1), probs.shape[1])
+        return drawn + probs - probs.detach()
+
+
+def similarity(left: Tensor, right: Tensor) -> Tensor:
+    """½(1 + cos) of labels (B, C) that are distributions: 1 where they agree, ½ where they have no class in common."""
+    return 0.5 + 0.5 * F.cosine_similarity(left, right, dim=-1)
+
+
+class SemiReward(Around):
+    """L = L_s + (1/B_U) Σ 1(r_i ≥ mean r)·λ(p)·H(target, q), r_i the reward of sample i's pseudo-label.
+
+    The rewarder learns from labels y' of a generator: (r(h, y') − S(y', y))², S the similarity to the label y; the
+    generator from (r(h, y') − 1)². In the first `warmup` steps they learn from the labelled samples, and every pseudo-label
+    counts; then they learn every `every` steps from the unlabelled samples that are kept, with their pseudo-labels.
+    """
+
+    def __init__(self, base: Match, num_classes: int, warmup: int, every: int = 10, lr: float = 5e-4) -> None:
+        super().__init__(base)
+        self.needs_features = True
+        self.num_classes, self.warmup, self.every, self.lr = num_classes, warmup, every, lr
+        self.rewarder: nn.Module | None = None
+        self.generator: nn.Module | None = None
+        self.count = StepCount()
+        self._features: Callable[[], Tensor] | None = None
+        self._kept: Tensor | None = None
+        base.sample_factor = self._factor
+
+    def begin(self, network: nn.Module, make_optimizer: MakeOptimizer) -> None:
+        super().begin(network, make_optimizer)
+        size, device = feature_size(network), next(network.parameters()).device
+        assert size is not None, "this method uses the features of the network"
+        self.rewarder = Rewarder(size, self.num_classes).to(device)
+        self.generator = Generator(size, self.num_classes).to(device)
+        for name, module in (("rewarder", self.rewarder), ("generator", self.generator)):
+            self.optimizers[name] = torch.optim.Adam(module.parameters(), lr=self.lr)
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        recorded, weak = RecordedForward(forward), batch.unlabeled["weak"]
+        self._features = lambda: recorded.of(weak).features
+        output = self.base.step(recorded, batch)
+        kept, self._features, self._kept = self._kept, None, None
+        if self.training:
+            done = self.count.steps
+            self.count.advance()
+            if kept is None:
+                self.teach(recorded.of(batch.labeled["weak"]).features, batch.labels)
+            elif (done - self.warmup) % self.every == 0:
+                assert output.pseudo is not None
+                self.teach(recorded.of(weak).features, output.pseudo.labels, kept)
+        return output
+
+    @torch.no_grad()
+    def _factor(self, target: Tensor, index: Tensor | None) -> Tensor:
+        """1 for the pseudo-labels of this batch that are kept, 0 for the others."""
+        del index
+        if self.count.steps < self.warmup:
+            return torch.ones_like(target[:, 0])
+        assert self._features is not None
+        reward = self.reward(self._features(), targets.hard(target))
+        self._kept = (reward >= gather(reward).mean()).to(target.dtype)
+        return self._kept
+
+    def reward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """r(h, y) (B,) of features (B, D), taken without gradient, and labels (B, C)."""
+        assert self.rewarder is not None, "begin(network, make_optimizer) comes before the first step"
+        with torch.autocast(features.device.type, enabled=False):
+            reward: Tensor = self.rewarder(features.detach().float(), labels.float())
+        return reward
+
+    def teach(self, features: Tensor, labels: Tensor, kept: Tensor | None = None) -> None:
+        """One step of rewarder and generator, on those samples of all processes that are kept."""
+        assert self.generator is not None
+        assert self.rewarder is not None
+        features, truth = gather(features.detach().float()), F.one_hot(gather(labels), self.num_classes).float()
+        share = torch.ones_like(truth[:, 0]) if kept is None else gather(kept)
+        share = share / share.sum()
+        with torch.enable_grad(), torch.autocast(features.device.type, enabled=False):
+            made = self.generator(features)
+            generator_loss = (share * (self.reward(features, made) - 1.0) ** 2).sum()
+            made = made.detach()
+            rewarder_loss = (share * (self.reward(features, made) - similarity(made, truth)) ** 2).sum()
+            for name, module, loss in (
+                ("generator", self.generator, generator_loss),
+                ("rewarder", self.rewarder, rewarder_loss),
+            ):
+                self.optimizers[name].zero_grad()
+                loss.backward(inputs=list(module.parameters()))  # type: ignore[no-untyped-call]  # torch's own signature
+            for optimizer in self.optimizers.values():
+                optimizer.step()
+
+
+def semireward(
+    num_classes: int,
+    *,
+    total_steps: int = PAPER_STEPS,
+    base: str | Match = "fixmatch",
+    base_options: Mapping[str, Any] | None = None,
+    make: Make | None = None,
+    warmup: float = 0.1,
+    every: int = 10,
+    lr: float = 5e-4,
+) -> SemiReward:
+    """SemiReward: keeps the pseudo-labels of a match method that a learned reward puts above the batch's mean.
+
+    The authors' 20,000 of 204,800 steps before pseudo-labels are left out, as a share, are `warmup`.
+    """
+    if not 0.0 < warmup < 1.0:
+        raise InputError(f"warmup is the part of the run in which the rewarder learns from labels: between 0 and 1, not {warmup}.")
+    if every < 1:
+        raise InputError(f"every counts steps between two of the rewarder: 1 or more, not {every}.")
+    if not lr > 0.0:
+        raise InputError(f"lr must be positive, not {lr}.")
+    return SemiReward(match_method(base, make, base_options), num_classes, max(round(warmup * total_steps), 1), every, lr)
