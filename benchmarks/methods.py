@@ -51,8 +51,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "labels": 40,
         "model": "small-conv-8",
         "labeled_batch": 32,
-        "unlabeled_batch": 64,
-        "steps": 400,
+        "unlabeled_batch": 48,
+        "steps": 300,
     },
 }
 """What differs from the source's defaults."""

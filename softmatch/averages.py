@@ -31,6 +31,11 @@ def steps_for(momentum: float) -> int:
     return round(WINDOWS_PER_RUN / (1.0 - momentum))
 
 
+def queue_for(steps: int, longest: int) -> int:
+    """Length of a queue of batches: `longest`, at most a fortieth of a run of `steps` steps, and at least one batch."""
+    return min(longest, max(round(steps / WINDOWS_PER_RUN), 1))
+
+
 class RunningAverage(nn.Module):
     """Exponential moving average  x̄ ← m·x̄ + (1 − m)·x  of a tensor, with its state in buffers.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +245,7 @@ METHODS: dict[str, Entry] = {
     ),
     "cossl": Entry(
         cossl,
-        "long-tailed: a balanced head on averaged features that later makes the labels; around any match method",
+        "long-tailed: a balanced head that later makes the labels; around any match method",
         "Fan, Dai, Kukleva, Schiele: CoSSL. CVPR 2022",
     ),
     "saw": Entry(
@@ -314,7 +314,7 @@ def build(
         built: Any = target
     else:
         context: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
-        context["make"] = lambda name, options=None: build(name, problem, options)
+        context["make"] = lambda name, options=None, **changes: build(name, replace(problem, **changes), options)
         built = call_own(target, context, given, f"method {label!r}") if callable(target) else target
     if isinstance(built, Weighting):
         return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=built)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.alignments import Alignment
-from softmatch.averages import PAPER_MOMENTUM, Start
+from softmatch.averages import PAPER_MOMENTUM, Start, queue_for
 from softmatch.methods.base import Batch, Forward, Output
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.thresholds import RelativeThreshold
@@ -62,6 +62,6 @@ def adamatch(
     weighting: Weighting = RelativeThreshold(ratio)
     if ramp:
         weighting = RampUp(max(math.ceil(total_steps / 2), 1), weighting, shape="cosine")
-    length = min(queue, max(round(total_steps / 40), 1))
+    length = queue_for(total_steps, queue)
     alignment = Alignment(num_classes, "predictions", momentum, queue=length, start=start, epsilon=epsilon)
     return AdaMatch(weighting, alignment, align_targets=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
@@ -11,12 +11,18 @@ from softmatch.errors import InputError
 from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output
 from softmatch.methods.match import Match
 
-Make = Callable[[str, Mapping[str, Any] | None], Method]
-"""Of the name of a method and its options: `softmatch.methods.build` for the problem at hand."""
+
+class Make(Protocol):
+    """`softmatch.methods.build` for the problem at hand, of which `changes` are fields that differ for this method."""
+
+    def __call__(self, name: str, options: Mapping[str, Any] | None = None, **changes: Any) -> Method: ...
 
 
-def match_method(base: str | Match, make: Make | None = None, options: Mapping[str, Any] | None = None) -> Match:
+def match_method(base: str | Match, make: Make | None = None, options: Mapping[str, Any] | None = None, **changes: Any) -> Match:
     """The match method to build around: one that is given, or the one of that name.
+
+    Args:
+        changes: fields of the problem that differ for the base, such as the steps of one generation.
 
     Raises:
         InputError: where the method of that name is not of the form alignment × weighting × target.
@@ -25,7 +31,7 @@ def match_method(base: str | Match, make: Make | None = None, options: Mapping[s
         return base
     if make is None:
         raise InputError(f"without a problem to build {base!r} for, give the base as an object: base=fixmatch(num_classes).")
-    made = make(base, options)
+    made = make(base, options, **changes)
     if not isinstance(made, Match):
         raise InputError(f"this method goes around a match method (softmatch, fixmatch, flexmatch, …); {base!r} is none.")
     return made

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.alignments import Alignment
+from softmatch.averages import queue_for
 from softmatch.errors import InputError
 from softmatch.memories import Queue
 from softmatch.methods.base import Batch, Encoded, Forward, Method, Output, supervised_loss
@@ -153,7 +154,7 @@ def comatch(
         raise InputError("smoothing, threshold and graph_threshold must lie in 0 … 1.")
     if not (temperature > 0.0 and unlabeled_weight >= 0.0 and contrast_weight >= 0.0):
         raise InputError("temperature must be positive, and unlabeled_weight and contrast_weight at least 0.")
-    length = min(queue, max(round(total_steps / 40), 1))
+    length = queue_for(total_steps, queue)
     return CoMatch(
         num_classes,
         memory * (labeled_batch + unlabeled_batch),

@@ -270,7 +270,7 @@ def temporal_ensembling(
     total_steps: int = PAPER_STEPS,
     alpha: float = 0.6,
     max_weight: float = 30.0,
-    ramp: float = 0.27,
+    ramp: float = 0.4,
     ramp_shape: Shape = "sigmoid",
 ) -> TemporalEnsembling:
     """Temporal ensembling: the squared distance from the average of the sample's predictions in earlier epochs."""

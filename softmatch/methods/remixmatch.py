@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.alignments import Alignment
-from softmatch.averages import PAPER_MOMENTUM, Start
+from softmatch.averages import PAPER_MOMENTUM, Start, queue_for
 from softmatch.errors import InputError
 from softmatch.methods.base import Batch, Forward, Method, Output
 from softmatch.methods.match import PAPER_STEPS
@@ -142,7 +142,7 @@ def remixmatch(
     if rotation and not square and (kind != "image" or shape):
         what = f"images of {shape[-2]}×{shape[-1]} pixels" if kind == "image" and len(shape) > 1 else f"items of kind {kind!r}"
         raise InputError(f"the rotation task needs square images, not {what}: leave rotation out, or give false.")
-    length = min(queue, max(round(total_steps / 40), 1))
+    length = queue_for(total_steps, queue)
     goal = "uniform" if class_prior is None else class_prior
     return ReMixMatch(
         Alignment(num_classes, goal, momentum, queue=length, start=start, epsilon=epsilon),  # type: ignore[arg-type]  # one of Target

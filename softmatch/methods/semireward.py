@@ -71,9 +71,10 @@ def similarity(left: Tensor, right: Tensor) -> Tensor:
 class SemiReward(Around):
     """L = L_s + (1/B_U) Σ 1(r_i ≥ mean r)·λ(p)·H(target, q), r_i the reward of sample i's pseudo-label.
 
-    The rewarder learns from labels y' of a generator: (r(h, y') − S(y', y))², S the similarity to the label y; the
-    generator from (r(h, y') − 1)². In the first `warmup` steps they learn from the labelled samples, and every pseudo-label
-    counts; then they learn every `every` steps from the unlabelled samples that are kept, with their pseudo-labels.
+    The rewarder learns from labels y' of a generator: (r(h, y') − S(y', y))² + (r(h, y) − 1)², S the similarity to the label
+    y; the generator from (r(h, y') − 1)². They learn from the labelled samples at every step. In the first `warmup` steps
+    every pseudo-label counts; after them they also learn, every `every` steps, from the unlabelled samples that are kept,
+    with their pseudo-labels for y.
     """
 
     def __init__(self, base: Match, num_classes: int, warmup: int, every: int = 10, lr: float = 5e-4) -> None:
@@ -102,13 +103,11 @@ class SemiReward(Around):
         output = self.base.step(recorded, batch)
         kept, self._features, self._kept = self._kept, None, None
         if self.training:
-            done = self.count.steps
-            self.count.advance()
-            if kept is None:
-                self.teach(recorded.of(batch.labeled["weak"]).features, batch.labels)
-            elif (done - self.warmup) % self.every == 0:
+            self.teach(recorded.of(batch.labeled["weak"]).features, batch.labels)
+            if kept is not None and (self.count.steps - self.warmup) % self.every == 0:
                 assert output.pseudo is not None
                 self.teach(recorded.of(weak).features, output.pseudo.labels, kept)
+            self.count.advance()
         return output
 
     @torch.no_grad()
@@ -140,7 +139,8 @@ class SemiReward(Around):
             made = self.generator(features)
             generator_loss = (share * (self.reward(features, made) - 1.0) ** 2).sum()
             made = made.detach()
-            rewarder_loss = (share * (self.reward(features, made) - similarity(made, truth)) ** 2).sum()
+            wrong = self.reward(features, made) - similarity(made, truth), self.reward(features, truth) - 1.0
+            rewarder_loss = (share * (wrong[0] ** 2 + wrong[1] ** 2)).sum()
             for name, module, loss in (
                 ("generator", self.generator, generator_loss),
                 ("rewarder", self.rewarder, rewarder_loss),
@@ -158,18 +158,21 @@ def semireward(
     base: str | Match = "fixmatch",
     base_options: Mapping[str, Any] | None = None,
     make: Make | None = None,
-    warmup: float = 0.1,
+    warmup: int | None = None,
     every: int = 10,
     lr: float = 5e-4,
 ) -> SemiReward:
     """SemiReward: keeps the pseudo-labels of a match method that a learned reward puts above the batch's mean.
 
-    The authors' 20,000 of 204,800 steps before pseudo-labels are left out, as a share, are `warmup`.
+    The authors' 20,000 of 204,800 steps before pseudo-labels are left out are a tenth of `total_steps`; but 100 steps, if
+    that is no more than a third, since the rewarder takes that long to learn anything.
     """
-    if not 0.0 < warmup < 1.0:
-        raise InputError(f"warmup is the part of the run in which the rewarder learns from labels: between 0 and 1, not {warmup}.")
+    if warmup is None:
+        warmup = max(round(0.1 * total_steps), min(100, total_steps // 3))
+    if warmup < 0:
+        raise InputError(f"warmup counts the steps in which every pseudo-label is kept: 0 or more, not {warmup}.")
     if every < 1:
-        raise InputError(f"every counts steps between two of the rewarder: 1 or more, not {every}.")
+        raise InputError(f"every counts steps between two on unlabelled samples: 1 or more, not {every}.")
     if not lr > 0.0:
         raise InputError(f"lr must be positive, not {lr}.")
-    return SemiReward(match_method(base, make, base_options), num_classes, max(round(warmup * total_steps), 1), every, lr)
+    return SemiReward(match_method(base, make, base_options), num_classes, warmup, every, lr)

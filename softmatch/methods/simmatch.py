@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.alignments import Alignment
+from softmatch.averages import queue_for
 from softmatch.errors import InputError
 from softmatch.memories import Registry
 from softmatch.methods.base import Batch, Encoded, Forward, Method, Output, supervised_loss
@@ -144,10 +145,7 @@ class SimMatch(Method):
 def _teach(forward: Forward, *views: Tensor) -> list[Encoded]:
     """Embeddings and logits of each view by the averaged weights."""
     features = forward.teach_features(*views, batch_statistics=False)
-    average = forward.average
-    assert average is not None
-    project, classify = average.heads["projector"], average.head  # type: ignore[index]  # a ModuleDict
-    return [Encoded(project(feature), classify(feature)) for feature in features]  # type: ignore[operator]  # modules
+    return [Encoded(forward.head(each, "projector", averaged=True), forward.head(each, averaged=True)) for each in features]
 
 
 def simmatch(
@@ -184,7 +182,7 @@ def simmatch(
     return SimMatch(
         num_classes,
         num_labeled,
-        Alignment(num_classes, "uniform", queue=min(queue, max(round(total_steps / 40), 1))),
+        Alignment(num_classes, "uniform", queue=queue_for(total_steps, queue)),
         embedding=embedding,
         threshold=threshold,
         smoothing=smoothing,

@@ -108,7 +108,7 @@ def test_sigmoid_ramp_golden() -> None:
 def test_ramp_is_a_share_of_the_run() -> None:
     assert pi_model(CLASSES).ramp.steps == round(0.4 * 2**20)
     assert mean_teacher(CLASSES, total_steps=300).ramp.steps == 120
-    assert temporal_ensembling(CLASSES, num_unlabeled=4, total_steps=100).ramp.steps == 27
+    assert temporal_ensembling(CLASSES, num_unlabeled=4, total_steps=100).ramp.steps == 40
     assert vat(CLASSES, total_steps=300, ramp=0.0).ramp.steps == 1
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.alignments import Alignment
+from softmatch.averages import queue_for
 from softmatch.errors import InputError
 from softmatch.methods.around import Around, Make, match_method
 from softmatch.methods.base import MakeOptimizer
@@ -138,7 +139,8 @@ def crest(
     """
     counts = _checked(num_classes, class_counts, alpha)
     number = _generations(generations, total_steps)
-    return CReST(match_method(base, make, base_options), counts, num_unlabeled, number, alpha)
+    match = match_method(base, make, base_options, total_steps=-(-total_steps // number))
+    return CReST(match, counts, num_unlabeled, number, alpha)
 
 
 def crest_plus(
@@ -169,8 +171,8 @@ def crest_plus(
     prior = counts if class_prior is None else class_prior
     if len(prior) != num_classes or min(prior) < 0 or not sum(prior) > 0:
         raise InputError(f"class_prior must be {num_classes} numbers ≥ 0 that do not all vanish, not {list(prior)}.")
-    length = min(queue, max(round(total_steps / number / 40), 1))
-    match = match_method(base, make, base_options)
+    length = queue_for(total_steps // number, queue)
+    match = match_method(base, make, base_options, total_steps=-(-total_steps // number))
     return CReSTPlus(match, counts, num_unlabeled, prior, number, alpha, final_power, length)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from softmatch.errors import InputError
-from softmatch.memories import Registry
+from softmatch.memories import Registry, StepCount
 from softmatch.methods.around import Make, match_method
 from softmatch.methods.match import PAPER_STEPS, Match, Refinement
 from softmatch.seen import Seen
@@ -97,26 +97,19 @@ class Refinery(Refinement):
         self.register_buffer("counts", counts.float())
         self.predictions = Registry(num_unlabeled, (num_classes,), fill=1.0 / num_classes)
         self.refined = Registry(num_unlabeled, (num_classes,), fill=1.0 / num_classes)
-        self.updates = 0
-
-    def get_extra_state(self) -> Tensor:
-        """The number of updates: on the host, because it decides what to run next."""
-        return torch.tensor(self.updates)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        self.updates = int(state)
+        self.count = StepCount()
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
         self.predictions.write(self.predictions.check(seen.index), seen.weak_probs)
-        since = self.updates - self.warmup
-        self.updates += 1
+        since = self.count.steps - self.warmup
+        self.count.advance()
         if since >= 0 and since % self.every == 0:
             cleaned = drop_small(self.predictions.rows, self.counts, self.alpha)
             self.refined.rows.copy_(solve(cleaned, self.counts, self.rounds, self.tolerance))
 
     def forward(self, probs: Tensor, index: Tensor | None = None) -> Tensor:
-        return self.refined[self.refined.check(index)] if self.updates > self.warmup else probs
+        return self.refined[self.refined.check(index)] if self.count.steps > self.warmup else probs
 
     def statistics(self) -> dict[str, Tensor]:
         return {"refined_marginal": self.refined.rows.mean(0)}
