@@ -47,7 +47,8 @@ class Rewarder(nn.Module):
 class Generator(nn.Module):
     """Features (B, D) → a label of its own for each, which shows the rewarder right and wrong labels.
 
-    Drawn from softmax(perceptron(h)), as a one-hot row (B, C); its gradient is that of the softmax (straight through).
+    Drawn from p = softmax(perceptron(h)) as a one-hot row (B, C): argmax p/noise, with noise (B, C) of the exponential
+    distribution. The gradient is that of p (straight through).
     """
 
     def __init__(self, num_features: int, num_classes: int) -> None:
@@ -57,10 +58,9 @@ class Generator(nn.Module):
             nn.Linear(64, num_classes),
         )  # fmt: skip
 
-    def forward(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor, noise: Tensor) -> Tensor:
         probs = torch.softmax(self.perceptron(features), dim=-1)
-        drawn = F.one_hot(torch.multinomial(probs.detach(), 1).squeeze(1), probs.shape[1])
-        return drawn + probs - probs.detach()
+        return targets.hard(probs.detach() / noise) + probs - probs.detach()
 
 
 def similarity(left: Tensor, right: Tensor) -> Tensor:
@@ -135,8 +135,9 @@ class SemiReward(Around):
         features, truth = gather(features.detach().float()), F.one_hot(gather(labels), self.num_classes).float()
         share = torch.ones_like(truth[:, 0]) if kept is None else gather(kept)
         share = share / share.sum()
+        noise = gather(torch.empty(len(labels), self.num_classes, device=truth.device).exponential_())
         with torch.enable_grad(), torch.autocast(features.device.type, enabled=False):
-            made = self.generator(features)
+            made = self.generator(features, noise)
             generator_loss = (share * (self.reward(features, made) - 1.0) ** 2).sum()
             made = made.detach()
             wrong = self.reward(features, made) - similarity(made, truth), self.reward(features, truth) - 1.0
