@@ -7,9 +7,10 @@
 
 Seed s draws the labelled and test samples, the weights, the batches and the views; every method sees the same draws. Each
 run is one line of the store; what stands there is not run again, so an interrupted benchmark goes on. Prints Markdown: error as
-mean ± standard deviation over the seeds in per cent; f and g of the second half of the run (mean over seeds); wall time of a
-step as the median of several, taken when no run is going on here, and as a multiple of FixMatch's; and the bytes that a
-checkpoint holds beyond those of the supervised network (statistics, registries, further heads and networks).
+mean ± standard deviation over the seeds in per cent; f and g of the second half of the run (mean over seeds); wall time of
+training over the number of steps, all phases of a method included, of the quickest seed (other work on the machine slows the
+rest), and as a multiple of FixMatch's; and the bytes that a checkpoint holds beyond the supervised run's (statistics,
+registries, further heads and networks).
 """
 
 from __future__ import annotations
@@ -19,21 +20,15 @@ import json
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import softmatch
-from softmatch.data import find_source
 from softmatch.methods import METHODS
-from softmatch.recipes import complete
-from softmatch.training.loop import Trainer
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.runs import RunFolder
 
 LONG_TAILED = ("darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh", "debiaspl")
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -75,7 +70,8 @@ def run(setting: str, method: str, seed: int, data: Path | None) -> Row:
     source, options = settings_of(setting, data)
     with tempfile.TemporaryDirectory() as folder:
         result = softmatch.train(source, method=method, seed=seed, out=Path(folder) / "run", **options)
-        records = softmatch.runs.RunFolder(result.run).records()
+        records = RunFolder(result.run).records()
+        checkpoint = max(path.stat().st_size for path in (result.run / "checkpoints").iterdir())
     return {
         "setting": setting,
         "method": method,
@@ -83,51 +79,12 @@ def run(setting: str, method: str, seed: int, data: Path | None) -> Row:
         "error": result.test_error,
         "quantity": result.quantity,
         "quality": result.quality,
+        "seconds_per_step": records[-1]["seconds"] / records[-1]["step"],
+        "checkpoint": checkpoint,
         "seconds": result.seconds,
         "errors": [record["test_error"] for record in records],
         "class_errors": list(result.class_errors.values()),
     }
-
-
-def trainer_of(setting: str, method: str, data: Path | None) -> Trainer:
-    source, options = settings_of(setting, data)
-    config = complete(source, find_source(source).defaults, options, {"method": method})
-    task = prepare(source, config)
-    return make_trainer(task, build_method(task, method))
-
-
-def checkpoint_bytes(trainer: Trainer) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in trainer.state().values())
-
-
-def time_steps(setting: str, methods: Iterable[str], data: Path | None, rounds: int, steps: int = 5) -> list[Row]:
-    """Seconds of a step of each method, in rounds over all methods so that a busy moment does not hit one method alone."""
-    torch.set_num_threads(1)
-    plain = trainer_of(setting, "supervised", data)
-    plain.advance()
-    base = checkpoint_bytes(plain)
-    trainers = {method: trainer_of(setting, method, data) for method in methods}
-    seconds: dict[str, list[float]] = {method: [] for method in trainers}
-    for trainer in trainers.values():
-        trainer.network.train()
-        for _ in range(2):
-            trainer.advance()
-    for _ in range(rounds):
-        for method, trainer in trainers.items():
-            for _ in range(steps):
-                started = time.perf_counter()
-                trainer.advance()
-                seconds[method].append(time.perf_counter() - started)
-    return [
-        {
-            "setting": setting,
-            "method": method,
-            "step": statistics.median(seconds[method]),
-            "state": checkpoint_bytes(trainers[method]) - base,
-            "steps_timed": len(seconds[method]),
-        }
-        for method in trainers
-    ]
 
 
 def read(store: Path) -> list[Row]:
@@ -154,17 +111,29 @@ def size(number: int) -> str:
     return f"{number} B" if number < 1000 else f"{number / 1000:.0f} kB" if number < 1e6 else f"{number / 1e6:.1f} MB"
 
 
+def quickest(rows: list[Row], setting: str, method: str) -> float | None:
+    """Seconds of a step in the quickest run."""
+    found = [
+        row["seconds_per_step"]
+        for row in rows
+        if (row["setting"], row["method"]) == (setting, method) and "seconds_per_step" in row
+    ]
+    return min(found, default=None)
+
+
 def summarize(rows: list[Row], setting: str) -> dict[str, dict[str, Any]]:
     """Of each method: its runs, its timing, and the cells of its row."""
     found: dict[str, dict[str, Any]] = {}
-    timed = {row["method"]: row for row in rows if row["setting"] == setting and "step" in row}
-    reference = timed.get("fixmatch", {}).get("step")
+    reference = quickest(rows, setting, "fixmatch")
+    plain = [
+        row["checkpoint"] for row in rows if (row["setting"], row["method"]) == (setting, "supervised") and "checkpoint" in row
+    ]
     for method in METHODS:
-        runs = [row for row in rows if row["setting"] == setting and row["method"] == method and "error" in row]
+        runs = [row for row in rows if row["setting"] == setting and row["method"] == method]
         if not runs:
             continue
         errors = [row["error"] for row in runs]
-        timing = timed.get(method)
+        step, checkpoint = quickest(rows, setting, method), [row["checkpoint"] for row in runs if "checkpoint" in row]
         found[method] = {
             "mean": statistics.mean(errors),
             "n": len(errors),
@@ -172,9 +141,9 @@ def summarize(rows: list[Row], setting: str) -> dict[str, dict[str, Any]]:
             "worst": f"{100 * max(errors):.1f}",
             "f": share(runs, "quantity"),
             "g": share(runs, "quality"),
-            "step": "–" if timing is None else f"{1000 * timing['step']:.0f} ms",
-            "times": "–" if timing is None or reference is None else f"{timing['step'] / reference:.1f}",
-            "state": "–" if timing is None else size(timing["state"]),
+            "step": "–" if step is None else f"{1000 * step:.0f} ms",
+            "times": "–" if step is None or reference is None else f"{step / reference:.1f}",
+            "state": size(max(checkpoint) - max(plain)) if checkpoint and plain else "–",
         }
     return found
 
@@ -229,7 +198,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data", type=Path, help="fashion_mnist.npz, or a folder of its files")
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
-    parser.add_argument("--rounds", type=int, default=4, help="rounds of five timed steps; 0 times nothing")
     parser.add_argument("--only-print", action="store_true", help="run nothing")
     parser.add_argument("--cards", type=Path, help="folder of the cards to fill in")
     arguments = parser.parse_args()
@@ -239,10 +207,6 @@ def main() -> None:
             chosen = ["supervised", "fixmatch", "softmatch", *LONG_TAILED]
         rows = read(arguments.store)
         done = {(row["setting"], row["method"], row.get("seed")) for row in rows}
-        timed = [method for method in chosen if arguments.rounds and (setting, method, None) not in done]
-        if timed:
-            for row in time_steps(setting, dict.fromkeys(["fixmatch", *timed]), arguments.data, arguments.rounds):
-                append(arguments.store, row)
         todo = [(m, s) for s in range(arguments.seeds) for m in chosen if (setting, m, s) not in done]
         with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
             waiting = [pool.submit(run, setting, method, seed, arguments.data) for method, seed in todo]

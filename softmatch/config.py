@@ -34,7 +34,10 @@ class Config(BaseModel):
     data: Path | None = Field(
         None, description="Where the source's files lie: a folder or an .npz. Default: the cache, then the hub."
     )
-    method: str = Field("softmatch", description="A method that `softmatch methods` lists, or file.py:name for one of your own.")
+    method: str = Field(
+        "softmatch",
+        description="A method that `softmatch methods` lists, wrapper+base (saw+softmatch), or file.py:name for one of your own.",
+    )
     method_options: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the method, for example --method-options.k 3."
     )
@@ -150,6 +153,8 @@ def explain(error: ValidationError) -> str:
 
 def _scalar(value: Any) -> Any:
     """Options on the command line arrive as text: read them as YAML would ("0.9" is a number, "none" is a word)."""
+    if isinstance(value, Mapping):
+        return {name: _scalar(item) for name, item in value.items()}
     return yaml.safe_load(value) if isinstance(value, str) else value
 
 

@@ -109,5 +109,5 @@ def _paper(source: str, user: Settings) -> dict[str, Any]:
             raise InputError(f"the paper has no long-tailed experiment on {source!r}; it has them on {', '.join(HEADS)}.")
         found |= LONG_TAILED
     if user.get("method") in EQUAL_BATCHES:
-        found["unlabeled_batch"] = found["labeled_batch"]
+        found["unlabeled_batch"] = user.get("labeled_batch") or found["labeled_batch"]
     return found

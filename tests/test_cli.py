@@ -223,3 +223,13 @@ def test_mistakes_with_image_data(tmp_path: Path, arguments: list[str], message:
     (tmp_path / "text.npz").write_text("not an archive")
     assert message in call(*arguments, folder=tmp_path, code=2)
     assert [path.name for path in tmp_path.iterdir()] == ["text.npz"]
+
+
+def test_methods_prints_the_card_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods", "flexmatch"]) == 0
+    card = capsys.readouterr().out
+    assert card.startswith("# FlexMatch (`flexmatch`)")
+    assert "## When to use it" in card
+    assert "<!--" not in card
+    assert main(["methods", "flexmach"]) == 2
+    assert "there is no method 'flexmach'" in capsys.readouterr().err

@@ -103,3 +103,8 @@ def test_every_setting_is_read_somewhere() -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py"))
     for name in Config.model_fields:
         assert re.search(rf"config\.{name}\b", code), f"nothing reads {name}"
+
+
+def test_options_of_options_are_read_as_numbers_too() -> None:
+    config = make_config({"method_options": {"base": "softmatch", "base_options": {"k": "3", "align": "none"}}})
+    assert config.method_options == {"base": "softmatch", "base_options": {"k": 3, "align": "none"}}

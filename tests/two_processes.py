@@ -11,9 +11,17 @@ from torch import distributed as dist
 
 from softmatch.methods import Match, Problem, build
 
-METHODS = ("softmatch", "flexmatch", "freematch", "adamatch", "dash")
+METHODS = ("softmatch", "flexmatch", "freematch", "adamatch", "dash", "sla", "debiaspl", "darp", "saw", "adsh", "darp+softmatch")
 CLASSES, UNLABELED, STEPS = 4, 24, 6
-PROBLEM = Problem(num_classes=CLASSES, num_unlabeled=UNLABELED, total_steps=80, momentum=0.8)
+PROBLEM = Problem(
+    num_classes=CLASSES,
+    num_unlabeled=UNLABELED,
+    class_counts=(3, 1, 1, 1),
+    class_prior=(0.5, 0.2, 0.2, 0.1),
+    total_steps=80,
+    momentum=0.8,
+)
+OPTIONS = {"darp": {"warmup": 0.0, "every": 2}, "darp+softmatch": {"warmup": 0.0, "every": 3}}
 
 
 def share(value: Tensor, rank: int, world: int) -> Tensor:
@@ -22,7 +30,7 @@ def share(value: Tensor, rank: int, world: int) -> Tensor:
 
 def run(name: str, rank: int, world: int) -> dict[str, Tensor]:
     """State and losses after a few steps, by name."""
-    method, generator = build(name, PROBLEM), torch.Generator().manual_seed(7)
+    method, generator = build(name, PROBLEM, OPTIONS.get(name)), torch.Generator().manual_seed(7)
     assert isinstance(method, Match)
     losses = []
     for _ in range(STEPS):

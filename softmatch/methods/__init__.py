@@ -83,6 +83,7 @@ __all__ = [
     "simmatch",
     "sla",
     "softmatch",
+    "split_wrapper",
     "supervised",
     "temporal_ensembling",
     "uda",
@@ -301,8 +302,8 @@ def build(
         options: keyword arguments of the builder; they win over the problem's.
     """
     given = dict(options or {})
-    if isinstance(method, str) and "+" in method:
-        wrapper, _, base = method.partition("+")
+    wrapper, base = split_wrapper(method) if isinstance(method, str) else (None, method)
+    if wrapper is not None:
         if given.get("base") not in (None, base):
             raise InputError(f"method {method!r} is around {base!r}; leave the option base={given['base']!r} out.")
         return build(wrapper, problem, {**given, "base": base})
@@ -332,6 +333,12 @@ def read_card(name: str) -> str:
         if (folder / f"{name}.md").is_file():
             return (folder / f"{name}.md").read_text(encoding="utf-8").replace("<!-- measured -->\n", "")
     raise InputError(f"the card of {name!r} is not installed; it stands in docs/methods/{name}.md of the repository.")
+
+
+def split_wrapper(name: str) -> tuple[str | None, str]:
+    """ "saw+softmatch" → "saw" and "softmatch"; None and the name itself where there is no wrapper, as in a path with a +."""
+    wrapper, plus, base = name.partition("+")
+    return (wrapper, base) if plus and (wrapper.isidentifier() or ":" in wrapper) else (None, name)
 
 
 def _find(name: str) -> Any:

@@ -40,6 +40,8 @@ def match_method(base: str | Match, make: Make | None = None, options: Mapping[s
 class Around(Method):
     """A match method with something around it. Everything that is not overridden is the match method's own.
 
+    A base that is given as an object becomes a part of this method: it is not to be used besides.
+
     Attributes:
         base: the match method.
     """
@@ -49,7 +51,8 @@ class Around(Method):
         self.base = base
         self.labeled_views, self.unlabeled_views = base.labeled_views, base.unlabeled_views
         self.streams, self.validation_share = base.streams, base.validation_share
-        self.kinds, self.tracks_unlabeled, self.needs_features = base.kinds, base.tracks_unlabeled, base.needs_features
+        self.kinds, self.needs_features, self.optimizers = base.kinds, base.needs_features, base.optimizers
+        self.tracked_views = base.unlabeled_views if base.tracked_views is None else base.tracked_views
         self.final_head, self.survey_every, self.generations = base.final_head, base.survey_every, base.generations
 
     def step(self, forward: Forward, batch: Batch) -> Output:
@@ -66,6 +69,12 @@ class Around(Method):
 
     def survey(self, probs: Tensor) -> None:
         self.base.survey(probs)
+
+    def next_generation(self, probs: Tensor) -> None:
+        self.base.next_generation(probs)
+
+    def added_labels(self) -> Tensor | None:
+        return self.base.added_labels()
 
     def statistics(self) -> dict[str, Tensor]:
         return self.base.statistics()

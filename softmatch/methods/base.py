@@ -163,7 +163,8 @@ class Forward:
         wanted = gradient or (True,) * len(views)
         with nullcontext() if tracking else frozen_running_statistics(self.network):
             if self.batch_statistics == "joint":
-                whole = torch.split(call(torch.cat(views)), [len(v) for v in views])
+                with torch.set_grad_enabled(any(wanted) and torch.is_grad_enabled()):
+                    whole = torch.split(call(torch.cat(views)), [len(v) for v in views])
                 return [out if want else out.detach() for out, want in zip(whole, wanted, strict=True)]
             found = []
             for view, want in zip(views, wanted, strict=True):
@@ -206,7 +207,10 @@ class RecordedForward(Forward):
 
     def of(self, view: Tensor) -> Encoded:
         """What was made of this very tensor, the first time it was given."""
-        return next(encoded for seen, encoded in self._seen if seen is view)
+        for seen, encoded in self._seen:
+            if seen is view:
+                return encoded
+        raise LookupError("the method inside has not shown this view to the network")
 
 
 @contextmanager
@@ -231,7 +235,7 @@ class Method(nn.Module):
         streams: further labelled batches in `Batch.streams`, in their weak view: "balanced" has every class equally often;
             "validation" is of labelled samples that are kept out of training, `validation_share` of each class.
         kinds: the modalities it can serve.
-        tracks_unlabeled: unlabelled views move the running statistics of batch normalisation.
+        tracked_views: the unlabelled views that move the running statistics of batch normalisation; None: all.
         needs_features: it calls `Forward.encode`, so the network must have `features(x)` and a linear `head`.
         final_head: name of the head (of `heads`) that makes the predictions of the trained network; None: its own.
         survey_every: steps between two calls of `survey`; None: never.
@@ -244,7 +248,7 @@ class Method(nn.Module):
     streams: tuple[str, ...] = ()
     validation_share: float = 0.0
     kinds: tuple[str, ...] = ("image", "vector", "text")
-    tracks_unlabeled: bool = True
+    tracked_views: tuple[str, ...] | None = None
     needs_features: bool = False
     final_head: str | None = None
     survey_every: int | None = None

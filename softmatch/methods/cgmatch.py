@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.memories import Registry
+from softmatch.memories import Registry, StepCount
 from softmatch.methods.base import Batch, Forward, Method, Output, supervised_loss
-from softmatch.methods.influence import StepCount
 from softmatch.methods.match import PAPER_STEPS
 from softmatch.metrics import PseudoLabels
 from softmatch.ramps import Ramp
@@ -197,6 +196,12 @@ def cgmatch(
         raise InputError(f"history is the number of labels remembered of each sample: 1 or more, not {history}.")
     if not 0.0 < power <= 1.0:
         raise InputError(f"power is the p of (1 − qᵖ)/p: above 0 and at most 1, not {power}.")
+    if max_weight < 0.0:
+        raise InputError(
+            f"max_weight is the weight of ambiguous samples at the end of the run: not negative, unlike {max_weight}."
+        )
+    if clip is not None and not 0.0 <= clip[0] <= clip[1] <= 1.0:
+        raise InputError(f"clip is a lower bound and an upper bound of the threshold, between 0 and 1, not {clip}.")
     warmup = max(round(2048 * total_steps / PAPER_STEPS), 1) if warmup is None else warmup
     if not 0 <= warmup < total_steps:
         raise InputError(f"warmup must be shorter than the run of {total_steps} steps, not {warmup}.")

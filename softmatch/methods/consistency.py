@@ -35,7 +35,7 @@ class Consistency(Method):
     """
 
     unlabeled_views: tuple[str, ...] = ("weak", "weak_2")
-    tracks_unlabeled = False
+    tracked_views = ()
 
     def __init__(self, total_steps: int, max_weight: float, ramp: float, ramp_shape: Shape) -> None:
         super().__init__()

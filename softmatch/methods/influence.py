@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.memories import Registry
+from softmatch.memories import Registry, StepCount
 from softmatch.methods.around import Around, Make, match_method
 from softmatch.methods.base import Batch, Forward, Output, RecordedForward
 from softmatch.methods.match import PAPER_STEPS, Match
@@ -22,25 +22,6 @@ LARGEST_DIRECT = 2048
 ITERATIONS = 100
 TINY = 1e-30
 BETAS, EPSILON = (0.9, 0.999), 1e-8
-
-
-class StepCount(nn.Module):
-    """Number of steps so far, known without waiting for the device, and saved with the state."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps = 0
-
-    def advance(self) -> int:
-        """One step more; its number, the first being 1."""
-        self.steps += 1
-        return self.steps
-
-    def get_extra_state(self) -> Tensor:
-        return torch.tensor(self.steps)
-
-    def set_extra_state(self, state: Tensor) -> None:
-        self.steps = int(state)
 
 
 @dataclass(frozen=True)
@@ -134,9 +115,11 @@ class Influence(Around):
     def step(self, forward: Forward, batch: Batch) -> Output:
         recorded = RecordedForward(forward)
         output = self.base.step(recorded, batch)
-        if self.training and self.count.advance() % self.every == 0:
-            assert output.pseudo is not None
-            self._learn(recorded, batch, output.pseudo.weights)
+        if self.training:
+            self.count.advance()
+            if self.count.steps % self.every == 0:
+                assert output.pseudo is not None
+                self._learn(recorded, batch, output.pseudo.weights)
         self._target = None
         return output
 

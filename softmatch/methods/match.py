@@ -101,7 +101,7 @@ class Match(Method):
         self.supervised_loss = supervised_loss
         self.penalty, self.penalty_weight = penalty, penalty_weight
         self.unlabeled_views = ("weak", "strong") if strong_view else ("weak",)
-        self.tracks_unlabeled = strong_view
+        self.tracked_views = None if strong_view else ()
         self.refinement = refinement
         self.sample_factor: Callable[[Tensor, Tensor | None], Tensor] | None = None
 
@@ -143,12 +143,11 @@ class Match(Method):
         with torch.no_grad():
             if self.training:
                 self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
-            probs = torch.softmax(weak_logits.detach().float(), dim=-1)
-            if self.refinement is not None:
-                probs = self.refinement(probs, index)
+            raw = torch.softmax(weak_logits.detach().float(), dim=-1)
+            probs = raw if self.refinement is None else self.refinement(raw, index)
             aligned = self.alignment(probs)
             target = self.target(aligned if self.align_targets else probs)
-            pseudo = self._weigh(probs, aligned, target, index)
+            pseudo = replace(self._weigh(probs, aligned, target, index), confidence=raw.max(-1).values)
         supervised = self.supervised_loss(labeled_logits.float(), labels)
         unsupervised = (pseudo.weights * self.divergence(target, trained)).mean()
         loss = supervised + unsupervised

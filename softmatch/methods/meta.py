@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.averages import RunningAverage
 from softmatch.errors import InputError
+from softmatch.memories import StepCount
 from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output, supervised_loss
-from softmatch.methods.influence import StepCount
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.metrics import PseudoLabels
 from softmatch.seen import gather, refuse_invalid
@@ -49,6 +49,7 @@ class MetaPseudoLabels(Method):
     """
 
     unlabeled_views = ("weak", "strong")
+    tracked_views = ("strong",)
 
     feedback: Tensor
 

@@ -11,14 +11,16 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.errors import InputError
+from softmatch.memories import StepCount
 from softmatch.methods.around import Around, Make, match_method
 from softmatch.methods.base import Batch, Forward, MakeOptimizer, Output, RecordedForward
-from softmatch.methods.influence import StepCount
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.networks.heads import feature_size
 from softmatch.seen import gather
 
 WIDTH = 128
+ROUNDING = 1e-6
+"""Of the mean of equal rewards: with all equal, all are kept."""
 
 
 class Rewarder(nn.Module):
@@ -118,7 +120,7 @@ class SemiReward(Around):
             return torch.ones_like(target[:, 0])
         assert self._features is not None
         reward = self.reward(self._features(), targets.hard(target))
-        self._kept = (reward >= gather(reward).mean()).to(target.dtype)
+        self._kept = (reward >= gather(reward).mean() - ROUNDING).to(target.dtype)
         return self._kept
 
     def reward(self, features: Tensor, labels: Tensor) -> Tensor:
@@ -134,7 +136,7 @@ class SemiReward(Around):
         assert self.rewarder is not None
         features, truth = gather(features.detach().float()), F.one_hot(gather(labels), self.num_classes).float()
         share = torch.ones_like(truth[:, 0]) if kept is None else gather(kept)
-        share = share / share.sum()
+        share = share / share.sum().clamp_min(1.0)
         noise = gather(torch.empty(len(labels), self.num_classes, device=truth.device).exponential_())
         with torch.enable_grad(), torch.autocast(features.device.type, enabled=False):
             made = self.generator(features, noise)

@@ -140,6 +140,56 @@ STATISTICS: list[tuple[str, str, dict[str, str]]] = [
         "that the network predicts all classes equally often.",
         {"marginal": "E[p]"},
     ),
+    (
+        "Refined average prediction",
+        "The average of the predictions on all unlabelled samples after they were refined to the wanted class frequencies.",
+        {"refined_marginal": "E[p']"},
+    ),
+    (
+        "Class weights",
+        "The factor on the losses of each class; classes that are predicted rarely get more.",
+        {"class_weights": "weight"},
+    ),
+    (
+        "Generation",
+        "Training began anew this often; each generation has the labels that the one before has added.",
+        {"generation": "generation"},
+    ),
+    (
+        "Added labels",
+        "Unlabelled samples that count as labelled ones in this generation.",
+        {"added_labels": "samples"},
+    ),
+    (
+        "Allocated share",
+        "The share of the unlabelled samples that is to get a label; it grows to one.",
+        {"share": "share"},
+    ),
+    (
+        "Error of the allocation",
+        "How far the class sizes of the solved allocation are from the wanted ones, as a share of all.",
+        {"error": "error"},
+    ),
+    (
+        "Potential",
+        "What the allocation adds to the score of each class, and last of “no label”, so that all classes get their size.",
+        {"potential": "potential"},
+    ),
+    (
+        "Feedback",
+        "How much the student's loss on labelled samples fell by its last step: above zero, the teacher's labels helped.",
+        {"feedback": "feedback"},
+    ),
+    (
+        "Sample weight",
+        "The mean weight that was learned for single samples.",
+        {"sample_weight": "weight"},
+    ),
+    (
+        "Mean count gap",
+        "How many more votes the first label of a sample has than its second, on average.",
+        {"mean_gap": "gap"},
+    ),
 ]
 
 

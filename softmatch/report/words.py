@@ -18,6 +18,28 @@ PROPER = {
     "dash": "Dash",
     "uda": "UDA",
     "pseudo_label": "Pseudo-Label",
+    "pi_model": "Π-model",
+    "temporal_ensembling": "Temporal ensembling",
+    "mean_teacher": "MeanTeacher",
+    "vat": "VAT",
+    "mixmatch": "MixMatch",
+    "remixmatch": "ReMixMatch",
+    "influence": "Influence",
+    "comatch": "CoMatch",
+    "simmatch": "SimMatch",
+    "sla": "SLA",
+    "meta_pseudo_labels": "Meta Pseudo Labels",
+    "debiaspl": "DebiasPL",
+    "sequencematch": "SequenceMatch",
+    "semireward": "SemiReward",
+    "cgmatch": "CGMatch",
+    "darp": "DARP",
+    "crest": "CReST",
+    "crest_plus": "CReST+",
+    "abc": "ABC",
+    "cossl": "CoSSL",
+    "saw": "SAW",
+    "adsh": "Adsh",
     "supervised": "Labels alone",
 }
 
@@ -56,6 +78,9 @@ def duration(seconds: float) -> str:
 
 def proper(method: str) -> str:
     """The method as its authors write it."""
+    wrapper, around, base = method.partition("+")
+    if around and wrapper in PROPER:
+        return f"{PROPER[wrapper]} around {proper(base)}"
     return PROPER.get(method, method)
 
 

@@ -172,7 +172,7 @@ class _TimedViews:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)
-        if name not in ("plain", "weak", "strong"):
+        if name not in ("plain", "weak", "medium", "strong"):
             return found
         return self._timed(found)
 

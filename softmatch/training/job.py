@@ -16,7 +16,7 @@ from softmatch.config import Config, write_config
 from softmatch.data import find_source
 from softmatch.data.loading import LOST_WORKER
 from softmatch.errors import InputError, LoadingError, OutOfMemory, TrainingError
-from softmatch.methods import Method
+from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
 from softmatch.recipes import complete
 from softmatch.runs import RunFolder, save_model
@@ -99,9 +99,18 @@ def _make_folder(task: Task) -> RunFolder:
     config = task.config
     if config.out is not None:
         return RunFolder.create(config.out)
-    method = Path(config.method.rpartition(":")[0]).stem + "-" + config.method.rpartition(":")[2]
-    name = f"{task.source}-{method.removeprefix('-')}-{len(task.split.labeled)}-labels-seed-{config.seed}"
+    method = _file_name(config.method)
+    name = f"{task.source}-{method}-{len(task.split.labeled)}-labels-seed-{config.seed}"
     return RunFolder.create_new(Path("runs"), name)
+
+
+def _file_name(method: str) -> str:
+    """The name of a method as a part of a folder's name: "saw+dir/mine.py:f" is saw+mine-f."""
+    wrapper, base = split_wrapper(method)
+    if wrapper is not None:
+        return f"{_file_name(wrapper)}+{_file_name(base)}"
+    place, _, name = method.rpartition(":")
+    return f"{Path(place).stem}-{name}" if place else name
 
 
 def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listener | None) -> tuple[Tensor, Record, float]:
@@ -111,9 +120,12 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
     items, labels = task.test
     predict = partial(predict_probabilities, views=views, items=items, device=task.device, workers=task.config.workers)
     wrong, record, next_checkpoint = torch.zeros(0), {}, every
+    judged: Record = {}  # of the last record with pseudo-labels: a run may end with labels alone
     try:
         for record in trainer.run():
             wrong = predict(trainer.result).argmax(-1) != labels
+            if record.get("quantity") is not None:
+                judged = {"quantity": record["quantity"], "quality": record["quality"]}
             record["test_error"] = float(wrong.double().mean())
             record["test_class_errors"] = class_errors(wrong, labels, len(task.examples.classes))
             run.append_record(record)
@@ -134,7 +146,7 @@ def _fit(task: Task, method: Method, run: RunFolder, role: str, listener: Listen
         trainer.batches.close()
     save_model(run, trainer.result, task.network_name, task.shape, views, task.examples.classes)
     _save_boundary(task, trainer.result, run)
-    return wrong, record, trainer.seconds
+    return wrong, {**record, **judged}, trainer.seconds
 
 
 def _last_checkpoint(run: RunFolder) -> str:

@@ -101,7 +101,6 @@ class Trainer:
         self._passes: tuple[BatchStatistics, int | None] = batch_statistics, micro_batch
         self._compiled = compiled
         self._followers: list[torch.optim.Optimizer] = []
-        self.generation_steps = -(-steps // method.generations)
         self._begin_generation(0)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
         self.step = 0
@@ -133,17 +132,24 @@ class Trainer:
     def _between_steps(self) -> None:
         """What a method may ask for before a step: a survey of the unlabelled samples, or a new generation."""
         step, every = self.step, self.method.survey_every
-        if step and step % self.generation_steps == 0:
+        number, begun, _ = self._generation(step)
+        if step and step == begun:
             self.method.next_generation(self.predict_pool(self.result).to(self.device))
             self.batches.close()
-            self._begin_generation(step // self.generation_steps)
+            self._begin_generation(number)
         elif step and every is not None and step % every == 0:
             self.method.survey(self.predict_pool(self.result).to(self.device))
 
     def factor(self, step: int) -> float:
         """Of the learning rate at a step: each generation has the whole schedule."""
-        begun = step - step % self.generation_steps
-        return cosine_factor(step - begun, min(self.generation_steps, self.steps - begun))
+        _, begun, end = self._generation(step)
+        return cosine_factor(step - begun, end - begun)
+
+    def _generation(self, step: int) -> tuple[int, int, int]:
+        """Number of the generation that a step belongs to, its first step, and that of the next."""
+        parts = self.method.generations
+        number = ((step + 1) * parts - 1) // self.steps
+        return number, number * self.steps // parts, (number + 1) * self.steps // parts
 
     def run(self) -> Iterator[Record]:
         """Train to the last step; yields a record every `every` steps and after the last."""
@@ -178,7 +184,7 @@ class Trainer:
                 self.scaler.update()
                 self.optimizer.zero_grad()
             with clock("average of weights"):
-                self.average.update(self.network, step % self.generation_steps)
+                self.average.update(self.network, step - self._generation(step)[1])
             with clock("weighting and loss"), self._autocast():
                 self.method.after_step(self.forward, batch)
             with clock("metrics"):
@@ -255,7 +261,7 @@ class Trainer:
             return {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
 
         self.method.load_state_dict(part("method"))
-        generation = max(step - 1, 0) // self.generation_steps
+        generation, _, _ = self._generation(max(step - 1, 0))
         if generation:  # its batches hold samples that the method has added
             self.batches.close()
             self._begin_generation(generation)

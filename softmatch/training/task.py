@@ -161,8 +161,8 @@ def _norm_share(task: Task, method: Method) -> float:
     passes = 1
     if config.batch_statistics == "separate":
         batches = [config.labeled_batch] * len(method.labeled_views)
-        if method.tracks_unlabeled:
-            batches += [config.unlabeled_batch] * len(method.unlabeled_views)
+        tracked = method.unlabeled_views if method.tracked_views is None else method.tracked_views
+        batches += [config.unlabeled_batch] * len(tracked)
         passes = sum(-(-size // most) if most else 1 for size in batches)
     return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
 
@@ -224,7 +224,7 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
             "features(x) and a linear layer `head` that makes logits of them."
         )
     if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
-        raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of each class.")
+        raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of a class.")
     if method.generations > task.config.steps:
         raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Batch, Forward, Match, Method, Supervised, build
+from softmatch.methods.longtail.darp import Refinery
 from tests.contracts.examples import (
     BATCHES,
     CLASSES,
@@ -40,6 +41,7 @@ CASES: dict[str, tuple[str, Mapping[str, Any]]] = {
     "freematch-clipped": ("freematch", {"clip": (0.5, 0.9)}),
     "uda-annealed": ("uda", {"annealing": "exp"}),
     "pseudo_label-threshold": ("pseudo_label", {"threshold": 0.6}),
+    "darp-at-once": ("darp", {"warmup": 0.0, "every": 2}),
     "adamatch-running": ("adamatch", {"queue": 0, "ramp": False}),
 }
 if "SOFTMATCH_METHOD" in os.environ:
@@ -132,6 +134,8 @@ def _fresh_compiler() -> Iterator[None]:
 @pytest.mark.usefixtures("_fresh_compiler")
 def test_compiled_as_one_graph_equals_eager(make: Make) -> None:
     eager = make()
+    if isinstance(eager, Match) and isinstance(eager.refinement, Refinery) and not eager.refinement.warmup:
+        pytest.skip("DARP's solver stops when it is near enough, which depends on the data")
     inner = make()
     compiled = torch.compile(inner, fullgraph=True, backend="aot_eager")
     for seed in range(3):

@@ -124,6 +124,19 @@ def test_a_wrapper_refuses_what_is_no_match_method(wrapper: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_a_step_in_evaluation_mode_changes_no_state(method: str) -> None:
+    trainer = make("two-moons", method)
+    for _ in range(STEPS // 2):
+        trainer.advance()
+    trainer.method.eval()
+    trainer.network.eval()
+    before = {name: value.clone() for name, value in trainer.method.state_dict().items()}
+    trainer.method.step(trainer.forward, trainer.batches(3))
+    after = trainer.method.state_dict()
+    assert [name for name, value in before.items() if not torch.equal(value, after[name])] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
 def test_statistics_can_be_logged(method: str) -> None:
     trainer = make("two-moons", method)
     for _ in range(3):

@@ -255,5 +255,5 @@ def test_a_record_answers_for_the_very_view() -> None:
     (logits,) = recorded(view)
     assert recorded.of(view).logits is logits
     torch.testing.assert_close(network.head(recorded.of(view).features), logits)
-    with pytest.raises(StopIteration):
+    with pytest.raises(LookupError, match="has not shown this view"):
         recorded.of(view.clone())

@@ -154,7 +154,7 @@ def test_half_precision_logits_give_the_float32_loss(dtype: torch.dtype) -> None
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_labelled_samples_alone_move_the_running_statistics(name: str, mode: str) -> None:
     network, data, method = normalised(), batch(), make(name)
-    assert method.tracks_unlabeled is False
+    assert method.tracked_views == ()
     average = averaged(network)
     kept = copy.deepcopy(average.state_dict())
     features = network[0](data.labeled["weak"]).detach()

@@ -17,7 +17,7 @@ from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.runs import RunFolder, load_model
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
-from softmatch.training.job import train
+from softmatch.training.job import _file_name, train
 
 QUICK: dict[str, Any] = {"steps": 20, "threads": 1, "unlabeled_batch": 32}
 
@@ -205,3 +205,17 @@ def test_a_long_tailed_run(tmp_path: Path) -> None:
 def test_a_long_tail_needs_the_sizes_of_its_head(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs --head-labels and --head-unlabeled"):
         train("digits", imbalance=10, out=tmp_path / "run", **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        ("softmatch", "softmatch"),
+        ("saw+softmatch", "saw+softmatch"),
+        ("dir/mine.py:Power", "mine-Power"),
+        ("c++/mine.py:Power", "mine-Power"),
+        ("saw+dir/mine.py:Power", "saw+mine-Power"),
+    ],
+)
+def test_a_run_folder_is_named_after_its_method(method: str, name: str) -> None:
+    assert _file_name(method) == name

@@ -20,7 +20,8 @@ from softmatch.training.task import Task, build_method, make_trainer, prepare
 
 def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:
     base = {"steps": 12, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1}
-    config = make_config(find_source(source).defaults, base, settings)
+    small = {"model": "small-conv-4"} if source == "digits" else {}
+    config = make_config(find_source(source).defaults, base, small, settings)
     task: Task = prepare(source, config)
     trainer = make_trainer(task, build_method(task, config.method))
     if truth is not None:

@@ -128,6 +128,13 @@ def test_a_generation_begins_anew_with_more_labels_and_the_whole_schedule() -> N
     assert not torch.equal(second, third)
 
 
+def test_there_are_as_many_generations_as_were_asked_for_whatever_the_number_of_steps() -> None:
+    task = make_task(steps=10)
+    method = Growing(len(task.split.unlabeled))
+    steps(make_trainer(task, method), 10)
+    assert len(method.begun) == 3
+
+
 @pytest.mark.parametrize("at", [3, 4, 7, 8])
 def test_a_run_resumes_in_any_generation(at: int) -> None:
     task = make_task()
@@ -189,7 +196,7 @@ def test_what_a_task_cannot_give_is_refused_before_training() -> None:
         _refuse_unfit(make_task(), ForText(), "mine")
     with pytest.raises(InputError, match=r"uses the features of the network; .*Sequential.* does not show them"):
         _refuse_unfit(make_task(network=nn.Sequential(nn.Linear(2, 2))), TwoHeads(), "mine")
-    with pytest.raises(InputError, match="two or more of each class"):
+    with pytest.raises(InputError, match="two or more of a class"):
         _refuse_unfit(make_task(labels=2), Streamed(), "mine")
     with pytest.raises(InputError, match="3 generations, more than --steps 2"):
         _refuse_unfit(make_task(steps=2), Growing(4), "mine")

@@ -76,7 +76,8 @@ class AuxiliaryBalanced(Around):
         self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, strong_logits: Sequence[Tensor]
     ) -> tuple[Tensor, Tensor]:
         """The labelled and the unlabelled loss of the balanced head. One step of t/K goes by."""
-        self.progress.advance()
+        if self.training:
+            self.progress.advance()
         kept = _draw(self.balance[labels])
         labeled = (kept * F.cross_entropy(labeled_logits.float(), labels, reduction="none")).mean()
         with torch.no_grad():

@@ -67,13 +67,14 @@ class CoLearning(Around):
         loss = self.head_loss(forward, batch.streams["balanced"], batch.unlabeled["strong"])
         used = self._taught(forward, batch.unlabeled["weak"]) if self.count.steps >= self.teach_from else forward
         base = self.base.step(used, batch)
-        self.count.advance()
+        if self.training:
+            self.count.advance()
         return Output(base.loss + loss, base.supervised_loss + loss.detach(), base.unsupervised_loss, base.pseudo)
 
     def head_loss(self, forward: Forward, labeled: Labeled, unlabeled: Tensor) -> Tensor:
         """L_h, tail-class feature enhancement: the fewer labels a class has, the more of its features are blended."""
         number = len(labeled.labels)
-        views = labeled.views["weak"], unlabeled[torch.arange(number) % len(unlabeled)]
+        views = labeled.views["weak"], unlabeled[torch.arange(number, device=unlabeled.device) % len(unlabeled)]
         ours, others = forward.teach_features(*views, batch_statistics=False)
         chance, share = torch.rand(2, number, 1).to(ours.device)
         kept = torch.where(chance < self.blending[labeled.labels][:, None], self.mix + (1.0 - self.mix) * share, 1.0)

@@ -1,0 +1,281 @@
+"""SemiReward: similarity, networks, both losses by their gradients, what is kept, the two stages, and the saved state."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from softmatch.config import make_config
+from softmatch.data import find_source
+from softmatch.errors import InputError
+from softmatch.methods import fixmatch, pseudo_label, softmatch, uda
+from softmatch.methods.base import Batch, Forward
+from softmatch.methods.match import Match
+from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
+from softmatch.training.loop import Trainer
+from softmatch.training.task import build_method, make_trainer, prepare
+from tests.golden import close
+
+CLASSES, SIZE = 3, 4
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(5, SIZE)
+        self.head = nn.Linear(SIZE, CLASSES)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return torch.tanh(self.body(inputs))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out: Tensor = self.head(self.features(inputs))
+        return out
+
+
+class Given(nn.Module):
+    """A rewarder that gives the same rewards to every batch."""
+
+    def __init__(self, rewards: list[float]) -> None:
+        super().__init__()
+        self.rewards = nn.Parameter(torch.tensor(rewards))
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        return self.rewards
+
+
+def batch(seed: int = 0) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    views = [torch.randn(n, 5, generator=generator) for n in (4, 6, 6)]
+    return Batch({"weak": views[0]}, torch.tensor([0, 1, 2, 0]), {"weak": views[1], "strong": views[2]}, torch.arange(6))
+
+
+def unused(module: nn.Module) -> torch.optim.Optimizer:
+    raise AssertionError("rewarder and generator have optimisers of their own")
+
+
+def begun(network: nn.Module, base: Match | None = None, **options: Any) -> SemiReward:
+    method = semireward(CLASSES, base=fixmatch(CLASSES, threshold=0.0) if base is None else base, **options)
+    method.begin(network, unused)
+    return method
+
+
+def test_similarity_of_labels() -> None:
+    labels = F.one_hot(torch.tensor([0, 1, 2]), 3).float()
+    other = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.0, 0.5]])
+    close(similarity(labels, other), [1.0, 0.5, 0.5 + 0.5 / 2**0.5])
+
+
+def test_reward_of_a_sample_is_its_own() -> None:
+    """Between 0 and 1, and the same whatever else stands in the batch."""
+    rewarder = Rewarder(SIZE, CLASSES)
+    features, labels = torch.randn(5, SIZE), F.one_hot(torch.tensor([0, 1, 2, 0, 1]), CLASSES).float()
+    reward = rewarder(features, labels).detach()
+    assert reward.shape == (5,)
+    assert 0.0 < float(reward.min()) <= float(reward.max()) < 1.0
+    torch.testing.assert_close(rewarder(features[2:3], labels[2:3]).detach(), reward[2:3])
+
+
+def test_generator_draws_one_hot_labels_with_the_gradient_of_the_softmax() -> None:
+    generator, features = Generator(SIZE, CLASSES), torch.randn(2, SIZE)
+    noise = torch.tensor([[1.0, 1.0, 1e-4], [1e-4, 1.0, 1.0]])
+    drawn = generator(features, noise)
+    close(drawn.detach(), [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    probs = torch.softmax(generator.perceptron(features), -1)
+    parameters = list(generator.parameters())
+    direction = torch.randn(2, CLASSES)
+    for left, right in zip(
+        torch.autograd.grad((drawn * direction).sum(), parameters),
+        torch.autograd.grad((probs * direction).sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(left, right)
+
+
+def test_generator_draws_by_its_probabilities() -> None:
+    generator, features = Generator(SIZE, CLASSES), torch.randn(1, SIZE).expand(20_000, SIZE)
+    drawn = generator(features, torch.empty(20_000, CLASSES).exponential_()).detach().mean(0)
+    torch.testing.assert_close(drawn, torch.softmax(generator.perceptron(features[:1]), -1)[0].detach(), atol=0.015, rtol=0)
+
+
+@pytest.mark.parametrize("kept", [None, [1.0, 0.0, 1.0, 0.0]])
+def test_both_losses_by_their_gradients(kept: list[float] | None) -> None:
+    method = begun(Network())
+    features, labels = torch.randn(4, SIZE, requires_grad=True), torch.tensor([0, 1, 2, 0])
+    rewarder, generator = copy.deepcopy(method.rewarder), copy.deepcopy(method.generator)
+    assert rewarder is not None
+    assert generator is not None
+    torch.manual_seed(5)
+    method.teach(features, labels, None if kept is None else torch.tensor(kept))
+
+    torch.manual_seed(5)
+    noise = torch.empty(4, CLASSES).exponential_()
+    chosen = [0, 1, 2, 3] if kept is None else [0, 2]
+    given, made, truth = features.detach(), generator(features.detach(), noise), F.one_hot(labels, CLASSES).float()
+    loss = torch.stack([(rewarder(given, made)[n] - 1.0) ** 2 for n in chosen]).mean()
+    expected = torch.autograd.grad(loss, list(generator.parameters()))
+    right = 0.5 + 0.5 * (made.detach().argmax(-1) == labels).float()
+    parts = [(rewarder(given, made.detach()) - right)[n] ** 2 + (rewarder(given, truth)[n] - 1.0) ** 2 for n in chosen]
+    expected += torch.autograd.grad(torch.stack(parts).mean(), list(rewarder.parameters()))
+    assert method.rewarder is not None
+    assert method.generator is not None
+    found = [p.grad for module in (method.generator, method.rewarder) for p in module.parameters()]
+    for actual, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(actual, wanted, atol=1e-7, rtol=1e-4)
+    assert features.grad is None
+    for old, new in ((rewarder, method.rewarder), (generator, method.generator)):
+        assert any(not torch.equal(a, b) for a, b in zip(old.parameters(), new.parameters(), strict=True))
+
+
+def test_labels_with_rewards_of_at_least_the_mean_are_kept() -> None:
+    network, data, base = Network(), batch(), softmatch(CLASSES)
+    method = begun(network, copy.deepcopy(base), warmup=0)
+    method.rewarder = Given([0.9, 0.2, 0.5, 0.8, 0.1, 0.5])  # mean 0.5
+    method.optimizers["rewarder"] = torch.optim.Adam(method.rewarder.parameters())
+    method.eval()
+    base.eval()
+    output, alone = method.step(Forward(network), data), base.step(Forward(network), data)
+    assert output.pseudo is not None
+    assert alone.pseudo is not None
+    expected = alone.pseudo.weights * torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    torch.testing.assert_close(output.pseudo.weights, expected)
+    assert not output.pseudo.weights.requires_grad
+    losses = F.cross_entropy(network(data.unlabeled["strong"]), output.pseudo.labels, reduction="none")
+    torch.testing.assert_close(output.unsupervised_loss, (expected * losses).mean().detach())
+
+
+def test_rewards_are_those_of_weak_features_and_pseudo_labels() -> None:
+    network, data = Network(), batch()
+    method, seen = begun(network, uda(CLASSES, threshold=0.0), warmup=0), list[tuple[Tensor, Tensor]]()
+    reward = method.reward
+
+    def noted(features: Tensor, labels: Tensor) -> Tensor:
+        seen.append((features, labels))
+        return reward(features, labels)
+
+    method.reward = noted  # type: ignore[method-assign]  # to see what is asked for
+    method.eval()
+    method.step(Forward(network), data)
+    ((features, labels),) = seen
+    torch.testing.assert_close(features, network.features(data.unlabeled["weak"]))
+    assert torch.equal(labels, F.one_hot(network(data.unlabeled["weak"]).argmax(-1), CLASSES).float())
+
+
+def test_in_the_first_steps_the_base_is_alone() -> None:
+    network, base = Network(), softmatch(CLASSES)
+    method = begun(network, copy.deepcopy(base), warmup=3)
+    for seed in range(3):
+        ours, theirs = (each.step(Forward(network), batch(seed)) for each in (method, base))
+        assert torch.equal(ours.loss, theirs.loss)
+    method.step(Forward(network), batch(3))
+    assert method.count.steps == 4
+
+
+def test_what_rewarder_and_generator_learn_from_when() -> None:
+    """Labelled samples at each step; from the fourth on, every second step, the kept unlabelled ones."""
+    network, seen = Network(), list[tuple[int, list[int], list[float] | None]]()
+    method = begun(network, warmup=3, every=2)
+    teach = method.teach
+
+    def noted(features: Tensor, labels: Tensor, kept: Tensor | None = None) -> None:
+        seen.append((method.count.steps, labels.tolist(), None if kept is None else kept.tolist()))
+        teach(features, labels, kept)
+
+    method.teach = noted  # type: ignore[method-assign]  # to see what is learned from
+    expected: list[tuple[int, list[int], list[float] | None]] = []
+    for number in range(7):
+        output = method.step(Forward(network), batch(number))
+        expected.append((number, [0, 1, 2, 0], None))
+        if number in (3, 5):
+            assert output.pseudo is not None
+            expected.append((number, output.pseudo.labels.tolist(), output.pseudo.weights.tolist()))
+    assert seen == expected
+    assert all(p.grad is None for p in network.parameters())
+
+
+def test_evaluation_changes_nothing() -> None:
+    network = Network()
+    method = begun(network, warmup=1)
+    method.step(Forward(network), batch())
+    before = {name: value.clone() for name, value in method.state_dict().items()}
+    method.eval()
+    method.step(Forward(network), batch(1))
+    for name, value in method.state_dict().items():
+        assert torch.equal(value, before[name]), name
+
+
+def test_the_rewarder_learns_to_tell_right_labels_from_wrong_ones() -> None:
+    method = begun(Network(), lr=5e-3)
+    labels = torch.randint(0, CLASSES, (60,))
+    features = 2.0 * F.one_hot(labels, SIZE).float() + 0.2 * torch.randn(60, SIZE)
+    for _ in range(100):
+        method.teach(features, labels)
+    fresh = torch.randint(0, CLASSES, (60,))
+    features = 2.0 * F.one_hot(fresh, SIZE).float() + 0.2 * torch.randn(60, SIZE)
+    with torch.no_grad():
+        right, wrong = (method.reward(features, F.one_hot((fresh + n) % CLASSES, CLASSES)) for n in (0, 1))
+    assert float(right.mean()) > 0.85
+    assert float((right > wrong).float().mean()) > 0.95
+
+
+def test_a_base_without_strong_view_is_served() -> None:
+    network, data = Network(), batch()
+    method = begun(network, pseudo_label(CLASSES), warmup=0)
+    output = method.step(Forward(network), Batch(data.labeled, data.labels, {"weak": data.unlabeled["weak"]}, data.index))
+    assert output.pseudo is not None
+    assert method.unlabeled_views == ("weak",)
+
+
+def test_warm_up_follows_the_run() -> None:
+    for total_steps, warmup in ((2**20, 104858), (1000, 100), (300, 100), (30, 10)):
+        assert semireward(CLASSES, total_steps=total_steps, base=fixmatch(CLASSES)).warmup == warmup
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"warmup": -1}, "0 or more"), ({"every": 0}, "1 or more"), ({"lr": 0.0}, "lr must be positive")],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        semireward(CLASSES, base=fixmatch(CLASSES), **options)
+
+
+def trainer(**settings: Any) -> Trainer:
+    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
+    options = {"method": "semireward", "method_options": {"warmup": 2, "every": 2}}
+    config = make_config(find_source("digits").defaults, base, options, settings)
+    task = prepare("digits", config)
+    return make_trainer(task, build_method(task, config.method))
+
+
+def test_training_goes_on_exactly_from_its_state() -> None:
+    whole = trainer()
+    list(whole.run())
+    first = trainer()  # what it draws begins with the random numbers that it is made with
+    next(first.run())
+    state = {name: value.clone() for name, value in first.state().items()}
+    for kind in ("method.rewarder.", "method.generator.", "own.rewarder.", "own.generator."):
+        assert any(name.startswith(kind) for name in state), kind
+    torch.manual_seed(99)
+    second = trainer()
+    second.load_state(4, state)
+    list(second.run())
+    for name, value in whole.state().items():
+        assert torch.equal(value, second.state()[name]), name
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_keeps_float32_rewards(precision: str) -> None:
+    run = trainer(precision=precision)
+    list(run.run())
+    assert isinstance(run.method, SemiReward)
+    assert run.method.rewarder is not None
+    assert all(p.dtype == torch.float32 and bool(torch.isfinite(p).all()) for p in run.method.rewarder.parameters())
+    method = begun(Network())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert method.reward(torch.randn(2, SIZE), torch.eye(CLASSES)[:2]).dtype == torch.float32
