@@ -11,7 +11,7 @@ from torch import distributed as dist
 
 from softmatch.methods import Match, Problem, build
 
-METHODS = ("softmatch", "flexmatch", "freematch", "adamatch", "dash", "sla", "debiaspl", "darp", "saw", "adsh", "darp+softmatch")
+METHODS = ("softmatch", "flexmatch", "freematch", "adamatch", "dash", "sla", "debiaspl", "darp", "saw", "darp+softmatch")
 CLASSES, UNLABELED, STEPS = 4, 24, 6
 PROBLEM = Problem(
     num_classes=CLASSES,

@@ -338,7 +338,8 @@ def read_card(name: str) -> str:
 def split_wrapper(name: str) -> tuple[str | None, str]:
     """ "saw+softmatch" → "saw" and "softmatch"; None and the name itself where there is no wrapper, as in a path with a +."""
     wrapper, plus, base = name.partition("+")
-    return (wrapper, base) if plus and (wrapper.isidentifier() or ":" in wrapper) else (None, name)
+    named = wrapper in METHODS or ":" in wrapper or (wrapper.isidentifier() and "/" not in base)
+    return (wrapper, base) if plus and named else (None, name)
 
 
 def _find(name: str) -> Any:
