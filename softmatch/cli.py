@@ -58,7 +58,7 @@ def train(
     file:
         YAML file of settings (the names below with _ for -, and `source`). Options on the command line win over it.
     dry_run:
-        Print the effective settings, and time and memory estimated from a few steps. No run folder is made.
+        Print the effective settings, and time and memory estimated from the first few steps. No run folder is made.
     """
     layer = read_file(file) if file is not None else {}
     name = source or layer.pop("source", None) or "digits"
@@ -97,6 +97,8 @@ def bench(
 
     Without options: the size of the paper's CIFAR-10 step, WRN-28-2 on 64 labelled and 448 unlabelled images, in the way that
     softmatch trains by default. The paper's own code shares batch statistics: --batch-statistics joint. The images are random.
+    The first steps of a run are measured: a method that begins with labels alone (cgmatch) or does more later (darp, cossl)
+    costs more than this.
 
     Examples:
 

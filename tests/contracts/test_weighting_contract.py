@@ -12,6 +12,9 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.methods import Match, build
+from softmatch.methods.longtail.adsh import EqualShareThreshold
+from softmatch.methods.longtail.saw import ClassWeighted
+from softmatch.methods.sinkhorn import LabelAllocation
 from softmatch.seen import Seen
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
 from softmatch.weightings import (
@@ -67,6 +70,9 @@ CASES: dict[str, Case] = {
     "loss": lambda: LossThreshold(warmup=2, every=2),
     "loss-hard": lambda: LossThreshold(warmup=0, every=1, initial_loss=0.5, soft_selection=False),
     "relative": lambda: RelativeThreshold(),
+    "equal-share": lambda: EqualShareThreshold(CLASSES, 0, 0.7),
+    "class-weighted": lambda: ClassWeighted(TruncatedGaussian(CLASSES, 0.8), CLASSES, UNLABELED, every=2),
+    "allocation": lambda: LabelAllocation(UNLABELED, [0.4, 0.3, 0.2, 0.1], total_steps=40),
     "self-adaptive": lambda: SelfAdaptiveThreshold(CLASSES, 0.8),
     "self-adaptive-clipped": lambda: SelfAdaptiveThreshold(CLASSES, 0.8, start="first", clip=(0.5, 0.9)),
 }
