@@ -6,6 +6,7 @@ too it is distribution alignment (DA). Which of the two is the method's choice: 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -64,7 +65,7 @@ class Alignment(nn.Module):
         self.estimated = target if isinstance(target, str) and target != "uniform" else None
         if self.estimated not in (None, "predictions", "labels"):
             raise ValueError(f'target must be "uniform", "predictions", "labels" or class frequencies, not {target!r}')
-        self.register_buffer("goal", uniform.clone() if isinstance(target, str) else _prior(target, num_classes))
+        self.register_buffer("goal", uniform.clone() if isinstance(target, str) else class_frequencies(target, num_classes))
         self.target = RunningAverage(uniform, momentum, start) if self.estimated else None
         self.marginal = RunningAverage(uniform, momentum, start)
         if queue:
@@ -99,8 +100,10 @@ class Alignment(nn.Module):
         return scaled / scaled.sum(-1, keepdim=True).clamp_min(SMALLEST_MARGINAL)
 
 
-def _prior(target: Sequence[float] | Tensor, num_classes: int) -> Tensor:
-    prior = torch.as_tensor(target, dtype=torch.float32).clone()
-    if prior.shape != (num_classes,) or not bool((prior >= 0).all()) or not float(prior.sum()) > 0:
-        raise ValueError(f"class frequencies must be {num_classes} numbers ≥ 0 that do not all vanish, not {target!r}")
-    return prior / prior.sum()
+def class_frequencies(shares: Sequence[float] | Tensor, num_classes: int, name: str = "class frequencies") -> Tensor:
+    """Shares or counts of the classes in any unit, checked and made to sum to 1: (C,), float32."""
+    found = torch.as_tensor(shares, dtype=torch.float64)
+    if found.shape != (num_classes,) or not bool((found >= 0).all()) or not 0.0 < float(found.sum()) < math.inf:
+        given = shares.tolist() if isinstance(shares, Tensor) else list(shares)
+        raise InputError(f"{name} must be {num_classes} numbers ≥ 0 that do not all vanish, not {given}.")
+    return (found / found.sum()).float()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
 from softmatch.memories import Registry
 from softmatch.methods.match import PAPER_STEPS, Match
@@ -182,15 +183,10 @@ def sla(
         raise InputError(f"level must lie between 0 and 1, not {level}.")
     if not (regularization > 0.0 and tolerance > 0.0 and max_iterations >= 1):
         raise InputError("regularization and tolerance must be positive, and max_iterations at least 1.")
-    sizes = upper_bounds(class_counts, level) if bounds == "wilson" and class_counts else _shares(num_classes, class_prior)
+    if bounds == "wilson" and class_counts:
+        sizes = upper_bounds(class_counts, level)
+    else:
+        shares = [1.0] * num_classes if class_prior is None else class_prior
+        sizes = class_frequencies(shares, num_classes, "class_prior").tolist()
     weighting = LabelAllocation(num_unlabeled, sizes, total_steps, regularization, tolerance, max_iterations, max_weight)
     return Match(weighting, target=weighting.target)
-
-
-def _shares(num_classes: int, prior: Sequence[float] | None) -> list[float]:
-    if prior is None:
-        return [1.0 / num_classes] * num_classes
-    total = sum(prior)
-    if len(prior) != num_classes or min(prior) < 0 or not total > 0:
-        raise InputError(f"class_prior must be {num_classes} frequencies ≥ 0 that do not all vanish, not {prior!r}.")
-    return [share / total for share in prior]

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from softmatch.errors import InputError
 from softmatch.methods import Batch, Forward, Method, Output, Problem, Supervised, build, pseudo_label, softmatch
 from softmatch.methods.base import RecordedForward, frozen_running_statistics
+from tests.methods.networks import Normalised
 
 
 def plain() -> nn.Module:
@@ -189,26 +190,9 @@ def test_a_micro_batch_has_no_meaning_for_joint_statistics() -> None:
     torch.testing.assert_close(Forward(network, "joint", micro_batch=2)(view)[0], network(view))
 
 
-class Normed(nn.Module):
-    """A network with batch normalisation that shows its features."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6))
-        self.head = nn.Linear(6, 3)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        found: Tensor = self.body(inputs)
-        return found
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits
-
-
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_encode_gives_the_logits_of_a_call_and_their_features(mode: str) -> None:
-    network, first, second = Normed(), torch.randn(4, 5), torch.randn(3, 5)
+    network, first, second = Normalised(features=6), torch.randn(4, 5), torch.randn(3, 5)
     forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
     logits = forward(first, second, gradient=(True, False), tracking=False)
     encoded = forward.encode(first, second, gradient=(True, False), tracking=False)
@@ -221,7 +205,7 @@ def test_encode_gives_the_logits_of_a_call_and_their_features(mode: str) -> None
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 @pytest.mark.parametrize("way", ["call", "encode"])
 def test_without_tracking_running_statistics_stay(mode: str, way: str) -> None:
-    network = Normed()
+    network = Normalised(features=6)
     forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
     run = forward if way == "call" else forward.encode
     before = {name: value.clone() for name, value in network.state_dict().items()}
@@ -232,7 +216,7 @@ def test_without_tracking_running_statistics_stay(mode: str, way: str) -> None:
 
 
 def test_a_teacher_has_the_averaged_weights_and_batch_statistics_but_neither_gradient_nor_memory() -> None:
-    network, average, view = Normed(), Normed(), torch.randn(4, 5)
+    network, average, view = Normalised(features=6), Normalised(features=6), torch.randn(4, 5)
     average.eval()
     before = {name: value.clone() for name, value in average.state_dict().items()}
     forward = Forward(network, "separate", average=average)
@@ -250,7 +234,7 @@ def test_a_teacher_has_the_averaged_weights_and_batch_statistics_but_neither_gra
 
 
 def test_a_record_answers_for_the_very_view() -> None:
-    network, view = Normed(), torch.randn(4, 5)
+    network, view = Normalised(features=6), torch.randn(4, 5)
     recorded = RecordedForward(Forward(network))
     (logits,) = recorded(view)
     assert recorded.of(view).logits is logits

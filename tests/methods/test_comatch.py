@@ -19,6 +19,7 @@ from softmatch.methods.base import Batch, Encoded, Forward
 from softmatch.methods.comatch import CoMatch, comatch
 from softmatch.networks.heads import Headed
 from tests.golden import close
+from tests.methods.networks import Normalised
 
 CLASSES, LABELED, UNLABELED, SIZE = 3, 2, 4, 5
 LABELS = torch.tensor([0, 2])
@@ -176,23 +177,6 @@ def test_gradient_reaches_labelled_logits_and_strong_views_alone() -> None:
     assert all(not buffer.requires_grad and buffer.grad_fn is None for buffer in method.buffers())
 
 
-class Net(nn.Module):
-    """A network that shows its features."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU())
-        self.head = nn.Linear(8, CLASSES)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.body(inputs)
-        return out
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.features(inputs))
-        return out
-
-
 def batch() -> Batch:
     return Batch(
         labeled={"weak": torch.randn(LABELED, 6)},
@@ -206,7 +190,7 @@ def batch() -> Batch:
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_step_is_compute_on_embeddings_of_the_views(mode: str) -> None:
     method, data = make(threshold=0.0), batch()
-    network = Headed(Net(), method.heads(8))
+    network = Headed(Normalised(6, relu=True), method.heads(8))
     forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
     output = method.step(forward, data)
     encoded = forward.encode(data.labeled["weak"], *data.unlabeled.values())

@@ -19,6 +19,7 @@ from softmatch.methods.base import Batch, Encoded, Forward
 from softmatch.methods.simmatch import SimMatch, simmatch
 from softmatch.networks.heads import Headed
 from tests.golden import close
+from tests.methods.networks import Normalised
 
 CLASSES, LABELED, BANK, UNLABELED, SIZE = 3, 3, 5, 4, 6
 BANK_LABELS = torch.tensor([0, 1, 2, 0, 1])
@@ -191,23 +192,6 @@ def test_weights_of_the_two_terms() -> None:
     torch.testing.assert_close(unsupervised(unlabeled_weight=2.0, instance_weight=5.0), 2.0 * classes + 5.0 * instances)
 
 
-class Net(nn.Module):
-    """A network that shows its features."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU())
-        self.head = nn.Linear(8, CLASSES)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.body(inputs)
-        return out
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.features(inputs))
-        return out
-
-
 def batch() -> Batch:
     return Batch(
         labeled={"weak": torch.randn(BANK, 4)},
@@ -225,7 +209,7 @@ def embedded(forward: Forward, view: Encoded) -> Encoded:
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_step_is_compute_on_embeddings_of_the_views(mode: str) -> None:
     method, other = make(threshold=0.0), make(threshold=0.0)
-    network = Headed(Net(), method.heads(8))
+    network = Headed(Normalised(4, relu=True), method.heads(8))
     forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
     for _ in range(2):
         data = batch()
@@ -242,7 +226,7 @@ def test_step_is_compute_on_embeddings_of_the_views(mode: str) -> None:
 def test_teacher_gives_targets_and_bank() -> None:
     """The averaged network, with running statistics; the network itself is asked for labelled and strong views."""
     method, other = make(threshold=0.0, teacher=True), make(threshold=0.0, bank_momentum=0.0)
-    network = Headed(Net(), method.heads(8))
+    network = Headed(Normalised(4, relu=True), method.heads(8))
     average = copy.deepcopy(network).requires_grad_(False)
     for parameter in average.parameters():
         parameter.add_(0.3 * torch.randn_like(parameter))

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from softmatch.alignments import Alignment
+from softmatch.alignments import Alignment, class_frequencies
 from softmatch.averages import queue_for
 from softmatch.errors import InputError
 from softmatch.methods.around import Around, Make, match_method
 from softmatch.methods.base import MakeOptimizer
+from softmatch.methods.longtail.sizes import label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
 
 GENERATIONS = 6
@@ -168,9 +169,7 @@ def crest_plus(
         raise InputError(f"final_power must lie in [0, 1] (0: uniform, 1: the frequencies themselves), not {final_power}.")
     if queue < 1:
         raise InputError(f"queue must be 1 batch or more, not {queue}.")
-    prior = counts if class_prior is None else class_prior
-    if len(prior) != num_classes or min(prior) < 0 or not sum(prior) > 0:
-        raise InputError(f"class_prior must be {num_classes} numbers ≥ 0 that do not all vanish, not {list(prior)}.")
+    prior = class_frequencies(counts if class_prior is None else class_prior, num_classes, "class_prior").tolist()
     length = queue_for(total_steps // number, queue)
     match = match_method(base, make, base_options, total_steps=-(-total_steps // number))
     return CReSTPlus(match, counts, num_unlabeled, prior, number, alpha, final_power, length)
@@ -184,10 +183,7 @@ def _generations(given: int | None, total_steps: int) -> int:
 
 
 def _checked(num_classes: int, class_counts: Sequence[int] | None, alpha: float) -> Sequence[int]:
-    if class_counts is None:
-        raise InputError("CReST ranks the classes by their number of labels: give class_counts.")
-    if len(class_counts) != num_classes or min(class_counts) < 0 or not sum(class_counts) > 0:
-        raise InputError(f"class_counts must be {num_classes} numbers ≥ 0 that do not all vanish, not {list(class_counts)}.")
     if alpha < 0.0:
         raise InputError(f"alpha must be 0 (every predicted sample is added) or more, not {alpha}.")
-    return class_counts
+    counts: list[int] = label_counts(class_counts, num_classes).long().tolist()
+    return counts

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
 from softmatch.memories import Registry, StepCount
 from softmatch.methods.around import Make, match_method
@@ -155,7 +156,4 @@ def _counts(num_classes: int, num_unlabeled: int, shares: Sequence[float] | None
     """M_c: the shares, scaled to the sum N_U."""
     if shares is None:
         raise InputError("DARP needs the class counts of the unlabelled samples: give class_prior or target_counts.")
-    found = torch.as_tensor(shares, dtype=torch.float64)
-    if found.shape != (num_classes,) or not bool((found >= 0).all()) or not float(found.sum()) > 0.0:
-        raise InputError(f"target_counts must be {num_classes} numbers ≥ 0 that do not all vanish, not {list(shares)}.")
-    return num_unlabeled * found / found.sum()
+    return num_unlabeled * class_frequencies(shares, num_classes, "target_counts")

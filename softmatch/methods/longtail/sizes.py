@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
 
 
@@ -15,10 +16,8 @@ def label_counts(class_counts: Sequence[int] | None, num_classes: int) -> Tensor
     """Labels of each class (C,), float32."""
     if class_counts is None:
         raise InputError("this method follows how many labels each class has: give class_counts, one number for each class.")
-    counts = torch.tensor([float(count) for count in class_counts])
-    if counts.shape != (num_classes,) or bool((counts < 0).any()) or not float(counts.sum()) > 0:
-        raise InputError(f"class_counts must be {num_classes} numbers ≥ 0 that do not all vanish, not {class_counts!r}.")
-    return counts
+    class_frequencies(class_counts, num_classes, "class_counts")  # refuses what are no counts
+    return torch.tensor([float(count) for count in class_counts])
 
 
 def epoch_steps(num_unlabeled: int, unlabeled_batch: int, total_steps: int, given: int | None = None) -> int:

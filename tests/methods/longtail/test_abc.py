@@ -15,6 +15,7 @@ from softmatch.methods.adamatch import adamatch
 from softmatch.methods.longtail.abc import AuxiliaryBalanced, abc
 from softmatch.networks.heads import Headed
 from softmatch.networks.mlp import MLP
+from tests.methods.networks import Normalised
 
 COUNTS = (20, 10, 2)
 
@@ -23,23 +24,6 @@ def made(total_steps: int = 10, threshold: float = 0.95, weight: float = 1.0, ba
     return abc(
         3, base=fixmatch(3, threshold=base), class_counts=COUNTS, total_steps=total_steps, threshold=threshold, weight=weight
     )
-
-
-class Normalised(nn.Module):
-    """Features that are normalised over the batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8))
-        self.head = nn.Linear(8, 3)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.body(inputs)
-        return out
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.body(inputs))
-        return out
 
 
 def headed(method: AuxiliaryBalanced) -> Headed:

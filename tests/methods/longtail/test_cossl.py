@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
@@ -14,25 +14,9 @@ from softmatch.methods import Batch, Forward, Problem, build, fixmatch, pseudo_l
 from softmatch.methods.base import Encoded, Labeled
 from softmatch.methods.longtail.cossl import CoLearning, TaughtForward, cossl
 from softmatch.networks.heads import Headed
+from tests.methods.networks import Normalised
 
 COUNTS = (20, 10, 2)
-
-
-class Normalised(nn.Module):
-    """Features that are normalised over the batch in training and not in evaluation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8))
-        self.head = nn.Linear(8, 3)
-
-    def features(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.body(inputs)
-        return out
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.body(inputs))
-        return out
 
 
 def made(teach_from: float = 0.8, mix: float = 0.6, threshold: float = 0.5) -> CoLearning:
