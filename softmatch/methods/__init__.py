@@ -13,7 +13,7 @@ from softmatch.methods.adamatch import AdaMatch, adamatch
 from softmatch.methods.base import Batch, Forward, Method, Output, Supervised
 from softmatch.methods.cgmatch import cgmatch
 from softmatch.methods.comatch import comatch
-from softmatch.methods.consistency import mean_teacher, pi_model, temporal_ensembling, vat
+from softmatch.methods.consistency import mean_teacher, pi_model, temporal_ensembling
 from softmatch.methods.debias import debiaspl
 from softmatch.methods.influence import influence
 from softmatch.methods.longtail.abc import abc
@@ -40,6 +40,7 @@ from softmatch.methods.semireward import semireward
 from softmatch.methods.sequencematch import sequencematch
 from softmatch.methods.simmatch import simmatch
 from softmatch.methods.sinkhorn import sla
+from softmatch.methods.vat import vat
 from softmatch.own_code import call_own, find_own
 from softmatch.weightings import Weighting
 

@@ -1,7 +1,7 @@
 """Consistency methods: an unlabelled sample is to get the same prediction twice, whatever that prediction is.
 
-Two weak views (Π-model), now and in earlier epochs (temporal ensembling), by the network and by its average (MeanTeacher),
-with and without the perturbation that changes the prediction most (VAT).
+Two weak views (Π-model), now and in earlier epochs (temporal ensembling), by the network and by its average (MeanTeacher).
+VAT, the fourth of them, is in `vat.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from softmatch import targets
 from softmatch.errors import InputError
 from softmatch.memories import Registry
 from softmatch.methods.base import Batch, Forward, Method, Output, supervised_loss
@@ -161,94 +160,6 @@ class MeanTeacher(Consistency):
         return self.compute(labeled, batch.labels, student, torch.softmax(teacher.float(), dim=-1))
 
 
-CIFAR_VALUES = 3 * 32 * 32
-CIFAR_RADIUS = 6.0
-
-
-class VAT(Consistency):
-    """The target of the perturbed input is the prediction on the plain one: KL(p(u) ‖ p(u + r)), ‖r‖ = ε, + h·H(p(u)).
-
-    r points to where the prediction changes most. Power iteration finds it: d ← ∇_d KL(p(u) ‖ p(u + ξd/‖d‖)), from noise.
-
-    Args:
-        epsilon: ε in standard deviations of the input; None: 6·√(D/3072) for D values a sample, 6 for CIFAR's.
-        step: ξ/ε.
-        iterations: of the power iteration.
-        entropy: h.
-    """
-
-    unlabeled_views = ("weak",)
-    kinds = ("image", "vector")
-
-    def __init__(
-        self,
-        epsilon: float | None,
-        step: float,
-        iterations: int,
-        entropy: float,
-        total_steps: int,
-        max_weight: float,
-        ramp: float,
-        ramp_shape: Shape,
-    ) -> None:
-        super().__init__(total_steps, max_weight, ramp, ramp_shape)
-        if epsilon is not None and not 0.0 < epsilon < math.inf:
-            raise InputError(f"epsilon is the length of the perturbation: give a positive number, not {epsilon}.")
-        if not 0.0 < step <= 1.0:
-            raise InputError(f"step is the length of the trial step as a share of epsilon: give a number in (0, 1], not {step}.")
-        if iterations < 1:
-            raise InputError(f"iterations: the power iteration needs at least one, not {iterations}.")
-        if not 0.0 <= entropy < math.inf:
-            raise InputError(f"entropy is the weight of the entropy term: give 0 to leave it out, not {entropy}.")
-        self.epsilon, self.share, self.iterations, self.entropy = epsilon, step, iterations, entropy
-
-    def distance(self, target: Tensor, logits: Tensor) -> Tensor:
-        """D = KL(target ‖ p)."""
-        return targets.kl_divergence(target, logits)
-
-    def step(self, forward: Forward, batch: Batch) -> Output:
-        view = batch.unlabeled["weak"]
-        (labeled,) = forward(batch.labeled["weak"])
-        (plain,) = forward(view, gradient=(self.entropy > 0.0,), tracking=False)
-        (perturbed,) = forward(view + self.perturbation(forward, view, plain.detach()), tracking=False)
-        probs = torch.softmax(plain.float(), dim=-1)
-        output = self.compute(labeled, batch.labels, perturbed, probs.detach())
-        if self.entropy == 0.0:
-            return output
-        return replace(output, loss=output.loss + self.entropy * targets.cross_entropy(probs, plain).mean())
-
-    def radius(self, view: Tensor) -> float:
-        """ε."""
-        return CIFAR_RADIUS * math.sqrt(view[0].numel() / CIFAR_VALUES) if self.epsilon is None else self.epsilon
-
-    def perturbation(self, forward: Forward, view: Tensor, plain: Tensor) -> Tensor:
-        """r, as `view`, without gradient. In float32 throughout: half precision would round the trial step ξ away.
-
-        Args:
-            plain: z(u); under autocast they are computed anew.
-        """
-        radius, half = self.radius(view), torch.is_autocast_enabled(view.device.type)
-        with torch.autocast(view.device.type, enabled=False):
-            view = view.detach().float()
-            if half:
-                (plain,) = forward(view, gradient=(False,), tracking=False)
-            target, direction = torch.softmax(plain.float(), dim=-1), torch.randn_like(view)
-            for _ in range(self.iterations):
-                trial = (self.share * radius * _unit(direction)).requires_grad_()
-                (logits,) = forward(view + trial, tracking=False)
-                (direction,) = torch.autograd.grad(targets.cross_entropy(target, logits).sum(), trial)
-            return radius * _unit(direction)
-
-
-def _unit(direction: Tensor) -> Tensor:
-    """d/‖d‖ of each sample; 0 stays 0. Divided by the largest entry first, so that no square of a small gradient vanishes."""
-    flat = direction.flatten(1)
-    tiny = torch.finfo(flat.dtype).tiny
-    flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)
-    length: Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
-    return (flat / length.clamp_min(tiny)).view_as(direction)
-
-
 def pi_model(
     num_classes: int,
     *,
@@ -288,20 +199,3 @@ def mean_teacher(
     """MeanTeacher: the squared distance from the prediction of the averaged weights, which are the run's own average."""
     del num_classes
     return MeanTeacher(total_steps, max_weight, ramp, ramp_shape)
-
-
-def vat(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    epsilon: float | None = None,
-    step: float = 1e-3,
-    iterations: int = 1,
-    entropy: float = 0.06,
-    max_weight: float = 1.0,
-    ramp: float = 0.4,
-    ramp_shape: Shape = "linear",
-) -> VAT:
-    """VAT: KL divergence from the prediction without the perturbation that changes it most, and a little entropy."""
-    del num_classes
-    return VAT(epsilon, step, iterations, entropy, total_steps, max_weight, ramp, ramp_shape)
