@@ -83,7 +83,9 @@ def test_it_learns_from_unlabelled_samples(name: str) -> None:
     assert statistics.mean(error_of(name, seed) for seed in SEEDS) < bound()
 
 
-@pytest.mark.parametrize("name", ["softmatch", "fixmatch", "uda"])
+@pytest.mark.parametrize(
+    "name", ["softmatch", "fixmatch", "uda", "sla", "pi_model", "temporal_ensembling", "mean_teacher", "vat", "mixmatch"]
+)
 def test_with_the_sign_flipped_it_would_not(name: str) -> None:
     assert error_of(name, SEEDS[0], flipped=True) > bound() + BETTER
 
