@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from softmatch.data.files import ImageFiles
+from softmatch.data.preparations import Preparation
 from softmatch.errors import InputError
 
 UNLABELED = -1
@@ -27,6 +29,8 @@ class Examples:
         kind: what the items are.
         test: a test set that the source brings along, if any.
         statistics: mean and standard deviation per channel, of levels in 0 … 1, where they are known of the dataset.
+        names: what to call each item to its owner, where the data are a user's own: a file or the number of a row.
+        preparation: what has made the items of files or rows.
     """
 
     items: Tensor | ImageFiles
@@ -35,6 +39,8 @@ class Examples:
     kind: Literal["image", "vector"]
     test: Examples | None = None
     statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    names: Sequence[str] = ()
+    preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):

@@ -1,0 +1,63 @@
+"""From inputs as they stand in a source to the items that views and networks take: made once, saved with the model."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from softmatch.data.files import ImageFiles
+from softmatch.data.records import InputKind, Inputs
+from softmatch.errors import InputError
+
+__all__ = ["Preparation", "preparation_from"]
+
+KINDS = {
+    "image": ("images", "ImagePreparation"),
+    "array": ("arrays", "ArrayPreparation"),
+    "table": ("table", "TablePreparation"),
+    "tfidf": ("tfidf", "TfidfPreparation"),
+    "encoder": ("encoder", "EncoderPreparation"),
+    "tokens": ("tokens", "TokenPreparation"),
+}
+"""Module and class of each, imported when first used: some need libraries that take seconds to import."""
+
+
+class Preparation(Protocol):
+    """Deterministic; nothing in it depends on labels.
+
+    Attributes:
+        takes: the kind of inputs.
+        columns: names of the columns that it needs of a table; none for images and arrays.
+    """
+
+    takes: InputKind
+    columns: tuple[str, ...]
+
+    def __call__(self, inputs: Inputs) -> Tensor | ImageFiles:
+        """Items (n, …): uint8 images (n, C, H, W) or float vectors (n, D).
+
+        Raises:
+            InputError: naming the file or row that cannot be used.
+        """
+
+    def settings(self) -> dict[str, Any]:
+        """JSON from which, with `tensors`, `preparation_from` makes the same object again; has "kind"."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What is too large for JSON."""
+
+    def describe(self) -> str:
+        """In a few words: '24 features of 18 columns', 'grey images resized to 32×32'."""
+
+
+def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Preparation:
+    """Inverse of `settings` and `tensors`, for a saved model. Nothing in them is executed."""
+    kind = settings.get("kind")
+    if kind not in KINDS:
+        raise InputError(f"unknown kind of preparation {kind!r}; this version knows {', '.join(KINDS)}.")
+    module, name = KINDS[kind]
+    found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(settings, tensors)
+    return found
