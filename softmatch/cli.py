@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from pydantic import ValidationError
 
-from softmatch import __version__
+from softmatch import __version__, cli_using
 from softmatch.config import Config, explain, read_file
 from softmatch.errors import InputError, SoftmatchError
+
+if TYPE_CHECKING:
+    from softmatch.training.opening import Job
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -36,12 +39,17 @@ def train(
 ) -> None:
     """Train a classifier, and a supervised twin to compare it with.
 
-    Without arguments: SoftMatch on the embedded digits with 40 labels, about a minute on two cores. Everything goes to a
-    new run folder: settings, split, metrics, checkpoints, model, result.json and report.html. Nothing is overwritten.
+    Without arguments: SoftMatch on the embedded digits with 40 labels, about a minute on two cores. With a folder or a table of
+    your own, of which a few samples have labels: network, batches and steps by its size, and an error measured on labels that
+    were left out. Everything goes to a new run folder: settings, split, metrics, checkpoints, model, result.json and report.html.
+    Nothing is overwritten.
 
     Examples:
 
     - softmatch train
+    - softmatch train photos/
+    - softmatch train tickets.csv --text message --label category --encoder sentence-transformers/all-MiniLM-L6-v2
+    - softmatch train measurements.parquet --features width,height,weight --test test.parquet
     - softmatch train two-moons --method fixmatch
     - softmatch train digits --labels 10 --steps 2000 --seed 3 --out runs/ten
     - softmatch train -c settings.yaml --method mine.py:MyWeighting
@@ -52,7 +60,9 @@ def train(
     Parameters
     ----------
     source:
-        What to train on: digits (default), two-moons, cifar10, cifar100, svhn, stl10, imagenet or fashion-mnist.
+        What to train on: a folder of images (one folder per class and unlabeled/), a .csv, .tsv, .jsonl, .parquet or .npz file,
+        owner/name of the Hugging Face hub; or digits (default), two-moons, cifar10, cifar100, svhn, stl10, imagenet,
+        fashion-mnist.
     config:
         Settings.
     file:
@@ -60,26 +70,65 @@ def train(
     dry_run:
         Print the effective settings, and time and memory estimated from the first few steps. No run folder is made.
     """
+    from softmatch.display import Display, print_plan, print_result  # imports torch
+    from softmatch.training.bench import plan
+    from softmatch.training.job import run_job
+
+    job = _open(source, config, file)
+    if dry_run:
+        print_plan(plan(job))
+        return
+    with Display() as display:
+        result = run_job(job, display)
+    print_result(result)
+
+
+@app.command
+def check(
+    source: str,
+    /,
+    *,
+    config: Annotated[Config | None, Parameter(name="*")] = None,
+    file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+) -> None:
+    """Say what was understood of your data, what is odd about them, what would be trained and how long it would take.
+
+    Nothing is written. `softmatch train` with the same arguments does the same first, and stops on what cannot work.
+
+    Examples:
+
+    - softmatch check photos/
+    - softmatch check tickets.csv --text message --label category
+
+    Parameters
+    ----------
+    source:
+        As of `softmatch train`.
+    config:
+        Settings, as of `softmatch train`.
+    file:
+        YAML file of settings.
+    """
+    from softmatch.display import print_check
+    from softmatch.training.bench import plan
+
+    job = _open(source, config, file)
+    print_check(plan(job), job.findings)
+
+
+def _open(source: str | None, config: Config | None, file: Path | None) -> Job:
+    """The source of the command line or the file, read; the file's settings under those of the command line."""
+    from softmatch.display import Reading
+    from softmatch.training.memory import keep_freed_memory
+    from softmatch.training.opening import open_job
+
     layer = read_file(file) if file is not None else {}
     name = source or layer.pop("source", None) or "digits"
     layer.pop("source", None)
     options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
-
-    from softmatch.data.sources import find_source  # imports torch
-    from softmatch.display import Display, print_plan, print_result
-    from softmatch.recipes import complete
-    from softmatch.training.bench import plan
-    from softmatch.training.job import run_job
-    from softmatch.training.memory import keep_freed_memory
-
-    settings = complete(name, find_source(name).defaults, layer, options, where=str(file or "settings"))
     keep_freed_memory()
-    if dry_run:
-        print_plan(plan(name, settings))
-        return
-    with Display() as display:
-        result = run_job(name, settings, display)
-    print_result(result)
+    with Reading() as progress:
+        return open_job(name, layer, options, where=str(file or "settings"), progress=progress)
 
 
 @app.command
@@ -181,6 +230,10 @@ def report(run: Path) -> None:
     if not (run / "config.yaml").is_file():
         raise InputError(f"{run} is not a run folder: it has no config.yaml.")
     print(write_report(RunFolder(run)))
+
+
+for command in (cli_using.predict, cli_using.pseudo_labels, cli_using.suggest, cli_using.export):
+    app.command(command)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -167,6 +167,11 @@ def explain(error: ValidationError) -> str:
     return f"{key} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
 
 
+def split_names(text: str | None) -> tuple[str, ...] | None:
+    """Names of columns on the command line: "a, b" is a and b."""
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip()) or None
+
+
 def _scalar(value: Any) -> Any:
     """Options on the command line arrive as text: read them as YAML would ("0.9" is a number, "none" is a word)."""
     if isinstance(value, Mapping):

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
+from typing import Any
+
+import torch
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from softmatch.data.records import Finding
 from softmatch.runs import RunFolder
 from softmatch.training.bench import Bench, Measurement, Plan
 from softmatch.training.job import Result
 from softmatch.training.loop import Record
+from softmatch.training.measuring import HURT
 from softmatch.training.task import Task, effective
 
 LINES_WITHOUT_TERMINAL = 10
 GIGABYTE = 2**30
+PLACES = 5
+CLASSES = 20
 
 
 def percent(fraction: float | None) -> str:
@@ -35,7 +45,7 @@ class Display:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
         self._progress = Progress(
-            TextColumn("{task.description:<14}"),
+            TextColumn("{task.description:<16}"),
             BarColumn(bar_width=20),
             TextColumn("{task.completed}/{task.total}"),
             TextColumn("{task.fields[figures]}"),
@@ -63,7 +73,8 @@ class Display:
             parts.append(f"f {record['quantity']:.2f}")
         if record.get("quality") is not None:
             parts.append(f"g {record['quality']:.2f}")
-        parts.append(f"error {percent(record['test_error'])}")
+        if record.get("test_error") is not None:
+            parts.append(f"error {percent(record['test_error'])}")
         figures = "  ".join(parts)
         if self.console.is_terminal:
             if role not in self._bars:
@@ -74,12 +85,46 @@ class Display:
             return
         self._next_line = 0 if step == steps else step + steps // LINES_WITHOUT_TERMINAL
         left = record["seconds"] / step * (steps - step)
-        self.console.print(f"{role:<14} step {step:>6,}/{steps:,}  {figures}  {left:.0f} s left", highlight=False, soft_wrap=True)
+        self.console.print(f"{role:<16} step {step:>6,}/{steps:,}  {figures}  {left:.0f} s left", highlight=False, soft_wrap=True)
+
+
+class Reading:
+    """Shows how far the preparing or predicting of data has come, on a terminal."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("samples"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed:,.0f}{task.description}"),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+            disable=not self.console.is_terminal,
+            transient=True,
+        )
+        self._bar: TaskID | None = None
+
+    def __enter__(self) -> Reading:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """So many are done, of so many where that is known."""
+        if self._bar is None:
+            self._bar = self._progress.add_task("", total=total)
+        self._progress.update(self._bar, completed=done, total=total, description="" if total is None else f"/{total:,}")
 
 
 def verdict(result: Result) -> str:
     """Whether the unlabelled data helped, in words, with the interval of the difference."""
+    if result.test_error is None:
+        return f"The error cannot be measured. {result.evaluation['reason']}"
     if result.difference is None or result.difference_interval is None:
+        if result.method == "supervised":
+            return "Trained on the labels alone."
         return "No twin was trained: whether the unlabelled data helped is not known."
     low, high = result.difference_interval
     interval = f"{points(result.difference)} points (95 % interval {points(low)} to {points(high)})"
@@ -93,43 +138,96 @@ def verdict(result: Result) -> str:
 def print_result(result: Result, console: Console | None = None) -> None:
     """The table at the end."""
     console = console or Console()
-    table = Table(title=None, box=None, padding=(0, 3, 0, 0))
-    table.add_column("")
-    table.add_column("test error", justify="right")
-    table.add_column("95 % interval", justify="right")
-    low, high = result.test_error_interval
-    interval = f"{percent(low)} to {percent(high)}"
-    table.add_row(f"[bold]{result.method}[/bold]", f"[bold]{percent(result.test_error)}[/bold]", interval)
-    if result.supervised_test_error is not None:
-        table.add_row("labels alone", percent(result.supervised_test_error), "")
     console.print()
-    console.print(table)
-    console.print(f"\n{verdict(result)}", highlight=False)
+    if result.test_error is not None and result.test_error_interval is not None:
+        table = Table(title=None, box=None, padding=(0, 3, 0, 0))
+        table.add_column("")
+        table.add_column("test error", justify="right")
+        table.add_column("95 % interval", justify="right")
+        low, high = result.test_error_interval
+        interval = f"{percent(low)} to {percent(high)}"
+        table.add_row(f"[bold]{result.method}[/bold]", f"[bold]{percent(result.test_error)}[/bold]", interval)
+        if result.supervised_test_error is not None:
+            table.add_row("labels alone", percent(result.supervised_test_error), "")
+        console.print(table)
+        console.print()
+    say(console, verdict(result))
+    say(console, measured_how(result))
     if result.quantity is not None:
         quality = "" if result.quality is None else f", quality {percent(result.quality)}"
-        console.print(f"Pseudo-labels at the end: quantity {percent(result.quantity)}{quality}.", highlight=False)
-    console.print(f"{result.test_samples:,} test samples, {result.seconds:.0f} s.", highlight=False)
-    console.print(f"Run folder  {result.run}\nReport      {result.run / 'report.html'}", highlight=False, soft_wrap=True)
+        say(console, f"Pseudo-labels at the end: quantity {percent(result.quantity)}{quality}.")
+    if result.calibration is not None:
+        say(console, _confidence(result.calibration))
+    for warning in result.warnings:
+        if warning != HURT and (warning != result.evaluation["reason"] or result.test_error is not None):
+            say(console, f"Warning: {warning}", style="yellow")
+    say(console, f"{result.seconds:.0f} s in all.")
+    say(console, f"Run folder  {result.run}\nReport      {result.run / 'report.html'}")
+
+
+def _confidence(found: dict[str, Any]) -> str:
+    """How far confidence and accuracy are apart, in a sentence; nothing where it is not known."""
+    if found["ece"] is None:
+        return ""
+    off = f"Confidence is off by {100 * found['ece']:.1f} points on average"
+    if found["temperature"] in (None, 1.0) or found["ece_scaled"] is None:
+        return f"{off}."
+    scaled = f"{100 * found['ece_scaled']:.1f} after scaling by the temperature {found['temperature']:.2f}"
+    return f"{off}, {scaled}, which the saved model uses."
+
+
+def measured_how(result: Result) -> str:
+    """What the error was measured on, in a sentence; nothing where it was not."""
+    number = f"{result.test_samples:,}"
+    return {
+        "test": f"Measured on {number} test samples.",
+        "holdout": f"Measured on {number} held-out samples, which nothing was learned from.",
+        "crossfit": f"Measured on the {number} labelled samples, each left out once ({result.evaluation['folds']} folds). "
+        "The saved model is trained on all labels.",
+        "none": "",
+    }[result.evaluation["kind"]]
+
+
+def say(console: Console, text: str, style: str | None = None) -> None:
+    """A line as it is: not cut, not coloured by what it looks like, and nothing in it taken as markup."""
+    if text:
+        console.print(text, highlight=False, soft_wrap=True, markup=False, style=style)
 
 
 def describe(task: Task, console: Console, run: str) -> None:
     """What was understood, before anything is trained."""
     config, split = task.config, task.split
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    where = "its own" if task.examples.test is not None else f"{config.test_fraction:.0%} held out"
     recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
     batch = f"{config.labeled_batch} + {config.unlabeled_batch} samples"
-    samples = f"{len(split.labeled)} labelled, {len(split.unlabeled):,} unlabelled"
+    prepared = "" if task.examples.preparation is None else f" ({task.examples.preparation.describe()})"
     rows = {
-        "source": f"{task.source}: {task.examples.describe()}",
-        "labels": f"{samples}, {len(task.test[1]):,} for testing ({where})",
+        "source": f"{task.source}: {task.examples.describe()}{prepared}",
+        "labels": f"{len(split.labeled):,} labelled, {len(split.unlabeled):,} unlabelled",
+        "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
         "network": f"{task.network_name}, {task.parameters:,} parameters, on {task.device}, {config.precision}",
         "run folder": run,
     }
     for key, value in rows.items():
-        table.add_row(f"[dim]{key}[/dim]", value)
+        table.add_row(f"[dim]{key}[/dim]", Text(value))
     console.print(table)
+    for finding in task.findings:
+        if finding.level != "note":
+            say(console, f"Warning: {finding.text}", style="yellow")
+
+
+def _evaluation(task: Task) -> str:
+    """How the error will be measured."""
+    evaluation = task.evaluation
+    if evaluation.kind == "test":
+        return f"measured on {len(task.test[1]):,} test samples"
+    if evaluation.kind == "holdout":
+        return f"measured on {len(task.test[1]):,} held-out samples"
+    if evaluation.kind == "crossfit":
+        number, folds = sum(len(fold.test) for fold in evaluation.folds), len(evaluation.folds)
+        return f"measured on {number:,} labelled samples, each left out once: {folds} folds, then a model of all labels"
+    return f"not measured. {evaluation.reason}"
 
 
 def duration(seconds: float) -> str:
@@ -204,3 +302,51 @@ def print_bench(bench: Bench, as_json: bool = False, console: Console | None = N
         f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)"
     )
     console.print(f"memory: {memory(found)}")
+
+
+def print_check(plan: Plan, findings: Sequence[Finding], console: Console | None = None) -> None:
+    """What `softmatch check` understood and noticed, and what training would do and cost."""
+    console = console or Console()
+    task = plan.task
+    describe(replace(task, findings=()), console, "none: this is a check, nothing is written")
+    console.print()
+    _print_classes(task, console)
+    console.print()
+    for level, style in (("warning", "yellow"), ("note", "dim")):
+        for finding in findings:
+            if finding.level == level:
+                say(console, f"{level.capitalize()}: {finding.text}", style=style)
+                for place in finding.places[:PLACES]:
+                    say(console, f"    {place}", style="dim")
+                if len(finding.places) > PLACES:
+                    say(console, f"    … {len(finding.places) - PLACES:,} more", style="dim")
+    if not any(finding.level == "warning" for finding in findings):
+        say(console, "Nothing to worry about was found.")
+    folds = len(task.evaluation.folds)
+    parts = f"{folds + 1} trainings" if folds else "one training"
+    twin = "" if plan.twin is None else f", and {folds or 1} of the network on the labels alone"
+    say(
+        console,
+        f"\nTraining would take about {duration(plan.seconds)} here: {parts}{twin}, {task.config.steps:,} steps each. "
+        "Start it with softmatch train and the same arguments.",
+    )
+
+
+def _print_classes(task: Task, console: Console) -> None:
+    labels = task.examples.labels
+    counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
+    test = None if task.examples.test is None else task.examples.test.labels
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("class")
+    table.add_column("labelled", justify="right")
+    tested = [] if test is None else torch.bincount(test, minlength=len(counts)).tolist()
+    if test is not None:
+        table.add_column("test", justify="right")
+    rows = sorted(zip(task.examples.classes, counts, tested or counts, strict=True), key=lambda row: row[1])
+    shown = rows if len(rows) <= CLASSES else [*rows[: CLASSES // 2], *rows[-CLASSES // 2 :]]
+    for name, count, tests in shown:
+        table.add_row(Text(name), f"{count:,}", *([f"{tests:,}"] if test is not None else []))
+    table.add_row("unlabelled", f"{int((labels < 0).sum()):,}")
+    console.print(table)
+    if len(rows) > len(shown):
+        say(console, f"({len(rows):,} classes; the {CLASSES // 2} with the fewest and the {CLASSES // 2} with the most labels are shown)")

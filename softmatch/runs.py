@@ -2,15 +2,17 @@
 
 config.yaml     every effective setting            split.json      positions of labelled, unlabelled, test samples
 metrics.jsonl   one record per evaluation          checkpoints/    full training state, newest two
-model/          weights, classes, preprocessing    result.json     the final figures, as fractions
+model/          weights, classes, preparation      result.json     the final figures, as fractions
 report.html     the report, self-contained         twin/           metrics and model of the supervised twin
 boundary.json   points and decision regions, for two-dimensional data
+folds/          metrics of each part of a cross-fit held_out.csv   predictions of samples that were not trained on
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, device, nn
 
+from softmatch.calibration import scale
+from softmatch.data.files import ImageFiles
+from softmatch.data.preparations import Preparation, plain_preparation, preparation_from
 from softmatch.errors import InputError
-from softmatch.networks import Network, build_network
+from softmatch.networks import Network, build_network, is_own
 from softmatch.training.checkpoint import write_atomically
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.views import Views, views_from_settings
@@ -72,6 +77,12 @@ class RunFolder:
         """The folder of the supervised twin, made when it is not there."""
         folder = self.path / "twin"
         folder.mkdir(exist_ok=True)
+        return RunFolder(folder)
+
+    def fold(self, number: int) -> RunFolder:
+        """The folder of a part of a cross-fit, made when it is not there."""
+        folder = self.path / "folds" / str(number)
+        folder.mkdir(parents=True, exist_ok=True)
         return RunFolder(folder)
 
     def append_record(self, record: dict[str, Any]) -> None:
@@ -127,31 +138,75 @@ def _plain(value: Any, digits: int | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Model:
-    """A trained network with its preprocessing and classes."""
+    """A trained network with what comes before and after it.
+
+    Attributes:
+        preparation: from files, rows or texts to items.
+        temperature: that its logits are divided by, so that a confidence is a share of right answers; 1 where unknown.
+        samples: some items that it was trained on, to try an exported copy with.
+    """
 
     network: nn.Module
     views: Views
     classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    preparation: Preparation
+    temperature: float = 1.0
+    samples: Tensor | None = None
 
-    def predict_proba(self, items: Tensor) -> Tensor:
+    def predict_proba(self, items: Tensor | ImageFiles) -> Tensor:
         """p(y | x) of raw items: uint8 images (N, C, H, W) or float vectors (N, D) → (N, C)."""
-        return predict_probabilities(self.network, self.views, items, device("cpu"))
+        where = next((parameter.device for parameter in self.network.parameters()), device("cpu"))
+        probs = predict_probabilities(self.network, self.views, items, where)
+        return probs if self.temperature == 1.0 else scale(probs, self.temperature)
 
-    def predict(self, items: Tensor) -> list[str]:
+    def predict(self, items: Tensor | ImageFiles) -> list[str]:
         """The most likely class of each item."""
         return [self.classes[position] for position in self.predict_proba(items).argmax(-1)]
 
 
 def save_model(
-    run: RunFolder, network: nn.Module, name: str, shape: tuple[int, ...], views: Views, classes: tuple[str, ...]
+    run: RunFolder,
+    network: nn.Module,
+    name: str,
+    shape: tuple[int, ...],
+    views: Views,
+    classes: tuple[str, ...],
+    preparation: Preparation,
+    samples: Tensor | None = None,
 ) -> None:
     """Write model/: weights as safetensors, the rest as JSON."""
     folder = run.path / "model"
     folder.mkdir(exist_ok=True)
-    weights = {key: value.detach().cpu().contiguous().clone() for key, value in network.state_dict().items()}
-    write_atomically(folder / "model.safetensors", save(weights))
-    about = {"format": FORMAT, "network": name, "shape": list(shape), "classes": list(classes), "views": views.settings()}
+    _write_tensors(folder / "model.safetensors", network.state_dict())
+    _write_tensors(folder / "preparation.safetensors", preparation.tensors())
+    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples})
+    about = {
+        "format": FORMAT,
+        "network": name,
+        "architecture": architecture() if callable(architecture := getattr(network, "architecture", None)) else None,
+        "shape": list(shape),
+        "classes": list(classes),
+        "views": views.settings(),
+        "preparation": preparation.settings(),
+        "temperature": 1.0,
+    }
     run.write_json("model/model.json", about)
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Nothing is written where there are none."""
+    if tensors:
+        write_atomically(path, save({key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}))
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    return load_file(path) if path.exists() else {}
+
+
+def set_temperature(run: RunFolder, temperature: float) -> None:
+    """Let the saved model divide its logits by this number."""
+    run.write_json("model/model.json", {**run.read_json("model/model.json"), "temperature": temperature})
 
 
 def load_model(run: Path | str, network: Network | None = None) -> Model:
@@ -165,14 +220,28 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
     about = folder.read_json("model/model.json")
     if about is None:
         raise InputError(f"{run} has no model: it is not the folder of a finished run.")
-    if about.get("format") != FORMAT:
-        raise InputError(f"{run}/model has format {about.get('format')!r}; this version reads {FORMAT}.")
     try:
-        classes = tuple(str(name) for name in about["classes"])
-        if ":" in about["network"] and network is None:
-            raise InputError(f"{run} has a network of your own, {about['network']}: give it to load_model as `network`.")
-        built = build_network(about["network"] if network is None else network, tuple(about["shape"]), len(classes))
-        built.load_state_dict(load_file(folder.path / "model" / "model.safetensors"))
-        return Model(built.eval(), views_from_settings(about["views"]), classes)
-    except (KeyError, TypeError, RuntimeError, OSError, SafetensorError) as error:
+        if about.get("format") != FORMAT:
+            raise InputError(f"{run}/model has format {about.get('format')!r}; this version reads {FORMAT}.")
+        classes, shape = tuple(str(name) for name in about["classes"]), tuple(int(size) for size in about["shape"])
+        name = str(about["network"])
+        if network is None and is_own(name):
+            raise InputError(f"{run} has a network of your own, {name}: give it to load_model as `network`.")
+        files = folder.path / "model"
+        architecture = about.get("architecture")
+        built = build_network(name if network is None else network, shape, len(classes), architecture=architecture)
+        built.load_state_dict(load_file(files / "model.safetensors"))
+        views, prepared = views_from_settings(about["views"]), about.get("preparation")
+        return Model(
+            built.eval(),
+            views,
+            classes,
+            shape,
+            plain_preparation(views.kind, shape)
+            if prepared is None
+            else preparation_from(prepared, _read_tensors(files / "preparation.safetensors")),
+            float(about.get("temperature", 1.0)),
+            _read_tensors(files / "samples.safetensors").get("items"),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
         raise InputError(f"the model in {run} cannot be read: {error}") from error

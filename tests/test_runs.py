@@ -10,6 +10,7 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.networks import build_network
+from softmatch.data.preparations import plain_preparation
 from softmatch.runs import RunFolder, load_model, save_model
 from softmatch.views import ImageViews
 
@@ -61,7 +62,7 @@ def saved(folder: Path) -> tuple[RunFolder, torch.nn.Module, ImageViews]:
     network = build_network("small-conv", (1, 8, 8), 3).eval()
     views = ImageViews([0.3], [0.3], pad=1, flip=False)
     run = RunFolder(folder)
-    save_model(run, network, "small-conv", (1, 8, 8), views, ("cat", "dog", "<bird>"))
+    save_model(run, network, "small-conv", (1, 8, 8), views, ("cat", "dog", "<bird>"), plain_preparation("image", (1, 8, 8)))
     return run, network, views
 
 

@@ -23,7 +23,8 @@ class Examples:
     """Items with their labels, −1 where there is none.
 
     Attributes:
-        items: uint8 images (N, C, H, W), float vectors (N, D), or the files of images too many to hold in memory.
+        items: uint8 images (N, C, H, W), float vectors (N, D), tokens of texts (N, L), or the files of images too many to hold
+            in memory.
         labels: (N,) int64, positions in `classes` or −1.
         classes: class names.
         kind: what the items are.
@@ -31,16 +32,18 @@ class Examples:
         statistics: mean and standard deviation per channel, of levels in 0 … 1, where they are known of the dataset.
         names: what to call each item to its owner, where the data are a user's own: a file or the number of a row.
         preparation: what has made the items of files or rows.
+        groups: (N,) equal numbers for items with the same content, where that has been looked at.
     """
 
     items: Tensor | ImageFiles
     labels: Tensor
     classes: tuple[str, ...]
-    kind: Literal["image", "vector"]
+    kind: Literal["image", "vector", "text"]
     test: Examples | None = None
     statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     names: Sequence[str] = ()
     preparation: Preparation | None = None
+    groups: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):
@@ -61,7 +64,9 @@ class Examples:
         if self.kind == "image":
             channels, height, width = self.items.shape[1:]
             what = f"{'grey' if channels == 1 else 'colour'} images of {height}×{width}"
-            what += " (cropped from files)" if isinstance(self.items, ImageFiles) else ""
+            what += " (made of files when needed)" if isinstance(self.items, ImageFiles) else ""
+        elif self.kind == "text":
+            what = f"texts of up to {self.items.shape[1]} tokens"
         else:
             what = f"vectors of {self.items.shape[1]} features"
         labelled = "" if known == len(self) else f", {known:,} with a label"

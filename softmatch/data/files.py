@@ -3,34 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from PIL import Image
 from torch import Tensor
+
+from softmatch.views.pillow import read_image
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """The paths of N images, used where a tensor (N, 3, side, side) would be.
+    """The paths of N images, used where a tensor (N, channels, side, side) would be.
 
     Attributes:
         paths: one file for each image.
         side: the images' size once cropped.
-        resize: the size they are resized to before that.
+        resize: the size they are resized to before that; the same as `side`: they are not cropped.
+        channels: 3: RGB; 1: grey.
+        upright: turned as their EXIF orientation says, which ImageNet's protocol does not do.
     """
 
     paths: Sequence[Path]
     side: int = 224
     resize: int = 256
+    channels: int = 3
+    upright: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(N, 3, side, side), as of the tensor that these files stand for."""
-        return (len(self.paths), 3, self.side, self.side)
+        """(N, channels, side, side), as of the tensor that these files stand for."""
+        return (len(self.paths), self.channels, self.side, self.side)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, chosen: Tensor) -> ImageFiles:
         """The images at these positions."""
-        return ImageFiles([self.paths[position] for position in chosen.tolist()], self.side, self.resize)
+        return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
+
+    def open(self, path: Path) -> Image.Image:
+        """One of the images, resized but not cropped.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        return read_image(path, self.resize, self.channels, self.upright)

@@ -30,7 +30,7 @@ from softmatch.errors import InputError, LoadingError
 from softmatch.methods.base import Batch
 from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
-from softmatch.views.pillow import PillowViews, read_image, to_image
+from softmatch.views.pillow import PillowViews, to_image
 
 Made = dict[str, Tensor] | str
 """What a worker sends: views by name, uint8 (n, C, H, W), or what went wrong."""
@@ -121,7 +121,7 @@ class LoadedBatches:
 
 
 def read_plain(files: ImageFiles, batch: int, workers: int | None = None) -> Iterator[Tensor]:
-    """All images in their order as uint8 batches (n, 3, side, side), resized and cropped for evaluation, not normalised."""
+    """All images in their order as uint8 batches (n, C, side, side), resized and cropped for evaluation, not normalised."""
     starts = range(0, len(files), PART)
     parts = (_Part("", 0, start, _sources(files, range(start, min(start + PART, len(files))))) for start in starts)
     makers = {"": _Maker(files, ImageViews([0.0] * 3, [1.0] * 3), ("plain",))}
@@ -190,13 +190,12 @@ class _Maker:
     """What a worker needs of a role: how to open an image given by its position or path, and which views to make of it."""
 
     def __init__(self, items: Items, views: ImageViews, names: Sequence[str]) -> None:
-        self.items = items if isinstance(items, Tensor) else None
-        self.resize, side = (items.resize, items.side) if isinstance(items, ImageFiles) else (0, None)
-        self.views, self.names = PillowViews(views, side), names
+        self.items = items if isinstance(items, Tensor) else items[torch.arange(0)]  # how to open files; the parts name them
+        self.views, self.names = PillowViews(views, items.side if isinstance(items, ImageFiles) else None), names
         self.bytes = len(names) * math.prod(items.shape[1:])
 
     def open(self, source: int | str) -> Image.Image:
-        return read_image(Path(str(source)), self.resize) if self.items is None else to_image(self.items[int(source)])
+        return to_image(self.items[int(source)]) if isinstance(self.items, Tensor) else self.items.open(Path(str(source)))
 
 
 class _Parts(Dataset[Made]):

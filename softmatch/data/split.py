@@ -181,11 +181,14 @@ def _hold_out(examples: Examples, seed: int, test_fraction: float) -> tuple[Tens
     """Positions to test on (none where the source has a test set) and all others, both in order."""
     if examples.test is not None:
         return torch.zeros(0, dtype=torch.int64), torch.arange(len(examples))
-    held_out = round(test_fraction * len(examples))
-    if not 0 < held_out < len(examples):
+    known = (examples.labels != UNLABELED).nonzero().flatten()
+    held_out = round(test_fraction * len(known))
+    if not 0 < held_out < len(known):
         raise InputError(f"test_fraction {test_fraction} leaves no samples for testing or for training.")
-    order = torch.randperm(len(examples), generator=stream(seed, "test"))
-    return order[:held_out].sort().values, order[held_out:].sort().values
+    test = known[torch.randperm(len(known), generator=stream(seed, "test"))[:held_out]].sort().values
+    pool = torch.ones(len(examples), dtype=torch.bool)
+    pool[test] = False
+    return test, pool.nonzero().flatten()
 
 
 def _members(examples: Examples, pool: Tensor) -> Sequence[Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -23,6 +23,8 @@ __all__ = ["MLP", "Network", "ResNet", "SmallConv", "WideResNet", "build_network
 NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
 """A name, a network, or a function that makes one."""
+ENCODER = "encoder="
+"""How the name of a pretrained encoder begins; its folder or its id on the hub follows."""
 
 SMALL_SIDE = 16
 LARGE_SIDE = 128
@@ -35,6 +37,8 @@ def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
     """
     if name != "auto":
         return name
+    if kind == "text":
+        raise InputError("token ids need the network that they were made for: encoder= with the folder or id of the encoder.")
     if kind == "vector":
         return "mlp"
     side = max(shape[-2:])
@@ -54,32 +58,45 @@ def describe_network(network: Network) -> str:
 
 
 def is_own(network: Network) -> bool:
-    """Whether it is the user's, not one of ours."""
-    return not isinstance(network, str) or ":" in network
+    """Whether it is the user's code, not a network of ours or a pretrained one."""
+    return not isinstance(network, str) or (":" in network and not network.startswith(ENCODER))
 
 
-def build_network(network: Network, shape: Sequence[int], num_classes: int, batch_norm_momentum: float = 0.001) -> nn.Module:
+def build_network(
+    network: Network,
+    shape: Sequence[int],
+    num_classes: int,
+    batch_norm_momentum: float = 0.001,
+    architecture: Mapping[str, Any] | None = None,
+) -> nn.Module:
     """A new network for items of `shape` (without the batch dimension).
 
     Args:
-        network: "mlp"; "small-conv", or "small-conv-16" with 16 channels instead of 32; "wrn-d-k"; "resnet-50"; or
-            "file.py:name" or "module:name" of the user. These, or the objects themselves, are an nn.Module, which is
-            copied, or a function or class that makes one and is given those of `num_classes`, `shape`, `in_channels` and
-            `batch_norm_momentum` that it has parameters for.
+        network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "small-conv", or "small-conv-16" with 16
+            channels instead of 32; "wrn-d-k"; "resnet-50"; "encoder=…" with a folder or an id of the Hugging Face hub: a
+            pretrained encoder with a new head, for images or token ids; or "file.py:name" or "module:name" of the user.
+            These, or the objects themselves, are an nn.Module, which is copied, or a function or class that makes one and is
+            given those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` that it has parameters for.
+        architecture: of a saved network with a pretrained encoder, as its own `architecture()` gave it: the network is made
+            without the encoder's files, and without its weights.
     """
     if is_own(network):
         context = {"num_classes": num_classes, "shape": tuple(shape), "in_channels": shape[0]}
         return _own(network, {**context, "batch_norm_momentum": batch_norm_momentum})
     assert isinstance(network, str)
     name = network
-    if name == "mlp":
-        return MLP(prod(shape), num_classes)
+    if name.startswith(ENCODER):
+        from softmatch.networks.pretrained import build_pretrained  # the library behind it takes seconds to import
+
+        return build_pretrained(name.removeprefix(ENCODER), shape, num_classes, batch_norm_momentum, architecture)
+    if (plain := re.fullmatch(r"mlp(?:-([1-9]\d{0,4}))?", name)) is not None:
+        return MLP(prod(shape), num_classes, (int(plain[1] or 64),) * 2)
     wide = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
     small = re.fullmatch(r"small-conv(?:-(\d{1,4}))?", name)
     if wide is None and small is None and name != "resnet-50":
         raise InputError(
             f"there is no network {name!r}. {nearest(name, NAMES)} Any wrn-d-k works; a network of your own is given as "
-            "file.py:name."
+            "file.py:name, a pretrained one as encoder=FOLDER."
         )
     if len(shape) != 3:
         raise InputError(f"network {name!r} is for images; these items are vectors: use mlp.")

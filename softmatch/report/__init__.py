@@ -15,7 +15,11 @@ from markupsafe import Markup
 from softmatch.report import words
 from softmatch.report.charts import thin
 from softmatch.report.data import page_data
+from softmatch.report.figures import count, percent
+from softmatch.report.measured import how_measured
 from softmatch.report.reading import Contents, number, read
+from softmatch.report.reliability import calibration_section
+from softmatch.report.results import results_section
 from softmatch.runs import RunFolder
 from softmatch.training.checkpoint import write_atomically
 
@@ -23,6 +27,7 @@ __all__ = ["write_report"]
 
 HERE = Path(__file__).parent
 TABLE_ROWS = 20
+OWN_SCRIPTS = ("report.js", "classes.js", "results.js", "boundary.js")
 
 
 def write_report(run: RunFolder) -> Path:
@@ -36,19 +41,26 @@ def render(contents: Contents) -> str:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["percent"] = words.percent
+    environment.filters["percent"] = percent
     data, script = page_data(contents), _script()
     sentence, kind = words.verdict(contents)
+    heads, rows = _table(contents)
     return environment.get_template("template.html").render(
         source=str(contents.config.get("source") or "Run"),
         subtitle=words.subtitle(contents),
         verdict=sentence,
         kind=kind,
         tiles=words.tiles(contents),
+        warnings=words.warnings(contents),
+        measured=how_measured(contents),
+        crossfit=contents.measured_by == "crossfit",
         missing=words.missing(contents),
+        calibration=calibration_section(contents),
+        results=results_section(contents),
         data=data,
         json=embed(data),
-        table=_table(contents),
+        heads=heads,
+        table=rows,
         settings={str(key): _setting(value) for key, value in contents.config.items()},
         versions=contents.result.get("versions") or {},
         script=Markup(script),
@@ -68,7 +80,7 @@ def embed(value: Any) -> Markup:
 def _script() -> str:
     """uPlot under its licence notice, then our own script; the page allows this one script and no other, by its hash."""
     notice = "/* uPlot 1.6.32\n" + _file("vendor/LICENSE") + "*/\n"
-    return notice + "\n".join(_file(name) for name in ("vendor/uPlot.iife.min.js", "report.js", "classes.js", "boundary.js"))
+    return notice + "\n".join(_file(name) for name in ("vendor/uPlot.iife.min.js", *OWN_SCRIPTS))
 
 
 def _file(name: str) -> str:
@@ -84,21 +96,17 @@ def _setting(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _table(contents: Contents) -> list[list[str]]:
-    """The main figures at some records, for those who do not see the charts."""
+def _table(contents: Contents) -> tuple[list[str], list[list[str]]]:
+    """The main figures at some records, for those who do not see the charts: heads and rows, without empty columns."""
     twin = {record["step"]: record for record in contents.twin_records}
-    return [
-        [
-            words.count(record["step"]),
-            *(
-                "–" if (n := number(figure)) is None else words.percent(n)
-                for figure in (
-                    record.get("test_error"),
-                    twin.get(record["step"], {}).get("test_error"),
-                    record.get("quantity"),
-                    record.get("quality"),
-                )
-            ),
-        ]
-        for record in thin(contents.records, TABLE_ROWS)
-    ]
+    records = thin(contents.records, TABLE_ROWS)
+    columns = {
+        "Error": [number(record.get("test_error")) for record in records],
+        "Labels alone": [number(twin.get(record["step"], {}).get("test_error")) for record in records],
+        "Quantity f": [number(record.get("quantity")) for record in records],
+        "Quality g": [number(record.get("quality")) for record in records],
+    }
+    shown = {head: values for head, values in columns.items() if any(value is not None for value in values)}
+    cells = [["–" if value is None else percent(value) for value in values] for values in shown.values()]
+    steps = [count(record["step"]) for record in records]
+    return ["Step", *shown], [list(row) for row in zip(steps, *cells, strict=True)]

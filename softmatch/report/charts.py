@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from softmatch.report.measured import share_caption
 from softmatch.report.reading import Contents, Record, number
 
 POINTS = 200
@@ -58,8 +59,7 @@ def error_chart(contents: Contents, method: str) -> Chart | None:
     return chart(
         "error",
         "Evaluation error",
-        f"The share of held-out samples that are classified wrongly, as training goes on: lower is better{hint} "
-        "(compare the paper’s figure 2a).",
+        f"{share_caption(contents)}, as training goes on: lower is better{hint} (compare the paper’s figure 2a).",
         steps,
         [
             line(steps, method, lambda r: own.get(r["step"], {}).get("test_error"), "run"),

@@ -1,9 +1,11 @@
-// The tables of classes with bars: quantity, quality and test error; weights before and after alignment.
+// The tables of classes with bars: quantity, quality and error; weights before and after alignment.
 
 const MANY_CLASSES = 20;
+const MOST_ROWS = 100; // drawn again at every moment: more only on request
+let allClasses = false;
 const ORDERS = {
   class: { label: "by class", key: null },
-  error: { label: "highest test error first", key: (moment, c) => -(moment.errors?.[c] ?? -1) },
+  error: { label: "highest error first", key: (moment, c) => -(moment.errors?.[c] ?? -1) },
   quality: { label: "lowest quality first", key: (moment, c) => moment.classes?.quality?.[c] ?? 2 },
   samples: { label: "rarest pseudo-label first", key: (moment, c) => moment.classes?.samples?.[c] ?? 0 },
 };
@@ -42,7 +44,7 @@ function row(name, cells) {
   const head = element("th");
   head.scope = "row";
   head.title = name; // the text itself is cut after two lines
-  head.append(element("span", name));
+  head.append(element("bdi", name));
   made.append(head, ...cells);
   return made;
 }
@@ -50,17 +52,32 @@ function row(name, cells) {
 function ordered(moment) {
   const { key } = ORDERS[find("order").value];
   const places = data.classes.map((_, place) => place);
-  return key ? places.sort((a, b) => key(moment, a) - key(moment, b)) : places;
+  if (key) places.sort((a, b) => key(moment, a) - key(moment, b));
+  return allClasses ? places : places.slice(0, MOST_ROWS);
 }
 
 function prepareClasses() {
   const select = find("order");
   if (!select) return;
   for (const [name, { label }] of Object.entries(ORDERS)) {
-    if (data.histograms || !["quality", "samples"].includes(name)) select.add(new Option(label, name));
+    if (name === "class" || (name === "error" ? data.class_errors : data.histograms)) select.add(new Option(label, name));
   }
-  select.value = data.classes.length > MANY_CLASSES ? "error" : "class";
-  select.addEventListener("change", () => { showClasses(); showAlignment(); });
+  select.value = data.classes.length <= MANY_CLASSES ? "class" : data.class_errors ? "error" : "samples";
+  const redraw = () => { showClasses(); showAlignment(); };
+  select.addEventListener("change", redraw);
+  const more = find("all-classes");
+  more.hidden = data.classes.length <= MOST_ROWS;
+  more.textContent = `Show all ${count(data.classes.length)} classes`;
+  more.addEventListener("click", () => { allClasses = true; more.hidden = true; redraw(); });
+}
+
+function errorCell(moment, c) {
+  const made = cell(moment.errors?.[c], "wrong");
+  if (moment.twin_errors?.[c] != null) {
+    made.append(bar(moment.twin_errors[c], "twin", 1, true));
+    made.title = `Labels alone: ${percent(moment.twin_errors[c])}`;
+  }
+  return made;
 }
 
 function showClasses() {
@@ -68,7 +85,7 @@ function showClasses() {
   if (!target) return;
   const moment = currentMoment();
   const pseudo = data.histograms;
-  const heads = [["Class"], ...(pseudo ? [["Samples", "wide"], ["Quantity f"], ["Quality g"]] : []), ["Test error"]];
+  const heads = [["Class"], ...(pseudo ? [["Samples", "wide"], ["Quantity f"], ["Quality g"]] : []), ...(data.class_errors ? [["Error"]] : [])];
   const samples = (moment.classes?.samples || []).reduce((sum, n) => sum + n, 0) || 1;
   const rows = ordered(moment).map((c) => {
     const cells = [];
@@ -78,12 +95,7 @@ function showClasses() {
       share.className = "wide";
       cells.push(share, cell(quantity?.[c], "run", percent, data.largest_weight || 1), cell(quality?.[c], "quality"));
     }
-    const error = cell(moment.errors?.[c], "wrong");
-    if (moment.twin_errors?.[c] != null) {
-      error.append(bar(moment.twin_errors[c], "twin", 1, true));
-      error.title = `Labels alone: ${percent(moment.twin_errors[c])}`;
-    }
-    cells.push(error);
+    if (data.class_errors) cells.push(errorCell(moment, c));
     return row(data.classes[c], cells);
   });
   table(target, heads, rows);

@@ -17,13 +17,17 @@ from softmatch.report.reading import Contents, Record, number
 from softmatch.report.words import proper
 
 MOMENTS = 60
+FEWEST_MOMENTS = 12
+CLASS_MOMENTS = 6000
+"""Moments times classes: of more than 100 classes fewer moments are kept, for the page's sake."""
 DOTS = 2000
 FIELDS = ("samples", "quantity", "quality", "unaligned_quantity")
 
 
 def page_data(contents: Contents) -> dict[str, Any]:
     """Everything that the page's script draws."""
-    moments = [_moment(record, contents) for record in thin(contents.records, MOMENTS)]
+    most = min(MOMENTS, max(FEWEST_MOMENTS, CLASS_MOMENTS // max(len(contents.classes), 1)))
+    moments = [_moment(record, contents) for record in thin(contents.records, most)]
     return {
         "method": proper(contents.method),
         "classes": list(contents.classes),
@@ -38,6 +42,7 @@ def page_data(contents: Contents) -> dict[str, Any]:
         "truth": compact(contents.known_share, 4),
         "compared": bool(contents.twin_records),
         "class_figures": any(moment["classes"] or moment["errors"] for moment in moments),
+        "class_errors": any(moment["errors"] for moment in moments),
         "aligned": any(_is_aligned(record) for record in contents.records),
         "boundary": _boundary(contents),
     }

@@ -42,6 +42,35 @@ class Contents:
         return self.config.get(name) if found is None else found
 
     @property
+    def evaluation(self) -> dict[str, Any]:
+        """How the error was measured; empty for runs of versions that did not write it."""
+        found = self.result.get("evaluation")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def measured_by(self) -> str | None:
+        """test, holdout, crossfit or none; None where it is not known."""
+        found = self.evaluation.get("kind")
+        return found if isinstance(found, str) else None
+
+    @property
+    def measured_samples(self) -> int | None:
+        """How many samples the error was measured on."""
+        found = number(self.evaluation.get("samples")) or number(self.result.get("test_samples"))
+        return int(found) if found else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the error could not be measured, or not on all labelled samples."""
+        found = self.evaluation.get("reason")
+        return found.strip() or None if isinstance(found, str) else None
+
+    @property
+    def unmeasured(self) -> bool:
+        """The run has finished, and its error could not be measured."""
+        return bool(self.result) and number(self.result.get("test_error")) is None
+
+    @property
     def known_share(self) -> float | None:
         """Share of the pseudo-labels whose true class is known; None where no pseudo-labels were recorded."""
         histograms = [found for record in self.records if (found := record.get("histogram"))]

@@ -250,6 +250,7 @@ function start() {
   find("play")?.addEventListener("click", play);
   find("logarithmic")?.addEventListener("change", () => draw(boxes.find((box) => box.dataset.chart === "histogram")));
   prepareClasses();
+  prepareResults();
   prepareBoundary();
   showMoment();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from softmatch.data.split import decode_positions
+from softmatch.report.figures import THIN, count, duration, pair, percent, signed
+from softmatch.report.measured import error_name, on_samples, why_not_measured
 from softmatch.report.reading import Contents, number
 
-THIN = "\u202f"  # narrow no-break space, between thousands and before units
-MINUS = "\u2212"
+MOSTLY = 0.999  # a share from which on a part counts as all
 PROPER = {
     "softmatch": "SoftMatch",
     "freematch": "FreeMatch",
@@ -44,38 +45,6 @@ PROPER = {
 }
 
 
-def count(value: Any, one: str = "", many: str = "") -> str:
-    """1 234, or with a noun: 1 label, 40 labels."""
-    found = number(value)
-    text = "?" if found is None else f"{round(found):,}".replace(",", THIN)
-    return f"{text} {one if found == 1 else many}".strip()
-
-
-def percent(fraction: float) -> str:
-    return f"{_decimal(fraction * 100)}{THIN}%"
-
-
-def signed(fraction: float) -> str:
-    """Percentage points with their sign; a second decimal where the first would show a difference as none."""
-    points = fraction * 100
-    digits = 2 if points and abs(points) < 0.05 else 1
-    return ("" if round(points, digits) <= 0 else "+") + _decimal(points, digits)
-
-
-def _decimal(value: float, digits: int = 1) -> str:
-    text = f"{abs(value):,.{digits}f}".replace(",", THIN)
-    return (MINUS if value < 0 and float(text.replace(THIN, "")) else "") + text
-
-
-def duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f}{THIN}s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}{THIN}min {rest}{THIN}s"
-    return f"{minutes // 60}{THIN}h {minutes % 60:02d}{THIN}min"
-
-
 def proper(method: str) -> str:
     """The method as its authors write it."""
     wrapper, around, base = method.partition("+")
@@ -99,22 +68,17 @@ def subtitle(contents: Contents) -> list[str]:
     return parts
 
 
-def _pair(value: Any) -> tuple[float, float] | None:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        return None
-    low, high = number(value[0]), number(value[1])
-    return None if low is None or high is None else (low, high)
-
-
 def verdict(contents: Contents) -> tuple[str, str]:
-    """What the run shows, in one or two sentences, and its kind: helped, hurt, open, alone or unfinished."""
+    """What the run shows, in a few sentences, and its kind: helped, hurt, open, alone, unmeasured or unfinished."""
     result = contents.result
+    if contents.unmeasured:
+        return why_not_measured(contents), "unmeasured"
     error = number(result.get("test_error"))
     if error is None:
         return _unfinished(contents), "unfinished"
-    made = f"makes {percent(error)} errors on {count(result.get('test_samples'), 'held-out sample', 'held-out samples')}"
+    made = f"makes {percent(error)} errors on {on_samples(contents)}"
     given = f"With {count(contents.labels, 'label', 'labels')}" if contents.labels else "In this run"
-    interval = _pair(result.get("test_error_interval"))
+    interval = pair(result.get("test_error_interval"))
     around = f" (95{THIN}% interval {percent(interval[0])} to {percent(interval[1])})" if interval else ""
     if contents.method == "supervised":
         return f"{given} and no unlabelled data the network {made}{around}. There is no pseudo-labelling to judge.", "alone"
@@ -126,7 +90,7 @@ def verdict(contents: Contents) -> tuple[str, str]:
             "so whether the unlabelled data helped is not known."
         ), "alone"
     first = f"{given} {name} {made}; trained on the labels alone the same network makes {percent(supervised)}."
-    sentence, kind = _compare(difference, _pair(result.get("difference_interval")))
+    sentence, kind = _compare(difference, pair(result.get("difference_interval")))
     return f"{first} {sentence}", kind
 
 
@@ -153,24 +117,29 @@ def _unfinished(contents: Contents) -> str:
 
 
 def tiles(contents: Contents) -> list[dict[str, str]]:
-    """Key figures: name, value, note; a dash where there is none."""
+    """Key figures: name, value, note; a dash where there is none. Of a run without any error, none of the errors."""
     result, last, last_twin = contents.result, contents.last, (contents.twin_records or [{}])[-1]
     finished = number(result.get("test_error")) is not None
     error = number(result.get("test_error") if finished else last.get("test_error"))
-    interval, difference = _pair(result.get("test_error_interval")), _pair(result.get("difference_interval"))
+    interval, difference = pair(result.get("test_error_interval")), pair(result.get("difference_interval"))
     note = f"95{THIN}%: {percent(interval[0])} – {percent(interval[1])}" if interval else "" if finished else "last record"
-    rows = [("Test error", _or_dash(error, percent), note)]
+    twin = number(result.get("supervised_test_error") if finished else last_twin.get("test_error"))
+    rows: list[tuple[str, str, str]] = []
+    if error is not None or twin is not None:
+        rows.append((error_name(contents), _or_dash(error, percent), note))
+        if contents.method != "supervised":
+            note = f"95{THIN}%: {signed(difference[0])} to {signed(difference[1])}" if difference else "needs both errors"
+            trained = "same network, same steps" if twin is not None else "not trained"
+            rows.append(("Error, labels alone", _or_dash(twin, percent), trained))
+            rows.append(("Difference in points", _or_dash(number(result.get("difference")), signed), note))
     if contents.method != "supervised":
-        twin = number(result.get("supervised_test_error") if finished else last_twin.get("test_error"))
-        note = f"95{THIN}%: {signed(difference[0])} to {signed(difference[1])}" if difference else "needs both errors"
         weightless = "nothing has weight" if contents.known_share else "truth not known" if contents.records else ""
+        judged = "weight on right labels" if (contents.known_share or 1) >= MOSTLY else "of those whose class is known"
         quantity = number(result.get("quantity", last.get("quantity")))
         quality = number(result.get("quality", last.get("quality")))
         rows += [
-            ("Error, labels alone", _or_dash(twin, percent), "same network, same steps" if twin is not None else "not trained"),
-            ("Difference in points", _or_dash(number(result.get("difference")), signed), note),
             ("Quantity f", _or_dash(quantity, percent), "average weight, last record"),
-            ("Quality g", _or_dash(quality, percent), "weight on right labels" if quality is not None else weightless),
+            ("Quality g", _or_dash(quality, percent), weightless if quality is None else judged),
         ]
     seconds = number(result.get("seconds", last.get("seconds")))
     rows.append(("Time", _or_dash(seconds, duration), "with the comparison" if number(result.get("supervised_seconds")) else ""))
@@ -179,6 +148,12 @@ def tiles(contents: Contents) -> list[dict[str, str]]:
 
 def _or_dash(value: float | None, style: Any) -> str:
     return "–" if value is None else str(style(value))
+
+
+def warnings(contents: Contents) -> list[str]:
+    """What training has found worth a warning; not what the headline says already."""
+    found, said = contents.result.get("warnings"), contents.reason if contents.unmeasured else None
+    return [text for text in found if isinstance(text, str) and text.strip() != said] if isinstance(found, list) else []
 
 
 def missing(contents: Contents) -> list[str]:
@@ -195,7 +170,7 @@ def missing(contents: Contents) -> list[str]:
         notes.append("The method is supervised: there are no pseudo-labels, weights or thresholds to show.")
     elif number(contents.result.get("supervised_test_error")) is not None and not contents.twin_records:
         notes.append("twin/metrics.jsonl is missing: how the network did on the labels alone is known at the end only.")
-    elif not contents.twin_records:
+    elif not contents.twin_records and not contents.unmeasured:
         notes.append("No network was trained on the labels alone, so there is nothing to compare with.")
     if contents.records and not supervised:
         if not any("histogram" in r for r in contents.records):
@@ -203,5 +178,10 @@ def missing(contents: Contents) -> list[str]:
         elif not contents.known_share:
             notes.append(
                 "The true classes of the unlabelled samples are not known: quality and wrong pseudo-labels cannot be shown."
+            )
+        elif contents.known_share < MOSTLY:
+            notes.append(
+                f"The true class is known of {percent(contents.known_share)} of the pseudo-labels. Their quality is measured on "
+                "those alone, and labelled samples that were trained on are among them: it is no estimate for all."
             )
     return notes

@@ -6,7 +6,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from softmatch.config import Config
 from softmatch.data import Batches, Examples
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward
@@ -22,7 +21,8 @@ from softmatch.recipes import complete
 from softmatch.training.clock import Clock, Stopwatch
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.loop import Trainer
-from softmatch.training.task import Task, build_method, make_trainer, micro_batch, prepare, prepare_examples
+from softmatch.training.opening import Job
+from softmatch.training.task import Task, build_method, make_trainer, micro_batch, prepare_examples, prepare_job
 from softmatch.views import Views
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")
@@ -249,24 +249,19 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Of the whole run, twin and evaluations included."""
-        networks = 1 if self.twin is None else 2
-        training = self.task.config.steps * (self.measurement.seconds + (self.twin or 0.0))
-        return training + networks * self.evaluations * self.evaluation
+        """Of the whole run, twin, evaluations and the folds of a cross-fit included."""
+        folds = len(self.task.evaluation.folds)
+        twins = 0 if self.twin is None else folds or 1
+        training = self.task.config.steps * ((folds + 1) * self.measurement.seconds + twins * (self.twin or 0.0))
+        return training + ((folds or 1) + twins) * self.evaluations * self.evaluation
 
 
-def plan(source: str, config: Config, steps: int = 4, budget: float = 30.0) -> Plan:
+def plan(job: Job, steps: int = 4, budget: float = 30.0) -> Plan:
     """Prepare the run and time a few of its steps. Nothing is written."""
-    task = prepare(source, config)
+    config, task = job.config, prepare_job(job)
     trainer = make_trainer(task, build_method(task, config.method))
     measured = measure(trainer, steps, budget=budget)
-    items, _ = task.test
-    sample = items[torch.arange(min(len(items), EVALUATED))]
-    predict = partial(predict_probabilities, trainer.result, task.views, device=task.device, workers=config.workers)
-    predict(sample[torch.arange(2)])
-    started = time.perf_counter()
-    predict(sample)
-    evaluation = (time.perf_counter() - started) * len(items) / len(sample)
+    evaluation = _time_evaluation(task, trainer)
     every, twin = trainer.every, None
     trainer.batches.close()
     del trainer
@@ -275,6 +270,20 @@ def plan(source: str, config: Config, steps: int = 4, budget: float = 30.0) -> P
         twin = measure(supervised, steps, budget=budget / 2).seconds
         supervised.batches.close()
     return Plan(task, measured, twin, evaluation, -(-config.steps // every))
+
+
+def _time_evaluation(task: Task, trainer: Trainer) -> float:
+    """Of all test samples, from some of them; 0 where there are none."""
+    folds = task.evaluation.folds
+    items, _ = replace(task, split=folds[0]).test if folds else task.test
+    if not len(items):
+        return 0.0
+    sample = items[torch.arange(min(len(items), EVALUATED))]
+    predict = partial(predict_probabilities, trainer.result, task.views, device=task.device, workers=task.config.workers)
+    predict(sample[torch.arange(1)])
+    started = time.perf_counter()
+    predict(sample)
+    return (time.perf_counter() - started) * len(items) / len(sample)
 
 
 def device_name(device: torch.device) -> str:

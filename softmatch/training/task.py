@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,21 +12,29 @@ from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
-from softmatch.data import Examples, Split, find_source, make_long_tailed_split, make_split
+from softmatch.data import Examples, Split, make_long_tailed_split, make_split
 from softmatch.data.batches import Batches, make_roles
+from softmatch.data.examples import UNLABELED
 from softmatch.data.files import ImageFiles
-from softmatch.data.loading import LoadedBatches, item_statistics, make_batches
+from softmatch.data.folds import Evaluation, plan_evaluation
+from softmatch.data.loading import LoadedBatches, item_statistics, make_batches, read_plain
+from softmatch.data.preparations import Preparation, plain_preparation
+from softmatch.data.preparations.images import ImagePreparation
+from softmatch.data.preparations.tokens import TokenPreparation
+from softmatch.data.records import Finding
 from softmatch.data.seeds import derive
 from softmatch.data.split import hold_out_labels
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
 from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
 from softmatch.networks.heads import Headed, feature_size
+from softmatch.training.devices import choose_device
 from softmatch.training.ema import ModelAverage
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.loop import Parts, Trainer
+from softmatch.training.opening import Job, open_job, split_seed
 from softmatch.training.schedule import make_optimizer
-from softmatch.views import ImageViews, VectorViews, Views
+from softmatch.views import ImageViews, TextViews, VectorViews, Views
 
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
@@ -37,9 +45,16 @@ CPU_MICRO_BATCH = 64
 
 @dataclass(frozen=True)
 class Task:
-    """Everything decided before training starts."""
+    """Everything decided before training starts.
+
+    Attributes:
+        name: a word for the source, in folders and headings.
+        split: what is trained on and, in `test`, held out: of the saved model, or of a fold of its evaluation.
+        findings: what was noticed about a user's own data.
+    """
 
     source: str
+    name: str
     config: Config
     examples: Examples
     split: Split
@@ -48,6 +63,8 @@ class Task:
     parameters: int
     num_features: int | None
     device: torch.device
+    evaluation: Evaluation
+    findings: tuple[Finding, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -66,27 +83,72 @@ class Task:
             return self.examples.test.items, self.examples.test.labels
         return self.examples.items[self.split.test], self.examples.labels[self.split.test]
 
+    @property
+    def test_names(self) -> list[str]:
+        """What a user calls the items of `test`; none for other sources."""
+        if self.examples.test is not None:
+            return list(self.examples.test.names)
+        return [self.examples.names[position] for position in self.split.test.tolist()] if self.examples.names else []
+
+    @property
+    def preparation(self) -> Preparation:
+        """What makes items of files or rows."""
+        if self.examples.preparation is not None:
+            return self.examples.preparation
+        if isinstance(self.examples.items, ImageFiles):
+            return ImagePreparation.of_files(self.examples.items)
+        return plain_preparation(self.examples.kind, self.shape)
+
+    def some_items(self, number: int) -> Tensor:
+        """A few of the items that are trained on."""
+        chosen = self.examples.items[self.split.unlabeled[:number]]
+        return next(read_plain(chosen, number, 0)) if isinstance(chosen, ImageFiles) else chosen
+
 
 def prepare(source: str, config: Config, network: Network | None = None) -> Task:
-    """Read the source, draw the split, choose what "auto" stands for. Nothing is written."""
-    return prepare_examples(source, config, find_source(source).load(_split_seed(config), config.data), network)
+    """Read the source again by complete settings, as of a run folder. Nothing is written."""
+    job = open_job(source, config.model_dump(exclude={"recipe"}))
+    return prepare_job(replace(job, config=config), network)
 
 
-def _split_seed(config: Config) -> int:
-    return config.seed if config.split_seed is None else config.split_seed
+def prepare_job(job: Job, network: Network | None = None) -> Task:
+    """Draw the split, choose what "auto" stands for. Nothing is written."""
+    examples, config = job.examples, job.config
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    evaluation = _evaluation(job, split_seed(config))
+    chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
+    views = make_views(examples, evaluation.final, config.views, config.workers)
+    built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
+    _try_network(built, describe_network(chosen), examples, views)
+    return Task(
+        job.source,
+        job.name,
+        config,
+        examples,
+        evaluation.final,
+        views,
+        chosen,
+        sum(p.numel() for p in built.parameters()),
+        feature_size(built),
+        choose_device(config.device),
+        evaluation,
+        job.findings,
+    )
 
 
 def prepare_examples(source: str, config: Config, examples: Examples, network: Network | None = None) -> Task:
     """`prepare` with examples that have been read already; `source` is what to call them."""
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    split = _split(source, config, examples, _split_seed(config))
-    chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
-    views = make_views(examples, split, config.views, config.workers)
-    built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
-    _try_network(built, describe_network(chosen), examples, views)
-    parameters = sum(p.numel() for p in built.parameters())
-    return Task(source, config, examples, split, views, chosen, parameters, feature_size(built), choose_device(config.device))
+    return prepare_job(Job(source, config, examples), network)
+
+
+def _evaluation(job: Job, seed: int) -> Evaluation:
+    """All labels of a user's own data are used, unless their number is given; of other sources some are drawn."""
+    config, examples = job.config, job.examples
+    if examples.groups is None or config.labels is not None or config.imbalance is not None:
+        split = _split(job.source, config, examples, seed)
+        return Evaluation("holdout" if examples.test is None else "test", split)
+    return plan_evaluation(examples, examples.groups, seed, config.evaluation, config.folds, config.test_fraction)
 
 
 def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
@@ -132,7 +194,7 @@ def effective(task: Task) -> dict[str, Any]:
         "model": task.network_name,
         "device": str(task.device),
         "threads": torch.get_num_threads(),
-        "split_seed": _split_seed(config),
+        "split_seed": split_seed(config),
         "views": {key: value for key, value in task.views.settings().items() if key != "kind"},
         "statistics_momentum": _momentum(config, config.statistics_momentum),
         "model_momentum": _momentum(config, config.model_momentum),
@@ -174,20 +236,6 @@ def _evaluate_every(config: Config) -> int:
 def checkpoint_every(config: Config) -> int:
     """Steps between two checkpoints."""
     return config.checkpoint_every or max(config.steps // CHECKPOINTS_PER_RUN, 1)
-
-
-def choose_device(name: str) -> torch.device:
-    """The device of that name; "auto" is CUDA, then MPS, then the CPU."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        torch.zeros(1, device=name)
-        return torch.device(name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used here: {reason} Use --device auto or cpu.") from error
 
 
 def build_method(task: Task, name: str) -> Method:
@@ -237,6 +285,8 @@ def _momentum(config: Config, given: float | None) -> float:
 
 def make_views(examples: Examples, split: Split, options: dict[str, Any], workers: int | None = None) -> Views:
     """The views of a modality, with the statistics of the training items."""
+    if isinstance(examples.preparation, TokenPreparation):
+        return _build_views(TextViews, examples.preparation.view_options, options)
     kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
     mean: Sequence[float]
     std: Sequence[float]
@@ -247,9 +297,14 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     else:
         assert isinstance(examples.items, Tensor)
         items = examples.items[split.unlabeled].double()
-        mean, std = items.mean(0).tolist(), items.std(0).tolist()
+        mean = items.mean(0).tolist()
+        std = [value if value > 1e-6 else 1.0 for value in items.std(0).tolist()]  # what never varied has no scale
+    return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
+
+
+def _build_views(kind: Callable[..., Views], own: Mapping[str, Any], options: Mapping[str, Any]) -> Views:
     try:
-        return kind(mean=mean, std=[max(value, 1e-6) for value in std], **options)
+        return kind(**own, **options)
     except (TypeError, ValueError) as error:
         raise InputError(f"views: {error}") from error
 
@@ -272,7 +327,7 @@ def make_trainer(task: Task, method: Method) -> Trainer:
         steps=config.steps,
         lr=config.lr,
         num_classes=len(task.examples.classes),
-        truth=task.examples.labels[task.split.unlabeled],
+        truth=_truth(task),
         every=_evaluate_every(config),
         device=task.device,
         clip=config.clip,
@@ -281,6 +336,13 @@ def make_trainer(task: Task, method: Method) -> Trainer:
         micro_batch=micro_batch(task) or None,
         compiled=config.compile,
     )
+
+
+def _truth(task: Task) -> Tensor:
+    """Of the unlabelled samples, −1 where it is not known: there, what is known of those trained on says nothing about the rest."""
+    truth = task.examples.labels[task.split.unlabeled]
+    hidden = truth[~torch.isin(task.split.unlabeled, task.split.labeled)]
+    return truth if bool((hidden != UNLABELED).any()) else torch.full_like(truth, UNLABELED)
 
 
 def _network(task: Task, method: Method, generation: int) -> nn.Module:
@@ -300,7 +362,7 @@ def _batches(task: Task, method: Method, added: Tensor | None) -> Batches | Load
     config, examples, split = task.config, task.examples, task.split
     labeled, validation = split.labeled, None
     if "validation" in method.streams:
-        labeled, held_out = hold_out_labels(labeled, examples.labels[labeled], method.validation_share, _split_seed(config))
+        labeled, held_out = hold_out_labels(labeled, examples.labels[labeled], method.validation_share, split_seed(config))
         validation = examples.items[held_out], examples.labels[held_out]
     labels = examples.labels[labeled]
     if added is not None:

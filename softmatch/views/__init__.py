@@ -9,9 +9,10 @@ from torch import Generator, Tensor
 
 from softmatch.errors import InputError
 from softmatch.views.image import ImageViews
+from softmatch.views.text import TextViews
 from softmatch.views.vector import VectorViews
 
-__all__ = ["ImageViews", "VectorViews", "Views", "views_from_settings"]
+__all__ = ["ImageViews", "TextViews", "VectorViews", "Views", "views_from_settings"]
 
 
 class Views(Protocol):
@@ -39,7 +40,8 @@ def views_from_settings(settings: Mapping[str, Any]) -> Views:
     """Inverse of `Views.settings`, for a saved model."""
     rest = dict(settings)
     kind = rest.pop("kind", None)
-    kinds: dict[str, type[ImageViews] | type[VectorViews]] = {"image": ImageViews, "vector": VectorViews}
+    kinds: dict[str, type[ImageViews] | type[TextViews] | type[VectorViews]]
+    kinds = {"image": ImageViews, "text": TextViews, "vector": VectorViews}
     if kind not in kinds:
         raise InputError(f"unknown kind of preprocessing {kind!r}; this version knows {sorted(kinds)}.")
     try:

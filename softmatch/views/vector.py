@@ -1,4 +1,4 @@
-"""Views of vectors: standardised features with Gaussian noise, small (ω) and large (Ω)."""
+"""Views of vectors: standardised features with Gaussian noise, small (ω) and large (Ω), and features lost or exchanged in Ω."""
 
 from __future__ import annotations
 
@@ -8,37 +8,53 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from softmatch.errors import InputError
+
 
 class VectorViews:
-    """ω(x) = z + N(0, w²) and Ω(x) = z + N(0, s²), z the standardised features; the medium view has the noise √(w·s).
+    """ω(x) = z + N(0, w²) and Ω(x) = z̃ + N(0, s²), z the standardised features; the medium view has the noise √(w·s).
+
+    In z̃ some features are exchanged for those of other samples, then some are lost. With the defaults z̃ = z. The medium view
+    has half of both probabilities.
 
     Args:
         mean, std: of each feature over the training data.
         weak_noise, strong_noise: w and s, in standard deviations of the features.
+        swap: probability that a feature is replaced by the same feature of another sample of the batch, as SCARF (Bahri et al.
+            2022) corrupts tables.
+        drop: probability that a feature is replaced by its mean.
     """
 
     kind = "vector"
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float], weak_noise: float = 0.02, strong_noise: float = 0.15) -> None:
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        weak_noise: float = 0.02,
+        strong_noise: float = 0.15,
+        swap: float = 0.0,
+        drop: float = 0.0,
+    ) -> None:
+        for name, share in (("swap", swap), ("drop", drop)):
+            if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
+                raise InputError(f"{name} must be a probability between 0 and 1, not {share!r}.")
         self.mean = torch.as_tensor(mean, dtype=torch.float32)
         self.std = torch.as_tensor(std, dtype=torch.float32).clamp_min(1e-12)
-        self.weak_noise, self.strong_noise = weak_noise, strong_noise
+        self.weak_noise, self.strong_noise, self.swap, self.drop = weak_noise, strong_noise, swap, drop
 
     def plain(self, items: Tensor) -> Tensor:
         return (items.float() - self.mean.to(items.device)) / self.std.to(items.device)
 
     def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._noisy(items, self.weak_noise, generator)
+        return _noisy(self.plain(items), self.weak_noise, generator)
 
     def medium(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._noisy(items, (self.weak_noise * self.strong_noise) ** 0.5, generator)
+        corrupted = _corrupted(self.plain(items), self.swap / 2.0, self.drop / 2.0, generator)
+        return _noisy(corrupted, (self.weak_noise * self.strong_noise) ** 0.5, generator)
 
     def strong(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._noisy(items, self.strong_noise, generator)
-
-    def _noisy(self, items: Tensor, scale: float, generator: Generator) -> Tensor:
-        noise = torch.randn(items.shape, generator=generator).to(items.device, non_blocking=True)
-        return self.plain(items) + scale * noise
+        return _noisy(_corrupted(self.plain(items), self.swap, self.drop, generator), self.strong_noise, generator)
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -47,4 +63,26 @@ class VectorViews:
             "std": self.std.tolist(),
             "weak_noise": self.weak_noise,
             "strong_noise": self.strong_noise,
+            "swap": self.swap,
+            "drop": self.drop,
         }
+
+
+def _noisy(features: Tensor, scale: float, generator: Generator) -> Tensor:
+    noise = torch.randn(features.shape, generator=generator).to(features.device, non_blocking=True)
+    return features + scale * noise
+
+
+def _corrupted(features: Tensor, swap: float, drop: float, generator: Generator) -> Tensor:
+    """For a probability of 0 nothing is drawn: the noise is then that of views without it. A sample alone keeps its own."""
+    number, device = len(features), features.device
+    if swap and number > 1:
+        chosen = torch.rand(features.shape, generator=generator) < swap
+        ahead = torch.randint(1, number, features.shape, generator=generator)
+        other = (torch.arange(number).view(-1, *[1] * (features.ndim - 1)) + ahead) % number
+        swapped = features.gather(0, other.to(device, non_blocking=True))
+        features = torch.where(chosen.to(device, non_blocking=True), swapped, features)
+    if drop:
+        lost = torch.rand(features.shape, generator=generator) < drop
+        features = features.masked_fill(lost.to(device, non_blocking=True), 0.0)
+    return features

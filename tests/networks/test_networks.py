@@ -38,6 +38,7 @@ def test_a_fourth_stage_halves_the_image_in_every_stage() -> None:
     [
         ("mlp", (2,)),
         ("mlp", (1, 8, 8)),
+        ("mlp-32", (5,)),
         ("small-conv", (1, 8, 8)),
         ("small-conv-24", (3, 16, 16)),
         ("wrn-10-1", (3, 32, 32)),
@@ -87,6 +88,7 @@ def test_auto_chooses_by_the_data() -> None:
         ("wnr-28-2", (3, 8, 8), "wrn-28-2"),
         ("wrn-28-0", (3, 8, 8), "width"),
         ("wrn-10-1", (2,), "use mlp"),
+        ("mlp-0", (2,), "no network 'mlp-0'"),
     ],
 )
 def test_impossible_networks_are_refused(name: str, shape: tuple[int, ...], message: str) -> None:

@@ -7,8 +7,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 
+from softmatch.calibration import Calibration, calibrate
 from softmatch.metrics import BINS
 from softmatch.runs import RunFolder
 
@@ -27,25 +29,31 @@ def make_run(
     truth: bool = True,
     boundary: bool = True,
     steps: int = STEPS,
+    evaluation: str | None = None,
     result: dict[str, Any] | None = None,
     settings: dict[str, Any] | None = None,
 ) -> RunFolder:
-    """Write the folder's files; `result` and `settings` replace single figures."""
+    """Write the folder's files; `result` and `settings` replace single figures.
+
+    With an `evaluation` (test, holdout, crossfit, none) the run is one on a user's own data; without, an older run.
+    """
     run = RunFolder.create(path)
     twin = twin and method != "supervised"
     config = {"source": "two-moons", "labels": 4, "method": method, "steps": steps, "seed": 0, "twin": twin, "lr": 0.03}
     (path / "config.yaml").write_text(yaml.safe_dump({**config, "method_options": {}, **(settings or {})}, sort_keys=False))
     run.write_json("split.json", {"seed": 0, "labeled": [0, 1, 2, 3], "unlabeled": list(range(1200)), "test": [1200, 1201]})
     for step in range(EVERY, steps + 1, EVERY):
-        run.append_record(make_record(step, len(classes), method, truth))
+        measured = evaluation != "none"
+        run.append_record(make_record(step, len(classes), method, truth, measured))
         if twin:
-            run.twin().append_record(make_record(step, len(classes), "supervised"))
+            run.twin().append_record(make_record(step, len(classes), "supervised", measured=measured))
     if boundary:
         run.write_json("boundary.json", make_boundary())
         if twin:
             run.twin().write_json("boundary.json", make_boundary())
     if finished:
-        run.write_json("result.json", make_result(method, classes, twin, truth, steps) | (result or {}))
+        found = make_result(method, classes, twin, truth, steps) | (make_own(evaluation, classes, twin) if evaluation else {})
+        run.write_json("result.json", found | (result or {}))
     return run
 
 
@@ -72,7 +80,45 @@ def make_result(method: str, classes: tuple[str, ...], twin: bool, truth: bool, 
     }
 
 
-def make_record(step: int, num_classes: int, method: str = "softmatch", truth: bool = True) -> Record:
+def make_own(evaluation: str, classes: tuple[str, ...], twin: bool) -> Record:
+    """What result.json holds besides, for a user's own data."""
+    samples, folds = (None, None) if evaluation == "none" else (240, 5 if evaluation == "crossfit" else None)
+    reason = "3 labelled samples are too few: label 20 or more, or give a test set." if samples is None else None
+    labels = [4 + 3 * (place % 5) for place in range(len(classes))]
+    own: Record = {
+        "evaluation": {"kind": evaluation, "samples": samples or 0, "folds": folds, "reason": reason},
+        "calibration": make_calibration(samples).as_dict() if samples else None,
+        "classes": [
+            {
+                "name": name,
+                "labels": labels[place],
+                "test_samples": (samples or 0) // len(classes) + place % 2 if samples else 0,
+                "error": (place * 7 % 20) / 20 if samples else None,
+                "supervised_error": (place * 3 % 20) / 20 if samples and twin else None,
+                "precision": None if place % 9 == 8 or not samples else 1 - (place * 7 % 20) / 25,
+                "recall": 1 - (place * 7 % 20) / 20 if samples else None,
+            }
+            for place, name in enumerate(classes)
+        ],
+        "warnings": [reason, "The class “lower” has one label only: label a few more of it."] if reason else [],
+        "test_samples": samples or 0,
+        "labels": {"crossfit": samples, "none": 3}.get(evaluation, 100),
+    }
+    if not samples:
+        unknown = ("test_error", "test_error_interval", "supervised_test_error", "difference", "difference_interval")
+        own |= dict.fromkeys(unknown) | {"class_errors": dict.fromkeys(classes)}
+    return own
+
+
+def make_calibration(samples: int, temperature: float = 2.5, num_classes: int = 5) -> Calibration:
+    """Of a network whose logits are `temperature` times too large."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(samples, num_classes, generator=generator)
+    labels = torch.multinomial(torch.softmax(logits, -1), 1, generator=generator).flatten()
+    return calibrate(torch.softmax(logits * temperature, -1), labels)
+
+
+def make_record(step: int, num_classes: int, method: str = "softmatch", truth: bool = True, measured: bool = True) -> Record:
     """One line of metrics.jsonl, with figures that move as training goes on."""
     record: Record = {"step": step, "seconds": step / 10, "lr": 0.03, "loss": 2 / step, "supervised_loss": 1 / step}
     if method != "supervised":
@@ -100,8 +146,9 @@ def make_record(step: int, num_classes: int, method: str = "softmatch", truth: b
         grid = [1 / num_classes + (1 - 1 / num_classes) * place / 100 for place in range(101)]
         record["curve"] = {"confidence": grid, "weight": [math.exp(-(((1 - x) * 5) ** 2)) for x in grid]}
     record["statistics"] = STATISTICS.get(method, {})
-    record["test_error"] = 0.02 + 0.3 / step if method != "supervised" else 0.15
-    record["test_class_errors"] = [0.1] * num_classes
+    if measured:
+        record["test_error"] = 0.02 + 0.3 / step if method != "supervised" else 0.15
+        record["test_class_errors"] = [0.1] * num_classes
     return record
 
 

@@ -12,6 +12,7 @@ from tests.report.chrome import Chrome, find_browser
 from tests.report.example import make_run
 
 HOSTILE = "</script><img src=x onerror=\"window.harmed = true; console.error('harmed')\">" + "long" * 30
+NAMES = (HOSTILE, 'it\'s\n"two" lines', "\u202eturned round", "🦊", "<b>&amp;</b>")
 CANVASES = "[...document.querySelectorAll('[data-chart] canvas, canvas.boundary')].filter(c => c.checkVisibility())"
 OPEN = "document.querySelectorAll('details').forEach(d => { d.open = true })"
 FOLDERS: dict[str, dict[str, Any]] = {
@@ -21,6 +22,10 @@ FOLDERS: dict[str, dict[str, Any]] = {
     "alone": {"twin": False, "finished": False},
     "short": {"steps": 5, "twin": False},
     "hostile": {"classes": (HOSTILE, "b"), "settings": {"source": HOSTILE}},
+    "crossfit": {"evaluation": "crossfit"},
+    "none": {"evaluation": "none", "truth": False, "twin": False},
+    "own-hostile": {"evaluation": "holdout", "classes": NAMES, "result": {"warnings": [HOSTILE]}},
+    "many": {"evaluation": "test", "classes": tuple(f"class number {c}" for c in range(150)), "boundary": False},
     "hundred": {"classes": tuple(f"class number {c}" for c in range(100)), "boundary": False},
 }
 
@@ -72,6 +77,12 @@ def test_hostile_names_do_nothing(chrome: Chrome, pages: dict[str, str]) -> None
     assert chrome.run("window.harmed === undefined && document.images.length === 0")
     assert chrome.run("document.querySelector('h1').textContent") == HOSTILE
     assert chrome.run("document.querySelector('#classes tbody th').textContent") == HOSTILE
+    chrome.open(pages["own-hostile"])
+    assert chrome.run("window.harmed === undefined && document.images.length === 0 && !document.querySelector('main b')")
+    assert chrome.run("document.querySelector('.warnings li').textContent") == HOSTILE
+    for table in ("classes", "results"):
+        found = chrome.run(f"[...document.querySelectorAll('#{table} tbody th')].map(h => [h.textContent, h.title])")
+        assert sorted(found) == sorted([name, name] for name in NAMES)
 
 
 def test_slider_moves_through_training(chrome: Chrome, pages: dict[str, str]) -> None:
@@ -158,6 +169,78 @@ def test_order_of_classes(chrome: Chrome, pages: dict[str, str]) -> None:
     assert chrome.run(first) == ["class number 99", "class number 99"]
 
 
+def test_many_classes_are_drawn_in_part_until_asked_for(chrome: Chrome, pages: dict[str, str]) -> None:
+    chrome.open(pages["many"])
+    rows = "['classes', 'alignment'].map(id => document.querySelectorAll(`#${id} tbody tr`).length)"
+    assert chrome.run(rows) == [100, 100]
+    assert chrome.run("document.getElementById('all-classes').innerText") == "Show all 150 classes"
+    chrome.run("document.getElementById('all-classes').click()")
+    assert chrome.run(rows) == [150, 150]
+    assert chrome.run("document.getElementById('all-classes').hidden")
+    assert chrome.problems == []
+
+
+def test_results_of_each_class_are_sorted_and_searched(chrome: Chrome, pages: dict[str, str]) -> None:
+    chrome.open(pages["many"])
+    shown = "[...document.querySelectorAll('#results tbody tr')].filter(r => r.checkVisibility())"
+    column = f"(c => {shown}.map(r => r.cells[c].textContent))"
+    assert chrome.run(f"{shown}.length") == 150
+    assert chrome.run("document.querySelector('#results').parentElement.clientHeight") < 600
+    errors = [float(text.split("\u202f")[0]) for text in chrome.run(f"{column}(3)")]
+    assert errors[0] == 95
+    assert errors == sorted(errors, reverse=True)
+
+    chrome.run("document.querySelectorAll('#results thead button')[0].click()")
+    assert chrome.run(f"{column}(0)")[:3] == ["class number 0", "class number 1", "class number 2"]
+    chrome.run("document.querySelectorAll('#results thead button')[5].click()")  # precision, of some classes not known
+    assert chrome.run(f"{column}(5)")[-1] == "–"
+    assert chrome.run("[...document.querySelectorAll('#results thead th')].map(h => h.getAttribute('aria-sort'))") == [
+        *[None] * 5,
+        "descending",
+        None,
+    ]
+    chrome.run("document.querySelectorAll('#results thead button')[5].click()")
+    precisions = chrome.run(f"{column}(5)")
+    assert (precisions[0], precisions[-1]) == ("24.0\u202f%", "–")
+
+    chrome.run("(s => { s.value = 'NUMBER 14'; s.dispatchEvent(new Event('input')) })(document.getElementById('searched'))")
+    assert sorted(chrome.run(f"{column}(0)")) == sorted(f"class number {c}" for c in (14, *range(140, 150)))
+    assert chrome.run("document.getElementById('found').textContent") == "11 of 150 classes"
+    assert chrome.problems == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_reliability_diagrams_are_drawn(chrome: Chrome, pages: dict[str, str], dark: bool) -> None:
+    """Two pictures; each bar reaches as high as its bin is right, and can be told from the page."""
+    chrome.open(pages["crossfit"], dark=dark)
+    pictures = "[...document.querySelectorAll('svg.reliability')]"
+    assert chrome.run(f"{pictures}.map(s => s.getBoundingClientRect()).every(b => b.width > 300 && b.height > 300)")
+    heights = chrome.run(f"{pictures}.map(s => [...s.querySelectorAll('.right')].map(r => r.getBBox().height))")
+    shares = chrome.run(
+        "[...document.querySelectorAll('#calibration details')].map(d => [...d.querySelectorAll('tbody tr')]"
+        ".map(r => parseFloat(r.cells[3].textContent)))"
+    )
+    assert len(heights) == 2
+    for drawn, said in zip(heights, shares, strict=True):
+        assert len(drawn) > 5
+        assert drawn == pytest.approx([240 * share / 100 for share in said], abs=0.2)
+    colors = chrome.run(
+        "['.right', '.gap', '.strip'].map(c => getComputedStyle(document.querySelector('.reliability ' + c)).fill)"
+    )
+    page = chrome.run("getComputedStyle(document.body).backgroundColor")
+    assert len({*colors, page}) == 4
+
+
+def test_page_of_an_unmeasured_run(chrome: Chrome, pages: dict[str, str]) -> None:
+    chrome.open(pages["none"])
+    assert chrome.run("document.querySelector('.verdict').classList.contains('unmeasured')")
+    assert chrome.run("document.querySelector('.warnings').getBoundingClientRect().top") < 500
+    heads = chrome.run("[...document.querySelectorAll('#classes thead th')].map(h => h.textContent)")
+    assert heads == ["Class", "Samples", "Quantity f", "Quality g"]
+    assert chrome.run("[...document.getElementById('order').options].map(o => o.value)") == ["class", "quality", "samples"]
+    assert chrome.run("document.querySelectorAll('[data-chart=error], #calibration').length") == 0
+
+
 def test_decision_boundary_is_drawn(chrome: Chrome, pages: dict[str, str]) -> None:
     chrome.open(pages["complete"])
     area = chrome.run("(c => c.width * c.height)(document.querySelector('canvas.boundary'))")
@@ -173,6 +256,16 @@ def test_without_scripts_the_figures_are_there(chrome: Chrome, pages: dict[str, 
     for words in ("scripts are switched off", "The unlabelled data helped", "Test error", "Run it again"):
         assert words in text
     assert "One moment of training" not in text  # nothing is shown that needs the script
+
+
+def test_without_scripts_results_and_calibration_are_there(chrome: Chrome, pages: dict[str, str]) -> None:
+    chrome.open(pages["many"], scripts=False)
+    nodes = chrome.send("Accessibility.getFullAXTree")["nodes"]
+    chrome.send("Emulation.setScriptExecutionDisabled", value=False)
+    text = " ".join(str(node.get("name", {}).get("value", "")) for node in nodes)
+    for words in ("class number 149", "Reliability diagram: As the network says it", "How this was measured."):
+        assert words in text
+    assert "Search a class" not in text
 
 
 def test_missing_browser_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

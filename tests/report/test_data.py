@@ -11,10 +11,14 @@ import pytest
 from softmatch.errors import InputError
 from softmatch.report.charts import compact, thin
 from softmatch.report.data import DOTS, MOMENTS, page_data
+from softmatch.report.figures import count, duration, percent, signed
+from softmatch.report.measured import how_measured
 from softmatch.report.reading import Contents, read
-from softmatch.report.words import count, duration, missing, percent, signed, tiles, verdict
+from softmatch.report.reliability import calibration_section
+from softmatch.report.results import results_section
+from softmatch.report.words import missing, tiles, verdict, warnings
 from softmatch.runs import RunFolder
-from tests.report.example import CLASSES, make_boundary, make_record, make_run, rewrite_records
+from tests.report.example import CLASSES, make_boundary, make_calibration, make_record, make_run, rewrite_records
 
 
 def plain(text: str) -> str:
@@ -193,6 +197,180 @@ def test_verdict_without_comparison(tmp_path: Path) -> None:
     assert "There is no pseudo-labelling to judge." in supervised
     unfinished, _ = verdict(read(make_run(tmp_path / "unfinished", finished=False, steps=20, settings={"steps": 1200})))
     assert plain(unfinished).startswith("This run has not finished: it was recorded up to step 20 of 1 200; at its last record")
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "made", "how"),
+    [
+        (None, "2.6 % errors on 1 539 held-out samples;", "1 539 samples, 30.0 % of the data, were held out before training"),
+        ("test", "2.6 % errors on 240 test samples;", "A test set of 240 samples was given. None of them was trained on."),
+        (
+            "holdout",
+            "2.6 % errors on 240 held-out samples;",
+            "240 labelled samples were held out: the networks were trained on neither",
+        ),
+        (
+            "crossfit",
+            "With 240 labels SoftMatch makes 2.6 % errors on 240 labelled samples, each left out of training in turn;",
+            "The 240 labelled samples were divided into 5 parts. Each part was predicted by a network",
+        ),
+    ],
+)
+def test_how_the_error_was_measured(tmp_path: Path, evaluation: str | None, made: str, how: str) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation=evaluation, settings={"test_fraction": 0.3}))
+    sentence, kind = verdict(contents)
+    assert made in plain(sentence)
+    assert kind == "helped"
+    assert plain(how_measured(contents) or "").startswith(how)
+
+
+def test_older_run_with_the_test_set_of_its_source(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", settings={"test_fraction": 0.3})
+    run.write_json("split.json", {"seed": 0, "labeled": [0], "unlabeled": [0, 1], "test": []})
+    assert plain(how_measured(read(run)) or "") == "The source has a test set of 1 539 samples. None of them was trained on."
+
+
+def test_cross_fit_is_named_over_its_figures(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="crossfit"))
+    assert tiles(contents)[0]["name"] == "Cross-fitted error"
+    assert page_data(contents)["charts"][0]["caption"].startswith("The share of the labelled samples")
+    assert "so its own error is expected to be slightly lower" in (how_measured(contents) or "")
+
+
+def test_unmeasured_run(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="none", twin=False))
+    sentence, kind = verdict(contents)
+    assert kind == "unmeasured"
+    assert sentence == (
+        "How accurate this model is could not be measured. 3 labelled samples are too few: label 20 or more, or give a test set."
+    )
+    assert [tile["name"] for tile in tiles(contents)] == ["Quantity f", "Quality g", "Time"]
+    assert how_measured(contents) is None
+    assert calibration_section(contents) is None
+    data = page_data(contents)
+    assert [chart["name"] for chart in data["charts"]] == ["pseudo"]
+    assert not data["class_errors"]
+    assert missing(contents) == []
+    assert warnings(contents) == ["The class “lower” has one label only: label a few more of it."]
+
+
+def test_unmeasured_run_without_a_reason(tmp_path: Path) -> None:
+    evaluation = {"kind": "none", "samples": 0, "folds": None, "reason": None}
+    sentence, _ = verdict(read(make_run(tmp_path / "run", evaluation="none", result={"evaluation": evaluation})))
+    assert "label a few more samples of each class, or give a labelled test set, and train again." in sentence
+
+
+def test_cross_fit_that_leaves_out_samples_says_so(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="crossfit", result={"labels": 243}))
+    assert (how_measured(contents) or "").startswith("240 of the 243 labelled samples were divided into 5 parts.")
+
+
+def test_partly_known_truth_is_no_estimate(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    rewrite_records(run, lambda r: r.update(histogram={"all": [10, 90], "wrong": [10, 0], "right": [0, 30]}))
+    contents = read(run)
+    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "of those whose class is known"
+    (note,) = missing(contents)
+    assert plain(note).startswith("The true class is known of 40.0 % of the pseudo-labels.")
+
+
+def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
+    bins = [
+        {"low": 0.0, "high": 0.5, "count": 0, "confidence": None, "accuracy": None},
+        {"low": 0.5, "high": 0.75, "count": 9, "confidence": 0.6, "accuracy": 1.0},
+        {"low": 0.75, "high": 1.0, "count": 991, "confidence": 0.9, "accuracy": 0.8},
+    ]
+    scaled = [{"low": 0.75, "high": 1.0, "count": 1000, "confidence": 0.8, "accuracy": 0.81}]
+    figures = {"samples": 1000, "ece": 0.1, "ece_by_chance": 0.01, "nll": 0.5, "bins": bins}
+    after = {"temperature": 1.75, "reason": None, "ece_scaled": 0.01, "nll_scaled": 0.4, "bins_scaled": scaled}
+    found = calibration_section(read(make_run(tmp_path / "run", result={"calibration": figures | after})))
+    assert found is not None
+    first, second = map(plain, found["paragraphs"])
+    assert first == (
+        "On average the network is 89.7 % confident, and 80.2 % of its predictions are right: it is too sure of itself. "
+        "Of the 991 predictions with a confidence of 75 to 100 % (90.0 % on average), 80.0 % were right."
+    )
+    assert second.startswith(
+        "After temperature scaling, of the 1 000 predictions with a confidence of 75 to 100 % (80.0 % on average), 81.0 %"
+    )
+    assert [plain(tile["value"]) for tile in found["tiles"]] == ["10.0 %", "1.0 %", "1.75"]
+    before = found["panels"][0]["shapes"]
+    assert [shape["few"] for shape in before] == [True, False]
+    assert before[0]["top"] == 8  # all right: the bar is as high as the picture
+    assert before[1]["top"] - before[1]["mark"] == pytest.approx(0.1 * 240)  # the mark is 10 points above the bar
+    assert [panel["title"] for panel in found["panels"]] == ["As the network says it", "After temperature scaling, T = 1.75"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"temperature": None, "reason": "Too few.", "bins_scaled": None}, "Too few."),
+        ({"temperature": 1.0, "reason": "It did not help."}, "It did not help."),
+        ({"ece": 0.01, "ece_by_chance": 0.02, "temperature": None, "reason": "None."}, "measured here can be chance."),
+    ],
+)
+def test_calibration_without_scaling_has_one_panel(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    result = {"calibration": make_calibration(240).as_dict() | change}
+    found = calibration_section(read(make_run(tmp_path / "run", evaluation="holdout", result=result)))
+    assert found is not None
+    assert len(found["panels"]) == len(found["tiles"]) == 1
+    assert words in " ".join(found["paragraphs"])
+
+
+@pytest.mark.parametrize("damaged", [None, {}, [], {"bins": None}, {"bins": [None, {"count": 3}]}, {"bins": [{"low": "a"}]}])
+def test_calibration_that_is_not_there(tmp_path: Path, damaged: Any) -> None:
+    assert calibration_section(read(make_run(tmp_path / "run", result={"calibration": damaged}))) is None
+
+
+def test_agreement_is_said_with_its_samples(tmp_path: Path) -> None:
+    result = {"calibration": make_calibration(240, temperature=1.0).as_dict()}
+    found = calibration_section(read(make_run(tmp_path / "run", evaluation="holdout", result=result)))
+    assert found is not None
+    assert "as far as 240 samples can tell, the two agree." in found["paragraphs"][0]
+
+
+def test_results_of_classes_worst_first(tmp_path: Path) -> None:
+    classes = [
+        {"name": "a", "labels": 9, "test_samples": 10, "error": 0.1, "supervised_error": 0.2, "precision": None, "recall": 0.9},
+        {"name": "b", "labels": 1, "test_samples": 0, "error": None, "supervised_error": None, "precision": 0.0, "recall": None},
+        {"name": "c", "labels": 1200, "test_samples": 4, "error": 0.5, "supervised_error": 0.25, "precision": 1.0, "recall": 0.5},
+        {"name": "d", "labels": 3, "test_samples": 20, "error": 0.5, "supervised_error": 0.5, "precision": 0.5, "recall": 0.5},
+        "damaged",
+    ]
+    found = results_section(read(make_run(tmp_path / "run", evaluation="holdout", result={"classes": classes})))
+    assert found is not None
+    assert found["heads"] == ["Labels", "Tested", "Error", "Error, labels alone", "Precision", "Recall"]
+    rows = [[row["name"], *map(plain, row["cells"])] for row in found["rows"]]
+    assert rows == [
+        ["d", "3", "20", "50.0 %", "50.0 %", "50.0 %", "50.0 %"],
+        ["c", "1 200", "4", "50.0 %", "25.0 %", "100.0 %", "50.0 %"],
+        ["a", "9", "10", "10.0 %", "20.0 %", "–", "90.0 %"],
+        ["b", "1", "0", "–", "–", "0.0 %", "–"],
+    ]
+    assert [row["bar"] for row in found["rows"]] == [50, 50, 10, None]
+    assert [plain(sentence) for sentence in found["sentences"]] == [
+        "Half of the classes have an error of 50.0 % or less.",
+        "Compared with the labels alone, the error is lower in 1 class, higher in 1 and the same in 1.",
+        "Of 1 class no sample was tested.",
+    ]
+
+
+def test_results_show_only_what_is_known(tmp_path: Path) -> None:
+    unmeasured = results_section(read(make_run(tmp_path / "none", evaluation="none")))
+    assert unmeasured is not None
+    assert (unmeasured["heads"], unmeasured["measured"], unmeasured["sentences"]) == (["Labels"], False, [])
+    alone = results_section(read(make_run(tmp_path / "alone", evaluation="holdout", twin=False)))
+    assert alone is not None
+    assert "Error, labels alone" not in alone["heads"]
+    assert results_section(read(make_run(tmp_path / "old"))) is None
+
+
+@pytest.mark.parametrize(("classes", "moments"), [(2, 60), (100, 60), (150, 40), (1000, 12)])
+def test_many_classes_have_fewer_moments(classes: int, moments: int) -> None:
+    contents = Contents(
+        records=[{"step": s, "test_class_errors": [0.5] * classes} for s in range(1, 101)], classes=("c",) * classes
+    )
+    assert len(page_data(contents)["moments"]) == moments
 
 
 def test_formats() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from softmatch.report import embed, write_report
 from softmatch.runs import RunFolder
-from tests.report.example import make_run, rewrite_records
+from tests.report.example import make_calibration, make_run, rewrite_records
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&amp;\u2028<!--"
 
@@ -101,6 +101,20 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert HOSTILE in page.text
 
 
+def test_hostile_names_of_a_users_own_data_are_text(tmp_path: Path) -> None:
+    names = (HOSTILE, "\"'\n<b>", "🦊\u202e")
+    evaluation = {"kind": "none", "samples": 0, "folds": None, "reason": HOSTILE}
+    calibration = make_calibration(60).as_dict() | {"temperature": None, "reason": HOSTILE}
+    for number, change in enumerate(({"calibration": calibration}, {"evaluation": evaluation, "test_error": None})):
+        result = {"warnings": [f"Look: {HOSTILE}", None, 3], **change}
+        page = report(make_run(tmp_path / str(number), evaluation="crossfit", classes=names, result=result))
+        assert not [tag for tag, _ in page.elements if tag in ("img", "b")]
+        assert not [key for _, attributes in page.elements for key in attributes if key.startswith("on")]
+        assert len(page.scripts) == 2
+        assert page.text.count(HOSTILE) >= 3  # warning, class, and the reason
+        assert [a["title"] for tag, a in page.elements if tag == "th" and "title" in a] == [*reversed(names)]
+
+
 def test_embedded_json_is_harmless_and_unchanged() -> None:
     text = str(embed([HOSTILE, {"\u2029": 1.5}]))
     assert not set("<>&\u2028\u2029") & set(text)
@@ -119,6 +133,21 @@ def test_embedded_json_is_harmless_and_unchanged() -> None:
         ),
         ({"truth": False}, ["wrong predictions cannot be told", "truth not known"], ["are wrong. Line"]),
         ({"boundary": False}, ["helped"], ["Decision boundary"]),
+        (
+            {"evaluation": "crossfit"},
+            ["How this was measured.", "another division into parts", "Calibration:", "Class by class", "Claimed, but not right"],
+            ["Warning", "held-out", "how accurate"],
+        ),
+        (
+            {"evaluation": "none", "twin": False},
+            ["could not be measured", "3 labelled samples are too few", "Warning", "Class by class"],
+            ["Test error", "Labels alone", "Calibration", "How this was measured", "intervals", "Error"],
+        ),
+        (
+            {"evaluation": "test", "method": "supervised"},
+            ["240 test samples", "Calibration:"],
+            ["Confidence of the pseudo-labels"],
+        ),
         ({"method": "mine.py:own"}, ["mine.py:own", "a statistic that this method keeps"], ["Confidence threshold"]),
     ],
 )
@@ -126,6 +155,25 @@ def test_incomplete_runs(tmp_path: Path, options: dict[str, Any], words: list[st
     text = " ".join(report(make_run(tmp_path / "run", **options)).text.split())
     assert [w for w in words if w not in text] == []
     assert [w for w in absent if w in text] == []
+
+
+@pytest.mark.parametrize(("classes", "most"), [(150, 250_000), (1000, 900_000)])
+def test_page_of_many_classes_stays_small(tmp_path: Path, classes: int, most: int) -> None:
+    run = make_run(
+        tmp_path / "run", evaluation="test", classes=tuple(f"class number {c}" for c in range(classes)), boundary=False
+    )
+    page = report(run)
+    assert run.report.stat().st_size < most
+    assert sum(tag == "th" and a.get("scope") == "row" and "title" in a for tag, a in page.elements) == classes
+
+
+def test_reliability_diagram_needs_no_script(tmp_path: Path) -> None:
+    page = report(make_run(tmp_path / "run", evaluation="holdout"))
+    pictures = [attributes for tag, attributes in page.elements if tag == "svg"]
+    assert [a["role"] for a in pictures] == ["img", "img"]
+    bars = [attributes for tag, attributes in page.elements if tag == "rect" and attributes["class"] == "right"]
+    assert len(bars) > 10
+    assert all(0 <= float(a["height"] or -1) <= 240 and 0 < float(a["width"] or 0) < 25 for a in bars)
 
 
 def test_empty_folder(tmp_path: Path) -> None:

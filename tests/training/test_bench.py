@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.recipes import complete
 from softmatch.training.bench import PARTS, bench, matmul_flops, measure, plan
+from softmatch.training.opening import open_job
 from softmatch.training.task import build_method, make_trainer, prepare
+from tests.own.sources import blobs
 
 SMALL: dict[str, Any] = {"model": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
 
@@ -61,14 +65,22 @@ def test_measuring_trains() -> None:
 
 
 def test_a_plan_adds_up() -> None:
-    config = complete("digits", find_source("digits").defaults, {"steps": 50, "unlabeled_batch": 16})
-    found = plan("digits", config, steps=2)
+    job = open_job("digits", {"steps": 50, "unlabeled_batch": 16})
+    found = plan(job, steps=2)
     assert found.twin is not None
     assert found.evaluations == 50
     expected = 50 * (found.measurement.seconds + found.twin) + 2 * 50 * found.evaluation
     assert found.seconds == pytest.approx(expected)
-    alone = plan("digits", config.model_copy(update={"twin": False}), steps=2)
+    alone = plan(replace(job, config=job.config.model_copy(update={"twin": False})), steps=2)
     assert alone.twin is None
+
+
+def test_a_plan_counts_the_folds(tmp_path: Path) -> None:
+    job = open_job(blobs(tmp_path / "t.csv"), {"steps": 10, "folds": 3})
+    found = plan(job, steps=2)
+    assert found.twin is not None
+    expected = 10 * (4 * found.measurement.seconds + 3 * found.twin) + 6 * found.evaluations * found.evaluation
+    assert found.seconds == pytest.approx(expected)
 
 
 def test_the_matrix_product_is_counted_right() -> None:

@@ -33,7 +33,7 @@ def test_the_run_folder_holds_its_contract(run: tuple[RunFolder, softmatch.Resul
     folder = run[0].path
     names = {"config.yaml", "split.json", "metrics.jsonl", "checkpoints", "model", "result.json", "report.html", "twin"}
     assert {path.name for path in folder.iterdir()} == names
-    assert {path.name for path in (folder / "model").iterdir()} == {"model.json", "model.safetensors"}
+    assert {path.name for path in (folder / "model").iterdir()} == {"model.json", "model.safetensors", "samples.safetensors"}
     assert {path.name for path in (folder / "twin").iterdir()} == {"metrics.jsonl", "checkpoints", "model"}
 
 

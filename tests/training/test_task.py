@@ -11,7 +11,8 @@ import torch
 from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.training.task import build_method, choose_device, effective, make_trainer, prepare
+from softmatch.training.devices import choose_device
+from softmatch.training.task import build_method, effective, make_trainer, prepare
 
 
 def test_devices() -> None:

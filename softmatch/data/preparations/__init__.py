@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from softmatch.data.files import ImageFiles
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 
-__all__ = ["Preparation", "preparation_from"]
+__all__ = ["Preparation", "plain_preparation", "preparation_from"]
 
 KINDS = {
     "image": ("images", "ImagePreparation"),
@@ -61,3 +61,11 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
     module, name = KINDS[kind]
     found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(settings, tensors)
     return found
+
+
+def plain_preparation(kind: str, shape: Sequence[int]) -> Preparation:
+    """Of data that came as arrays: images are read and resized to their size, vectors are taken as they are."""
+    if kind == "image":
+        channels, height, width = shape
+        return preparation_from({"kind": "image", "channels": channels, "height": height, "width": width}, {})
+    return preparation_from({"kind": "array", "shape": list(shape), "layout": "d", "brightest": None}, {})

@@ -26,7 +26,7 @@ def test_classes_are_the_sorted_folders(tmp_path: Path) -> None:
     assert [path.name for path in train.items.paths][3:5] == ["n01_3.JPEG", "n02_0.JPEG"]
     assert test.labels.tolist() == [0, 0, 1]
     assert train.items.shape == (7, 3, 224, 224)
-    assert train.describe() == "7 colour images of 224×224 (cropped from files), 2 classes"
+    assert train.describe() == "7 colour images of 224×224 (made of files when needed), 2 classes"
     assert train.statistics == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 

@@ -1,0 +1,144 @@
+"""The cells of a table, whatever file they come from: numbers, texts, missing values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from softmatch.data.records import Column
+from softmatch.errors import InputError
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "missing"})
+"""What stands for a missing value in a column to learn from, in any case."""
+LARGEST_WHOLE = 2**53
+
+
+def is_missing(text: str) -> bool:
+    """Whether a cell says that there is no value."""
+    return text.strip().lower() in MISSING
+
+
+def is_nothing(value: object) -> bool:
+    """None, NaN, and what pandas has in place of them."""
+    if isinstance(value, (str, int)):
+        return False
+    if isinstance(value, (float, np.floating)):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")  # without importing pandas
+
+
+def parse_number(text: str) -> float | None:
+    """The number that a text is, NaN and infinity included; None: it is none. No 1_000, which Python would take."""
+    if "_" in text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def number_text(value: float) -> str:
+    """A number as a text: 1.0 is "1", NaN is ""."""
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if value.is_integer() and abs(value) <= LARGEST_WHOLE else repr(value)
+
+
+def plain(value: object) -> object:
+    """What numpy and decimal wrap, as Python has it; a short float as it is written, not with the digits it has in a long one."""
+    if isinstance(value, (np.float16, np.float32)):
+        return float(str(value))
+    if isinstance(value, np.generic):
+        return value.item()
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def as_text(value: object) -> str:
+    """One cell as a text.
+
+    Raises:
+        TypeError: for lists, objects and bytes.
+    """
+    if isinstance(value, str):
+        return value
+    if is_nothing(value):
+        return ""
+    value = plain(value)
+    if isinstance(value, float):
+        return number_text(value)
+    if isinstance(value, (bool, int)):
+        return str(value)
+    if isinstance(value, date):  # and times of a date
+        return value.isoformat()
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def as_texts(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> list[str]:
+    """All cells of a column as texts.
+
+    Args:
+        place: what to call the table in messages.
+        name: of the column.
+        first: number of the first row.
+    """
+    texts: list[str] = []
+    try:
+        texts.extend(map(as_text, values))
+    except TypeError as error:
+        row = first + len(texts)
+        raise InputError(
+            f"{place}, row {row}: column {name!r} holds {error}, no number and no text. Write it as columns of its own, or leave "
+            "it out with --features or --text."
+        ) from error
+    return texts
+
+
+def as_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> Column:
+    """Cells as numbers, if all are numbers or missing, and as texts if not. Arguments as of `as_texts`."""
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind in "iuf":
+            return values.astype(np.float64)
+        values = values.tolist()
+    types = set(map(type, values))
+    texts: Sequence[str]
+    if types == {str}:
+        texts = cast(Sequence[str], values)
+    elif types <= {int, float, type(None)}:
+        try:
+            return np.array([math.nan if value is None else value for value in values], np.float64)
+        except OverflowError:  # a whole number beyond the largest float
+            texts = as_texts(values, place, name, first)
+    else:
+        texts = as_texts(values, place, name, first)
+    numbers = numbers_of(texts)
+    return texts if numbers is None else numbers
+
+
+def numbers_of(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
+    """Texts as numbers, NaN where one is missing; None where a text is neither."""
+    if "_" in "".join(cells):
+        return None
+    try:
+        return np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        pass
+    try:
+        return np.array([math.nan if is_missing(cell) else float(cell) for cell in cells], np.float64)
+    except ValueError:
+        return None
+
+
+def join_columns(parts: Sequence[Column]) -> Column:
+    """Consecutive parts of one column: texts, if one of them has texts."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
+    joined: list[str] = []
+    for part in parts:
+        joined.extend(map(number_text, part.tolist()) if isinstance(part, np.ndarray) else part)
+    return joined

@@ -1,0 +1,118 @@
+"""How the error is measured on a user's own labels: a test set, a hold-out, each sample left out in turn, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.seeds import stream
+from softmatch.data.split import Split
+from softmatch.errors import InputError
+
+HOLD_OUT_FROM = 1000
+"""Labelled samples from which on a share of them is held out; with fewer, each is left out in turn."""
+FEWEST = 20
+"""Samples that an error is measured on by itself; on fewer it would be uncertain by more than ± 20 points."""
+
+Kind = Literal["test", "holdout", "crossfit", "none"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the error of a run is measured on.
+
+    Attributes:
+        kind: "test": the source has a test set. "holdout": samples that are held out of everything. "crossfit": each labelled
+            sample by a model that saw neither its label nor the sample. "none": not at all.
+        final: what the saved model is trained on.
+        folds: of a cross-fit, the split of each; their `test` parts are disjoint.
+        reason: why there is none, or what part of the labelled samples it leaves out.
+    """
+
+    kind: Kind
+    final: Split
+    folds: tuple[Split, ...] = ()
+    reason: str | None = None
+
+
+def plan_evaluation(
+    examples: Examples,
+    groups: Tensor,
+    seed: int,
+    how: Literal["auto", "holdout", "crossfit", "none"] = "auto",
+    folds: int = 5,
+    test_fraction: float = 0.2,
+) -> Evaluation:
+    """Choose how to measure, and draw the samples. All labels are used for training, except those held out.
+
+    Args:
+        groups: (N,) of equal numbers for items with the same content. They are held out together, and a held-out item and its
+            copies also leave the unlabelled set: a number for data that the model has never seen.
+    """
+    known = (examples.labels != UNLABELED).nonzero().flatten()
+    everything, empty = torch.arange(len(examples)), torch.zeros(0, dtype=torch.int64)
+    whole = Split(known, everything, empty, seed)
+    if examples.test is not None:
+        return Evaluation("test", whole)
+    if how == "none":
+        return Evaluation("none", whole, reason="You asked for no measurement (--evaluation none).")
+    kind = how if how != "auto" else "holdout" if len(known) >= HOLD_OUT_FROM else "crossfit"
+    number = folds if kind == "crossfit" else max(round(1 / test_fraction), 2)
+    fold_of = _deal(examples.labels, groups, known, number, seed)
+    testable = int((fold_of >= 0).sum())
+    if not testable or (testable < FEWEST and how == "auto"):
+        return Evaluation("none", whole, reason=_too_few(len(known), testable))
+    if testable < 2 * FEWEST and kind == "holdout":
+        raise InputError(f"--evaluation holdout: {len(known)} labels are too few to give some away; use crossfit.")
+    left_out = None
+    if testable < len(known):
+        left_out = f"{len(known) - testable} of the {len(known)} labelled samples are the only ones of their class and not tested."
+    used = sorted(set(fold_of[fold_of >= 0].tolist()))
+    splits = tuple(_without(whole, groups, known[fold_of == fold]) for fold in used)
+    if kind == "holdout":
+        return Evaluation("holdout", splits[0], reason=left_out)
+    return Evaluation("crossfit", whole, splits, left_out)
+
+
+def _deal(labels: Tensor, groups: Tensor, known: Tensor, folds: int, seed: int) -> Tensor:
+    """The fold of each labelled sample, −1 for one that is the only one of its class.
+
+    Samples of a class go round the folds, so that each fold has its share of them and leaves at least one to train on; a sample
+    goes where its copies are.
+    """
+    fold_of = torch.full((len(known),), -1, dtype=torch.int64)
+    generator, dealt, next_fold = stream(seed, "folds"), dict[int, int](), 0
+    for label in sorted(set(labels[known].tolist())):
+        members = (labels[known] == label).nonzero().flatten()
+        members = members[torch.randperm(len(members), generator=generator)]
+        content = groups[known[members]].tolist()
+        if len(set(content)) < 2:
+            continue
+        for position, one in zip(members.tolist(), content, strict=True):
+            if one not in dealt:
+                dealt[one] = next_fold % folds
+                next_fold += 1
+            fold_of[position] = dealt[one]
+    return fold_of
+
+
+def _without(whole: Split, groups: Tensor, held_out: Tensor) -> Split:
+    """The split in which these samples are the test set, and neither they nor their copies are trained on."""
+    kept = ~torch.isin(groups, groups[held_out])
+    return Split(whole.labeled[kept[whole.labeled]], whole.unlabeled[kept[whole.unlabeled]], held_out, whole.seed)
+
+
+def _too_few(known: int, testable: int) -> str:
+    if not testable:
+        return (
+            f"Each class has a single labelled sample ({known} in all): none can be spared for testing. Label at least one more of "
+            "each class, or give test data with --test."
+        )
+    return (
+        f"{testable} labelled samples are too few to measure an error on: it would be uncertain by "
+        f"± {100 / testable**0.5:.0f} points. Label {FEWEST} or more, give test data with --test, or insist with --evaluation crossfit."
+    )

@@ -1,0 +1,248 @@
+"""Arrays and frames as sources: in memory, .npz and .npy."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softmatch.data.examples import UNLABELED
+from softmatch.data.own.labels import clean_labels
+from softmatch.data.own.piece import Piece, refuse_twice
+from softmatch.data.own.tables import OpenedTable
+from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Records
+from softmatch.errors import InputError, nearest
+
+X_KEYS = ("x", "data", "features", "images", "x_train")
+Y_KEYS = ("y", "label", "labels", "target", "targets", "y_train")
+"""Of a .npz, in any case."""
+
+
+class OpenedArrays:
+    """Numbers (n, …) or texts with their labels. See `records.Opened`.
+
+    Attributes:
+        test: what a .npz holds as its test set, if anything.
+    """
+
+    def __init__(self, inputs: npt.NDArray[Any], labels: Sequence[str | None], where: str) -> None:
+        self.where, self.inputs, self.labels = where, inputs, labels
+        self.kind: InputKind = "text" if inputs.dtype.kind in "UO" else "array"
+        self.columns = Columns()
+        self.findings: list[Finding] = []
+        self.test: Opened | None = None
+
+    def read(self) -> Records:
+        """Everything."""
+        return self._part(0, len(self.labels))
+
+    def stream(self, rows: int) -> Iterator[Records]:
+        """The same, so many at a time."""
+        for start in range(0, len(self.labels), rows):
+            yield self._part(start, min(start + rows, len(self.labels)))
+
+    def _part(self, start: int, stop: int) -> Records:
+        inputs: Inputs = self.inputs[start:stop]
+        names = [str(number) for number in range(start + 1, stop + 1)]
+        inputs = self.inputs[start:stop].tolist() if self.kind == "text" else inputs
+        return Records(self.kind, inputs, names, self.labels[start:stop])
+
+
+def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> OpenedArrays:
+    """Arrays, tensors or lists in Python.
+
+    Args:
+        x: numbers (n, …), or n texts.
+        y: n labels, text or numbers; None, NaN, "" and the whole number −1 are unlabelled. None: there are no labels at all.
+        where: to call them in messages.
+    """
+    inputs = _inputs(x, where)
+    labels = [None] * len(inputs) if y is None else array_labels(y, where)
+    if len(labels) != len(inputs):
+        raise InputError(f"{where}: there are {len(inputs):,} items but {len(labels):,} labels.")
+    return OpenedArrays(inputs, labels, where)
+
+
+def array_labels(y: Any, where: str = "y") -> list[str | None]:
+    """Labels as text, None where the item has none: see `open_arrays`."""
+    values = y.tolist() if hasattr(y, "tolist") else y
+    if not isinstance(values, (list, tuple)):
+        raise InputError(f"{where}: the labels must be a list or an array of one dimension, one label for each item.")
+    if values and all(isinstance(value, (list, tuple)) and len(value) == 1 for value in values):
+        values = [value[0] for value in values]
+    if any(isinstance(value, (list, tuple)) and len(value) > 1 for value in values):
+        raise InputError(
+            f"{where}: the labels must have one dimension. Of a matrix with a column for each class, give argmax(1)."
+        )
+    return clean_labels([None if _is_minus_one(value) else value for value in values], place=where)
+
+
+def _is_minus_one(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and value == UNLABELED
+
+
+def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
+    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
+        raise InputError(f"{where}: sparse matrices are not read. Give x.toarray().")
+    try:
+        inputs = np.asarray(x)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors that need a gradient or lie elsewhere
+        raise InputError(f"{where}: cannot be made an array: {str(error).splitlines()[0]}") from error
+    if inputs.dtype.kind == "O" and not (inputs.ndim == 1 and all(isinstance(value, str) for value in inputs)):
+        try:
+            inputs = inputs.astype(np.float64)
+        except (ValueError, TypeError) as error:
+            reason = f"holds Python objects that are no numbers ({error}). Give numbers, texts, or a frame of columns."
+            raise InputError(f"{where}: {reason}") from error
+    if inputs.dtype.kind not in "biufUO":
+        raise InputError(f"{where}: holds {inputs.dtype}, no numbers and no texts.")
+    if inputs.ndim == 0 or len(inputs) == 0:
+        raise InputError(f"{where}: there are no items in it.")
+    if inputs.dtype.kind == "U" and inputs.ndim != 1:
+        raise InputError(f"{where}: texts must have one dimension. Give a frame of columns instead.")
+    return inputs
+
+
+def open_npz(path: Path, columns: Columns) -> OpenedArrays:
+    """Arrays of a .npz: x and y, or x_train and y_train with x_unlabeled, x_test and y_test. Nothing in it is unpickled.
+
+    Args:
+        columns: its `label` and `features` name other arrays for y and x.
+    """
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path} is no complete .npz archive.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return _from_archive(archive, path, columns)
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError) as error:
+        raise InputError(_unreadable(path, error)) from error
+
+
+def _from_archive(archive: Any, path: Path, columns: Columns) -> OpenedArrays:
+    keys = list(archive.files)
+    if columns.features is not None and len(columns.features) != 1:
+        raise InputError(f"{path}: --features must name one array of it; it holds {', '.join(keys)}.")
+    x_key = _key(keys, X_KEYS, columns.features[0] if columns.features else None, path, "--features")
+    y_key = _key(keys, Y_KEYS, columns.label, path, "--label")
+    if x_key is None:
+        raise InputError(
+            f"{path}: it is not obvious which array holds the items: it has {', '.join(keys) or 'none'}. Give --features."
+        )
+    x, where = archive[x_key], str(path)
+    y = None if y_key is None else _with_word(archive[y_key], columns.unlabeled, f"{path}, {y_key}")
+    opened = open_arrays(x, y, f"{path}, {x_key}")
+    by_name = {key.lower(): key for key in keys}
+    if (further := by_name.get("x_unlabeled")) not in (None, x_key):
+        more = open_arrays(archive[further], None, f"{path}, {further}")
+        if more.inputs.shape[1:] != x.shape[1:] or more.inputs.dtype != x.dtype:
+            raise InputError(
+                f"{path}: {further} holds {_shape(more.inputs)} items, {x_key} {_shape(x)} ones: they must be alike."
+            )
+        opened = OpenedArrays(np.concatenate([x, more.inputs]), [*opened.labels, *more.labels], where)
+    opened.where = where
+    if "x_test" in by_name and "y_test" in by_name and by_name["x_test"] != x_key:
+        y_test = _with_word(archive[by_name["y_test"]], columns.unlabeled, f"{path}, y_test")
+        opened.test = open_arrays(archive[by_name["x_test"]], y_test, f"{path}, x_test")
+    return opened
+
+
+def _with_word(y: Any, unlabeled: str | None, where: str) -> list[str | None]:
+    return clean_labels(array_labels(y, where), unlabeled, where)
+
+
+def _key(keys: Sequence[str], known: Sequence[str], given: str | None, path: Path, option: str) -> str | None:
+    """The one array that is called so; None: there is none."""
+    if given is not None:
+        if given not in keys:
+            raise InputError(f"{path} has no array {given!r}. {nearest(given, keys)}")
+        return given
+    found = [key for key in keys if key.lower() in known]
+    if len(found) > 1:
+        raise InputError(f"{path}: {' and '.join(found)} may both be meant. Give {option} with the name of one.")
+    return found[0] if found else None
+
+
+def _shape(array: npt.NDArray[Any]) -> str:
+    return f"{array.dtype} {'×'.join(map(str, array.shape[1:])) or 'single'}"
+
+
+def open_npy(path: Path) -> OpenedArrays:
+    """The items of a .npy, which has no labels, read from the file as they are used. Nothing in it is unpickled."""
+    try:
+        x = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(_unreadable(path, error)) from error
+    opened = open_arrays(x, None, str(path))
+    advice = "For training, save them with their labels: np.savez('data.npz', x=x, y=y)."
+    opened.findings.append(Finding("note", f"{path} holds items without labels. {advice}"))
+    return opened
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
+        return f"{path} holds Python objects, which are not read. Save numbers, or texts with astype('U')."
+    return f"{path} cannot be read: {(str(error) or type(error).__name__).splitlines()[0].rstrip('.')}."
+
+
+def open_frame(frame: Any, columns: Columns, y: Any = None, need_label: bool = True) -> OpenedTable:
+    """A frame of pandas or of another library: anything with `columns` and, of each, a list.
+
+    Args:
+        columns: which columns are what, as far as the user says so; the rest is found, and told in the findings.
+        y: the labels, if they are not in the frame: see `open_arrays`.
+        need_label: whether a frame without a column of labels is an error.
+    """
+    labels = None if y is None else array_labels(y)
+    reader = _Frame(frame, labels)
+    if labels is None:
+        return OpenedTable(reader, "frame", columns, need_label)
+    return OpenedTable(reader, "frame", replace(columns, label=reader.names[-1]), need_label=True)
+
+
+class _Frame:
+    """A frame as a table, with the labels as its last column where they are given beside it."""
+
+    def __init__(self, frame: Any, labels: Sequence[str | None] | None) -> None:
+        self.frame = frame
+        self.findings: list[Finding] = []
+        self.own = {str(name): name for name in frame.columns}
+        names = [str(name) for name in frame.columns]
+        refuse_twice(names, "frame")
+        if not names:
+            raise InputError("frame: it has no columns.")
+        self.labels = labels
+        if labels is not None:
+            if len(labels) != len(frame):
+                raise InputError(f"frame: there are {len(frame):,} rows but {len(labels):,} labels.")
+            names.append(_free_name(names))
+        self.names = tuple(names)
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """These columns, so many rows at a time."""
+        columns = {name: self._cells(name) for name in wanted}
+        for start in range(0, len(self.frame), rows):
+            yield {name: cells[start : start + rows] for name, cells in columns.items()}
+
+    def _cells(self, name: str) -> Any:
+        if name not in self.own:
+            return self.labels
+        column = self.frame[self.own[name]]
+        dtype = getattr(column, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+            return column.to_numpy()
+        return column.tolist() if hasattr(column, "tolist") else column.to_list()
+
+
+def _free_name(names: Sequence[str]) -> str:
+    name = "y"
+    while name in names:
+        name += "_"
+    return name

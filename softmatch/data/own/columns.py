@@ -1,0 +1,220 @@
+"""Which column of a table is what: as the user says, or found where that is obvious."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from softmatch.data.cells import as_text, is_missing, parse_number
+from softmatch.data.records import Columns, Finding
+from softmatch.errors import InputError, nearest
+
+LABEL_NAMES = frozenset({"label", "labels", "class", "category", "target", "y", "intent", "topic"})
+TEXT_NAMES = frozenset({"text", "texts", "sentence", "message", "review", "utterance"})
+MAYBE_TEXT_NAMES = frozenset({"content", "body", "description", "title"})
+"""May hold the text, or stand beside what the table is about."""
+IDENTIFIER = re.compile(r"(.*[_ -])?(id|uuid|guid|index|idx|key)|id_.*|row|rows|number|nr|no|unnamed: \d+|__index_level_\d+__")
+WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+AUGMENTED = re.compile(r"aug_\d+")
+LONG_TEXT = 20
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the columns are.
+
+    Attributes:
+        columns: those that are there and used: the label if there is one, and either the text or the features.
+        kind: "text" or "table".
+        findings: what was found without being told.
+    """
+
+    columns: Columns
+    kind: Literal["text", "table"]
+    findings: list[Finding]
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """What a column looks like by its first cells."""
+
+    rows: int
+    nested: bool
+    number: bool
+    whole: bool
+    distinct: int
+    present: int
+    spaced: float
+    long: float
+
+    @property
+    def all_differ(self) -> bool:
+        return self.present > 1 and self.distinct == self.present
+
+    @property
+    def is_words(self) -> bool:
+        return not self.nested and not self.number and self.present > 0
+
+    @property
+    def is_varied(self) -> bool:
+        """Several words, or words of which most are there once: no title such as Mr and Mrs."""
+        return self.spaced > 0.2 or self.distinct > 0.5 * self.present
+
+
+def decide(
+    sample: Mapping[str, Sequence[object]], columns: Columns, where: str, need_label: bool = True, whole: bool = False
+) -> Decided:
+    """Find what the user has not said.
+
+    Args:
+        sample: the first cells of every column.
+        columns: what the user has said.
+        where: to call the table in messages.
+        need_label: whether the absence of a column of labels is an error.
+        whole: the sample is all there is, so that a column of one value can be left out.
+
+    Raises:
+        InputError: for a column that is not there, and where it is not obvious what the columns are.
+    """
+    _refuse_contradictions(columns, where)
+    given = [columns.text] if columns.text is not None else list(columns.features or ())
+    for name in [*given, *([columns.label] if need_label and columns.label is not None else [])]:
+        if name not in sample:
+            raise InputError(f"{where} has no column {name!r}. {nearest(name, sample)}")
+    found: list[str] = []
+    label = _label(list(sample), columns, where, need_label, found)
+    rest = {name: _look(cells) for name, cells in sample.items() if name != label}
+    for name in given:
+        if name in rest and rest[name].nested:
+            raise InputError(f"{where}: column {name!r} holds lists or objects, no numbers and no texts. Choose another column.")
+    kept = Columns(label=label, unlabeled=columns.unlabeled)
+    if columns.features is not None:
+        return Decided(_with(kept, features=columns.features), "table", _note(where, found))
+    left_out = _left_out(rest, whole)
+    text = columns.text or _text(rest, left_out, where)
+    if text is not None:
+        if columns.text is None:
+            found.append(f"text: column {text!r}")
+            others = [name for name in rest if name != text]
+            found += [f"left out: {_listed(others)}"] if others else []
+        return Decided(_with(kept, text=text), "text", _note(where, found))
+    features = tuple(name for name in rest if name not in left_out)
+    if not features:
+        reasons = "; ".join(f"{name!r} ({reason})" for name, reason in left_out.items())
+        raise InputError(f"{where} has no column to learn from{': ' if reasons else ''}{reasons}. Name them with --features.")
+    found.append(f"features: {_listed(features)}")
+    if left_out:
+        found.append("left out: " + ", ".join(f"{name!r} ({reason})" for name, reason in left_out.items()))
+    return Decided(_with(kept, features=features), "table", _note(where, found))
+
+
+def _refuse_contradictions(columns: Columns, where: str) -> None:
+    if columns.text is not None and columns.features is not None:
+        raise InputError(f"{where}: give --text to learn from texts or --features to learn from columns, not both.")
+    used = [columns.text] if columns.text is not None else list(columns.features or ())
+    if columns.label is not None and columns.label in used:
+        raise InputError(f"{where}: column {columns.label!r} is given as the label and as what to learn it from.")
+    twice = next((name for k, name in enumerate(used) if name in used[:k]), None)
+    if twice is not None:
+        raise InputError(f"{where}: --features names {twice!r} twice.")
+    if columns.features == ():
+        raise InputError(f"{where}: --features names no column.")
+
+
+def _with(columns: Columns, text: str | None = None, features: tuple[str, ...] | None = None) -> Columns:
+    return Columns(columns.label, text, features, columns.unlabeled)
+
+
+def _note(where: str, found: Sequence[str]) -> list[Finding]:
+    return [Finding("note", f"{where}: {'; '.join(found)}.")] if found else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN:,} more columns"
+
+
+def _label(names: Sequence[str], columns: Columns, where: str, need_label: bool, found: list[str]) -> str | None:
+    """The column of labels; None: there is none."""
+    if columns.label is not None:
+        return columns.label if columns.label in names else None
+    used = {columns.text, *(columns.features or ())}
+    named = [name for name in names if name.lower() in LABEL_NAMES and name not in used]
+    if len(named) > 1:  # beside a label, y is the other coordinate of x
+        named = [name for name in named if name.lower() != "y"]
+    if len(named) == 1:
+        found.append(f"label: column {named[0]!r}")
+        return named[0]
+    if not need_label and (not named or used != {None}):
+        return None
+    if not named:
+        reason = f"it is not obvious which column of {where} holds the labels: it has {_listed(names)}"
+        raise InputError(f"{reason} (by its first line). Give --label COLUMN.")
+    choice = " or ".join(f"--label {_option(name)}" for name in named)
+    raise InputError(f"{where}: columns {_listed(named)} may all hold the labels. Give {choice}.")
+
+
+def _option(name: str) -> str:
+    return name if re.fullmatch(r"[\w.,-]+", name) else f"'{name}'"
+
+
+def _look(cells: Sequence[object]) -> _Looks:
+    try:
+        texts = [text for text in map(as_text, cells) if not is_missing(text)]
+    except TypeError:
+        return _Looks(len(cells), True, False, False, 0, 0, 0.0, 0.0)
+    numbers = [number for text in texts if (number := parse_number(text)) is not None]
+    mostly = bool(texts) and len(numbers) >= 0.95 * len(texts)
+    count = max(len(texts), 1)
+    return _Looks(
+        rows=len(cells),
+        nested=False,
+        number=mostly,
+        whole=mostly and all(number.is_integer() for number in numbers),
+        distinct=len(set(texts)),
+        present=len(texts),
+        spaced=sum(" " in text.strip() for text in texts) / count,
+        long=sum(len(text) > LONG_TEXT and " " in text.strip() for text in texts) / count,
+    )
+
+
+def _left_out(rest: Mapping[str, _Looks], whole: bool) -> dict[str, str]:
+    """Columns that are no features, and why."""
+    reasons: dict[str, str] = {}
+    for name, looks in rest.items():
+        if looks.nested:
+            reasons[name] = "lists or objects"
+        elif whole and looks.distinct <= 1 and looks.present in (0, looks.rows):
+            reasons[name] = "always the same" if looks.present else "empty"
+        elif looks.all_differ and looks.whole and IDENTIFIER.fullmatch(WORD_START.sub("_", name).lower()):
+            reasons[name] = "all values differ, a number of the row"
+        elif looks.all_differ and looks.is_words:
+            reasons[name] = "all values differ"
+    return reasons
+
+
+def _text(rest: Mapping[str, _Looks], left_out: Mapping[str, str], where: str) -> str | None:
+    """The column of texts; None: there is none."""
+    words = {name: looks for name, looks in rest.items() if looks.is_words and not AUGMENTED.fullmatch(name)}
+    chosen = (
+        [name for name in words if name.lower() in TEXT_NAMES]
+        or [name for name, looks in words.items() if name.lower() in MAYBE_TEXT_NAMES and looks.is_varied]
+        or [name for name, looks in words.items() if looks.long > 0.5 and looks.distinct > 0.5 * looks.present]
+    )
+    exact = [name for name in chosen if name.lower() == "text"]
+    chosen = exact if len(exact) == 1 else chosen
+    if len(chosen) > 1:
+        choice = " or ".join(f"--text {_option(name)}" for name in chosen)
+        raise InputError(f"{where}: columns {_listed(chosen)} may all hold the texts. Give {choice}.")
+    if not chosen:
+        return None
+    numbers = [name for name, looks in rest.items() if looks.number and name not in left_out]
+    if len(numbers) >= 2 and chosen[0].lower() not in TEXT_NAMES:
+        raise InputError(
+            f"{where} has texts in column {chosen[0]!r} and numbers in {_listed(numbers)}. Give --text {_option(chosen[0])} to "
+            f"learn from the texts, or --features {','.join(numbers[:3])}{',…' if len(numbers) > 3 else ''} to learn from them."
+        )
+    return chosen[0]

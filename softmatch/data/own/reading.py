@@ -1,0 +1,206 @@
+"""From a user's own source to Examples: labels become classes, and inputs become items by a preparation fitted to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from softmatch.data.duplicates import digests, group
+from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.files import ImageFiles
+from softmatch.data.own import open_source
+from softmatch.data.own.checking import check_classes, check_items, listed
+from softmatch.data.preparations import Preparation
+from softmatch.data.preparations.images import ImagePreparation, fit_images
+from softmatch.data.records import Columns, Finding, Inputs, Opened, Records
+from softmatch.errors import InputError
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many inputs are prepared."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the user says about the source.
+
+    Attributes:
+        test: a further source of the same form, to measure the error on.
+        image_size: side that images are resized to; None: by their sizes.
+        encoder, fine_tune: a pretrained encoder (folder or hub id), and whether it is to be trained too.
+    """
+
+    columns: Columns = Columns()
+    test: Any = None
+    image_size: int | None = None
+    encoder: str | None = None
+    fine_tune: bool = False
+
+
+@dataclass(frozen=True)
+class Understood:
+    """What was made of a source."""
+
+    where: str
+    examples: Examples
+    findings: tuple[Finding, ...]
+
+    def stop(self) -> None:
+        """Raise InputError with all that makes training impossible, if there is any."""
+        reasons = [finding.text for finding in self.findings if finding.level == "stop"]
+        if reasons:
+            raise InputError("\n".join(reasons))
+
+
+def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> Understood:
+    """Read everything.
+
+    Raises:
+        InputError: where the source cannot be read, or nothing can be learned from it: no labels, a single class. Everything
+            else that is noticed is a finding.
+    """
+    opened = open_source(where, reading.columns)
+    records = opened.read()
+    tests = open_source(reading.test, opened.columns) if reading.test is not None else getattr(opened, "test", None)
+    findings = list(opened.findings)
+    counts = Counter(label for label in records.labels if label is not None)
+    findings += check_classes(opened.where, counts, len(records), reading.columns.unlabeled)
+    _stop(findings)
+    classes = tuple(sorted(counts, key=natural))
+    preparation, items, kept, found = fit_preparation(records, reading, opened.columns.text, progress)
+    findings += found
+    _stop(findings)
+    number = {name: position for position, name in enumerate(classes)}
+    labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])
+    examples = Examples(
+        items, labels, classes, _kind(preparation), names=[records.names[k] for k in kept], preparation=preparation
+    )
+    examples = _with_statistics(examples, reading)
+    test = None
+    if tests is not None:
+        test, found = _test_examples(tests, examples, number)
+        findings += [*tests.findings, *found]
+    contents = digests(items)
+    examples = replace(examples, test=test, groups=group(contents))
+    findings += check_items(examples, contents)
+    return Understood(opened.where, examples, tuple(findings))
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """Numbers by their value, and before words: 2 before 10 before "cat"."""
+    try:
+        return (0, float(name), name)
+    except ValueError:
+        return (1, name.casefold(), name)
+
+
+def _stop(findings: Sequence[Finding]) -> None:
+    Understood("", None, tuple(findings)).stop()  # type: ignore[arg-type]  # only its findings are looked at
+
+
+def _kind(preparation: Preparation) -> Any:
+    settings = preparation.settings()
+    if settings["kind"] == "array":
+        return "image" if len(settings["shape"]) == 3 else "vector"
+    return {"image": "image", "tokens": "text"}.get(settings["kind"], "vector")
+
+
+def fit_preparation(
+    records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None
+) -> tuple[Preparation, Tensor | ImageFiles, Sequence[int], list[Finding]]:
+    """A preparation fitted to all inputs, the items, which inputs they are, and what was noticed. Labels are not used.
+
+    Args:
+        column: of the texts, to find them again in another table.
+    """
+    everything: Sequence[int] = range(len(records))
+    preparation: Preparation
+    if reading.encoder is not None and records.kind not in ("image", "text"):
+        raise InputError("--encoder is for texts and images; this source has neither.")
+    if records.kind == "image":
+        paths: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
+        if reading.encoder is None or reading.fine_tune:
+            return fit_images(paths, reading.image_size, progress=progress, names=records.names)
+        from softmatch.data.preparations.encoder import fit_image_encoder
+
+        return fit_image_encoder(reading.encoder, paths, progress, names=records.names)
+    if records.kind == "text":
+        texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
+        preparation = _fit_text(texts, column or "text", reading, progress)
+        return preparation, preparation(texts), everything, []
+    if records.kind == "table":
+        from softmatch.data.preparations.table import fit_table
+
+        preparation, findings = fit_table(records.inputs, records.names)
+        return preparation, preparation(records.inputs), everything, findings
+    from softmatch.data.preparations.arrays import fit_array
+
+    preparation, findings = fit_array(np.asarray(records.inputs))
+    return preparation, preparation(records.inputs), everything, findings
+
+
+def _fit_text(texts: Sequence[str], column: str, reading: Reading, progress: Progress | None) -> Preparation:
+    if reading.encoder is None:
+        from softmatch.data.preparations.tfidf import fit_tfidf
+
+        return fit_tfidf(texts, column)
+    if reading.fine_tune:
+        from softmatch.data.preparations.tokens import fit_tokens
+
+        return fit_tokens(texts, column, reading.encoder)
+    from softmatch.data.preparations.encoder import fit_text_encoder
+
+    return fit_text_encoder(reading.encoder, column, progress)
+
+
+def _with_statistics(examples: Examples, reading: Reading) -> Examples:
+    """Images for an encoder that is to be trained are normalised as it is used to."""
+    if reading.encoder is None or not reading.fine_tune or examples.kind != "image":
+        return examples
+    from softmatch.networks.pretrained import encoder_statistics
+
+    mean, std, _ = encoder_statistics(reading.encoder)
+    return replace(examples, statistics=(tuple(mean), tuple(std)))
+
+
+def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[Finding]]:
+    """The test data, by the preparation of the training data. Those without a label are left out."""
+    records, findings = opened.read(), list[Finding]()
+    known = [position for position, label in enumerate(records.labels) if label is not None]
+    if not known:
+        raise InputError(f"{opened.where}: none of the test samples has a label.")
+    if len(known) < len(records):
+        findings.append(Finding("warning", f"{opened.where}: {len(records) - len(known):,} test samples without a label are not used."))
+    strange = Counter(label for label in records.labels if label is not None and label not in number)
+    if strange:
+        name, count = strange.most_common(1)[0]
+        raise InputError(
+            f"{opened.where}: class {name!r} ({count:,} test samples) has no labelled training sample, so it cannot be learned. "
+            f"Label some of it, or take it out of the test data. Classes to learn: {listed(list(number), 10)}."
+        )
+    assert examples.preparation is not None
+    inputs = _chosen(records.inputs, known)
+    items: Tensor | ImageFiles
+    if isinstance(examples.preparation, ImagePreparation) and not isinstance(examples.items, ImageFiles):
+        items, kept, found = examples.preparation.read(inputs, [records.names[position] for position in known])
+        known, findings = [known[position] for position in kept], [*findings, *found]
+        _stop(findings)
+    else:
+        items = examples.preparation(inputs)
+    labels = torch.tensor([number[str(records.labels[position])] for position in known])
+    names = [records.names[position] for position in known]
+    return Examples(items, labels, examples.classes, examples.kind, names=names), findings
+
+
+def _chosen(inputs: Inputs, positions: Sequence[int]) -> Inputs:
+    if isinstance(inputs, Mapping):
+        return {name: _chosen(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
+    if isinstance(inputs, np.ndarray):
+        return inputs[np.asarray(positions)]
+    return [inputs[position] for position in positions]  # type: ignore[return-value]  # of the same kind as they were

@@ -1,0 +1,243 @@
+"""Images in files, or as Pillow has them, become uint8 pixels of one size."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from softmatch.data.files import ImageFiles
+from softmatch.data.loading import count_workers
+from softmatch.data.records import Finding, InputKind, Inputs
+from softmatch.data.words import some
+from softmatch.errors import InputError
+from softmatch.views.pillow import Header, UnreadableImage, decode, look, printable, quiet_pillow, to_tensor
+
+Picture = Path | Image.Image
+Progress = Callable[[int, int], None]
+"""Told how many of how many images are read."""
+Found = TypeVar("Found")
+
+LIMIT = 2 * 2**30
+"""Bytes of pixels to hold in memory."""
+PART = 512
+"""Images that threads work on before the next ones are begun, which bounds what lies between them."""
+SMALLEST = 8
+"""Pixels in a side, below which networks have nothing to see."""
+AS_THEY_ARE = 128
+LARGEST, LARGEST_ACCELERATED = 64, 224
+WIDE = 2.0
+"""How many times wider (for their height) the widest twentieth of images may be than the narrowest, before it is worth a note."""
+
+
+class ImagePreparation:
+    """Resized to width × height whatever the shape was, upright, RGB or grey; what is transparent becomes white.
+
+    Args:
+        channels: 3: RGB; 1: grey.
+        resize: resize to this side first, then take the middle, as ImageNet's protocol does for evaluation.
+        upright: turn photographs as their EXIF orientation says.
+    """
+
+    takes: InputKind = "image"
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, channels: int, height: int, width: int, resize: int | None = None, upright: bool = True) -> None:
+        sizes = (height, width) if resize is None else (height, width, resize)
+        if channels not in (1, 3) or not all(type(size) is int and size > 0 for size in sizes):
+            raise InputError(f"images of {channels} channels and {'×'.join(map(str, sizes))} pixels cannot be made.")
+        if resize is not None and resize < max(height, width):
+            raise InputError(f"images resized to {resize} cannot be cropped to {height}×{width}.")
+        self.channels, self.height, self.width, self.resize, self.upright = channels, height, width, resize, upright
+
+    @classmethod
+    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ImagePreparation:
+        """The inverse of `settings`; there are no tensors."""
+        try:
+            return cls(**{key: value for key, value in settings.items() if key != "kind"})
+        except TypeError as error:
+            raise InputError(f"the saved preparation of images cannot be used: {error}.") from error
+
+    @classmethod
+    def of_files(cls, files: ImageFiles) -> ImagePreparation:
+        """What is done to these files for evaluation."""
+        resize = None if files.resize == files.side else files.resize
+        return cls(files.channels, files.side, files.side, resize, files.upright)
+
+    def settings(self) -> dict[str, Any]:
+        return {
+            "kind": "image",
+            "channels": self.channels,
+            "height": self.height,
+            "width": self.width,
+            "resize": self.resize,
+            "upright": self.upright,
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def describe(self) -> str:
+        what = "grey" if self.channels == 1 else "colour"
+        if self.resize is None:
+            return f"{what} images resized to {self.height}×{self.width}"
+        return f"{what} images resized to {self.resize}×{self.resize}, the middle {self.height}×{self.width} of them"
+
+    def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
+        """uint8 (n, C, H, W) of files or Pillow images.
+
+        Raises:
+            InputError: naming the first file that cannot be read.
+        """
+        items = self._empty(len(inputs))
+        with quiet_pillow():
+            for position, pixels in enumerate(_by_threads(self._pixels, _pictures(inputs))):
+                if isinstance(pixels, UnreadableImage):
+                    raise pixels
+                items[position] = pixels
+        return items
+
+    def read(
+        self, inputs: Inputs | Sequence[Picture], names: Sequence[str] | None = None, progress: Progress | None = None
+    ) -> tuple[Tensor, list[int], list[Finding]]:
+        """All that can be read, the positions of these, and what was noticed about the others."""
+        pictures = _pictures(inputs)
+        items, kept, failed = self._empty(len(pictures)), list[int](), dict[int, UnreadableImage]()
+        with quiet_pillow():
+            for position, pixels in enumerate(_by_threads(self._pixels, pictures, progress)):
+                if isinstance(pixels, UnreadableImage):
+                    failed[position] = pixels
+                else:
+                    items[len(kept)] = pixels  # closing the gaps at once: afterwards, that would be a second copy
+                    kept.append(position)
+        return items[: len(kept)], kept, _unreadable(failed, _names(pictures, names))
+
+    def _empty(self, number: int) -> Tensor:
+        return torch.empty(number, self.channels, self.height, self.width, dtype=torch.uint8)
+
+    def _pixels(self, picture: Picture) -> Tensor:
+        size = (self.width, self.height) if self.resize is None else (self.resize, self.resize)
+        image = decode(picture, size, self.channels, self.upright)
+        left, top = (image.width - self.width + 1) // 2, (image.height - self.height + 1) // 2  # as `PillowViews.plain` does
+        return to_tensor(image.crop((left, top, left + self.width, top + self.height)))
+
+
+def fit_images(
+    paths: Sequence[Picture],
+    size: int | None,
+    limit_bytes: int = LIMIT,
+    progress: Progress | None = None,
+    names: Sequence[str] | None = None,
+) -> tuple[ImagePreparation, Tensor | ImageFiles, list[int], list[Finding]]:
+    """Choose colour and size by looking at all headers, and read everything that can be read.
+
+    Args:
+        paths: files, or Pillow images.
+        size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
+        limit_bytes: files that would take more memory than this are not read but stay files.
+        names: what to call them in findings; None: their paths.
+
+    Returns:
+        the preparation, the items, the positions of the paths that they come from, what was noticed.
+    """
+    names = _names(paths, names)
+    with quiet_pillow():
+        looked = list(_by_threads(look, paths))
+    failed = {position: header for position, header in enumerate(looked) if isinstance(header, UnreadableImage)}
+    headers = {position: header for position, header in enumerate(looked) if isinstance(header, Header)}
+    if not headers:
+        nothing = ImagePreparation(3, size or SMALLEST, size or SMALLEST)
+        return nothing, nothing(()), [], _unreadable(failed, names)
+    side = size or _choose_side(list(headers.values()))
+    made = ImagePreparation(1 if all(header.grey for header in headers.values()) else 3, side, side)
+    noticed = _about_sizes(headers, names)
+    files = [path for path in paths if isinstance(path, Path)]
+    needed = len(headers) * made.channels * side * side
+    if needed <= limit_bytes or len(files) < len(paths):
+        items, kept, findings = made.read(paths, names, progress)
+        return made, items, kept, findings + noticed
+    text = f"{len(headers):,} images of {side}×{side} would take {needed / 1e9:.1f} GB of memory: they are read from their files "
+    text += "again and again. One that turns out to be damaged later stops the training. A smaller --image-size needs less."
+    noticed.append(Finding("note", text))
+    left = ImageFiles([files[position] for position in headers], side, side, made.channels, made.upright)
+    return made, left, list(headers), _unreadable(failed, names) + noticed
+
+
+def _pictures(inputs: Inputs | Sequence[Picture]) -> Sequence[Picture]:
+    if isinstance(inputs, (Mapping, np.ndarray)) or any(not isinstance(each, (Path, Image.Image)) for each in inputs):
+        raise InputError("a model of images takes files of images, or Pillow images; these inputs are something else.")
+    return inputs  # type: ignore[return-value]  # just checked
+
+
+def _names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence[str]:
+    if names is not None:
+        return names
+    return [printable(each) if isinstance(each, Path) else f"image {number}" for number, each in enumerate(pictures, 1)]
+
+
+def _by_threads(
+    work: Callable[[Picture], Found], pictures: Sequence[Picture], progress: Progress | None = None
+) -> Iterator[Found | UnreadableImage]:
+    """The result for each in order, or why there is none. Pillow decodes without holding Python's lock."""
+    with ThreadPoolExecutor(count_workers()) as pool:
+        for start in range(0, len(pictures), PART):
+            yield from pool.map(partial(_attempt, work), pictures[start : start + PART])
+            if progress is not None:
+                progress(min(start + PART, len(pictures)), len(pictures))
+
+
+def _attempt(work: Callable[[Picture], Found], picture: Picture) -> Found | UnreadableImage:
+    try:
+        return work(picture)
+    except UnreadableImage as error:
+        return error
+
+
+def _choose_side(headers: Sequence[Header]) -> int:
+    sizes = {(header.width, header.height) for header in headers}
+    width, height = next(iter(sizes))
+    if len(sizes) == 1 and width == height and SMALLEST <= width <= AS_THEY_ARE:
+        return width
+    accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+    middle = statistics.median(min(header.width, header.height) for header in headers)
+    rounded = int(middle / 8 + 0.5) * 8
+    return min(max(rounded, SMALLEST), LARGEST_ACCELERATED if accelerated else LARGEST)
+
+
+def _unreadable(failed: Mapping[int, UnreadableImage], names: Sequence[str]) -> list[Finding]:
+    if not failed:
+        return []
+    named = [f"{names[position]!r} ({error.reason})" for position, error in failed.items()]
+    places = tuple(f"{names[position]}: {error.reason}" for position, error in failed.items())
+    what = f"{len(failed):,} of {len(names):,} images cannot be read: {some(named)}."
+    if 2 * len(failed) > len(names):
+        return [Finding("stop", f"{what} With so few left, something is wrong with all of them: replace or remove them.", places)]
+    return [Finding("warning", f"{what} They are left out. Replace or remove them.", places)]
+
+
+def _about_sizes(headers: Mapping[int, Header], names: Sequence[str]) -> list[Finding]:
+    found = []
+    tiny = [position for position, header in headers.items() if min(header.width, header.height) < SMALLEST]
+    if tiny:
+        sizes = [f"{names[position]!r} ({headers[position].width}×{headers[position].height})" for position in tiny]
+        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels in a side: {some(sizes)}. "
+        text += "There is hardly anything to see in them: is that what they should be?"
+        found.append(Finding("warning", text, tuple(sizes)))
+    shapes = sorted(header.width / header.height for header in headers.values())
+    narrow, wide = shapes[len(shapes) // 20], shapes[-1 - len(shapes) // 20]
+    if wide > WIDE * narrow:
+        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high. All are squashed to a square: "
+        text += "where shape matters for the class, crop or pad them first."
+        found.append(Finding("note", text))
+    animated = [repr(names[position]) for position, header in headers.items() if header.animated]
+    if animated:
+        found.append(Finding("note", f"of animated images the first frame is used: {some(animated)}.", tuple(animated)))
+    return found

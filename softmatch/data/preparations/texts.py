@@ -1,0 +1,29 @@
+"""What preparations of texts have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from softmatch.data.records import Inputs
+from softmatch.errors import InputError
+
+__all__ = ["as_texts"]
+
+
+def as_texts(inputs: Inputs) -> list[str]:
+    """The texts as a list.
+
+    Raises:
+        InputError: these are no texts.
+    """
+    wanted = "a model of texts takes a list of texts"
+    if isinstance(inputs, (Mapping, str)):
+        raise InputError(f"{wanted}; this is a {type(inputs).__name__}.")
+    found: list[Any] = inputs.tolist() if isinstance(inputs, np.ndarray) else list(inputs)
+    for number, text in enumerate(found, 1):
+        if not isinstance(text, str):
+            raise InputError(f"{wanted}; number {number} is a {type(text).__name__}.")
+    return found

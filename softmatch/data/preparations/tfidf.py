@@ -1,0 +1,123 @@
+"""Texts as vectors, with nothing pretrained: how often groups of letters occur (TF-IDF), reduced to their main directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from softmatch.data.preparations.texts import as_texts
+from softmatch.data.records import InputKind, Inputs
+from softmatch.errors import InputError
+
+__all__ = ["TfidfPreparation", "fit_tfidf"]
+
+LETTERS = (2, 4)
+"""Lengths of the groups of letters, within words. They need no spaces between words, which many languages do not write. With
+one draw of ten labels of a class, CLINC150 was classified four points better by them than by words and pairs of words (80 %
+against 76 %), AG News about as well."""
+MOST_TERMS = 20_000
+RARE_FROM = 100
+"""From this many texts on, groups of letters that occur in only one of them are left out."""
+ITERATIONS = 2
+"""Of the randomised decomposition."""
+SMALLEST = 1e-4
+"""Directions with a singular value below this share of the largest are noise of the arithmetic."""
+ROWS = 8192
+
+
+class TfidfPreparation:
+    """Texts → float32 vectors (n, D) of length 1; a text without anything known is the zero vector.
+
+    Args:
+        column: name of the texts' column.
+        terms: the groups of letters, in the order of `idf`.
+        idf: (terms,) how rare each is.
+        components: (D, terms) the directions.
+    """
+
+    takes: InputKind = "text"
+
+    def __init__(self, column: str, terms: Sequence[str], idf: Tensor, components: Tensor) -> None:
+        self.columns = (column,)
+        self.terms, self.idf, self.components = tuple(terms), idf, components
+
+    @classmethod
+    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TfidfPreparation:
+        """Inverse of `settings` and `tensors`."""
+        try:
+            terms = tensors["terms"].numpy().tobytes().decode("utf-8", "surrogatepass").split("\n")
+            found = cls(settings["column"], terms, tensors["idf"], tensors["components"])
+        except (KeyError, UnicodeDecodeError) as error:
+            raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
+        if found.idf.shape != (len(terms),) or found.components.shape[1:] != found.idf.shape:
+            shapes = f"{tuple(found.idf.shape)} and {tuple(found.components.shape)}"
+            raise InputError(f"the saved preparation of texts is damaged: {len(terms)} terms for tensors of {shapes}.")
+        return found
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        texts, directions = as_texts(inputs), self.components.numpy().T
+        parts = [np.zeros((0, len(self.components)), np.float32)]
+        parts += [self._vectorizer.transform(texts[start : start + ROWS]) @ directions for start in range(0, len(texts), ROWS)]
+        return F.normalize(torch.from_numpy(np.concatenate(parts)), dim=1)
+
+    @cached_property
+    def _vectorizer(self) -> Any:
+        vectorizer = _vectorizer(vocabulary={term: position for position, term in enumerate(self.terms)})
+        vectorizer.idf_ = self.idf.numpy()
+        return vectorizer
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": "tfidf", "column": self.columns[0]}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The terms are kept as one text: there may be too many of them for JSON."""
+        terms = np.frombuffer("\n".join(self.terms).encode("utf-8", "surrogatepass"), np.uint8)
+        return {"terms": torch.from_numpy(terms.copy()), "idf": self.idf, "components": self.components}
+
+    def describe(self) -> str:
+        return f"texts as {len(self.components)} directions of {len(self.terms):,} groups of letters (TF-IDF)"
+
+
+def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: int = 0) -> TfidfPreparation:
+    """The preparation that suits these texts, labelled or not; labels have no part in it.
+
+    Args:
+        dimensions: most directions; fewer where there are not as many texts or terms.
+        seed: of the decomposition.
+
+    Raises:
+        InputError: the texts are all the same, or empty.
+    """
+    from sklearn.decomposition import TruncatedSVD
+
+    vectorizer = _vectorizer(min_df=2 if len(texts) >= RARE_FROM else 1, max_features=MOST_TERMS)
+    try:
+        counts = vectorizer.fit_transform(texts)
+    except ValueError as error:  # scikit-learn's way of saying that nothing was found
+        raise _indistinct(column, "are empty, or have nothing in common") from error
+    if not (counts.max(axis=0) - counts.min(axis=0)).count_nonzero():
+        raise _indistinct(column, "are all the same")
+    size = min(dimensions, len(texts) - 1, counts.shape[1] - 1)
+    decomposed = TruncatedSVD(size, n_iter=ITERATIONS, random_state=seed).fit(counts)
+    kept = decomposed.singular_values_ > SMALLEST * decomposed.singular_values_[0]
+    components = torch.from_numpy(np.ascontiguousarray(decomposed.components_[kept], np.float32))
+    return TfidfPreparation(column, vectorizer.get_feature_names_out().tolist(), torch.from_numpy(vectorizer.idf_), components)
+
+
+def _vectorizer(**options: Any) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=LETTERS, sublinear_tf=True, dtype=np.float32, **options)
+
+
+def _indistinct(column: str, what: str) -> InputError:
+    return InputError(
+        f"the texts in column {column!r} {what}: there is nothing to tell classes apart by. "
+        "If the texts are in another column, name it with --text."
+    )

@@ -1,0 +1,82 @@
+"""Texts as token ids, for a pretrained encoder that is trained further (extra `text`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from softmatch.data.preparations.texts import as_texts
+from softmatch.data.records import InputKind, Inputs
+from softmatch.errors import InputError
+from softmatch.networks.backbones import Tokenizer, load_tokenizer, padded
+from softmatch.networks.encoder_folder import find_encoder, read_text_settings
+
+__all__ = ["TokenPreparation", "fit_tokens"]
+
+MOST_TOKENS = 128
+
+
+class TokenPreparation:
+    """Texts → int64 token ids (n, L), padded on the right. Its tokenizer is saved with the model: no encoder is needed again.
+
+    Args:
+        column: name of the texts' column.
+        encoder: whose tokenizer it is.
+        tokenizer: texts to ids.
+        length: L; what is longer is cut off.
+        lower: put texts into lower case first.
+    """
+
+    takes: InputKind = "text"
+
+    def __init__(self, column: str, encoder: str, tokenizer: Tokenizer, length: int, lower: bool) -> None:
+        self.columns = (column,)
+        self.encoder, self.tokenizer, self.length, self.lower = encoder, tokenizer, length, lower
+
+    @classmethod
+    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TokenPreparation:
+        """Inverse of `settings` and `tensors`."""
+        try:
+            rules = tensors["tokenizer"].numpy().tobytes().decode()
+            tokenizer = Tokenizer.from_saved(rules, settings["pad"], settings["mask"], settings["special"])
+            return cls(settings["column"], settings["encoder"], tokenizer, settings["length"], settings["lower"])
+        except (KeyError, UnicodeDecodeError) as error:
+            raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        return padded(self._ids(as_texts(inputs), self.length), self.tokenizer.pad, self.length)
+
+    def _ids(self, texts: Sequence[str], length: int) -> list[list[int]]:
+        return self.tokenizer([text.lower() for text in texts] if self.lower else texts, length)
+
+    @property
+    def view_options(self) -> dict[str, Any]:
+        """What `TextViews` must know of the tokens."""
+        return {"pad": self.tokenizer.pad, "mask": self.tokenizer.mask, "special": list(self.tokenizer.special)}
+
+    def settings(self) -> dict[str, Any]:
+        rest = {"encoder": self.encoder, "length": self.length, "lower": self.lower}
+        return {"kind": "tokens", "column": self.columns[0], **rest, **self.view_options}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"tokenizer": torch.from_numpy(np.frombuffer(self.tokenizer.rules.to_str().encode(), np.uint8).copy())}
+
+    def describe(self) -> str:
+        return f"up to {self.length} tokens of the pretrained encoder {self.encoder}"
+
+
+def fit_tokens(texts: Sequence[str], column: str, encoder: str, most: int = MOST_TOKENS) -> TokenPreparation:
+    """The preparation for an encoder in a folder or of the hub: as many tokens as the longest of these texts has.
+
+    Args:
+        most: tokens that are kept of a text, and never more than the encoder takes.
+    """
+    folder = find_encoder(encoder)
+    reading = read_text_settings(folder)
+    found = TokenPreparation(column, encoder, load_tokenizer(folder), min(most, reading.length), reading.lower)
+    found.length = max((len(row) for row in found._ids(texts, found.length)), default=1)
+    return found

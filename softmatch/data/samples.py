@@ -1,0 +1,94 @@
+"""Samples as an estimator is given them: arrays, images, frames or texts become the inputs that a preparation takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from softmatch.data.preparations import Preparation
+from softmatch.data.records import Columns, InputKind, Inputs, Records
+from softmatch.errors import InputError
+
+
+def is_path(samples: Any) -> bool:
+    """Whether they are a file or folder, or an id of the hub."""
+    return isinstance(samples, str | Path)
+
+
+def is_frame(samples: Any) -> bool:
+    """Whether they are a frame of pandas, or like one."""
+    return hasattr(samples, "columns") and hasattr(samples, "__getitem__")
+
+
+def is_texts(samples: Any) -> bool:
+    """Whether they are a sequence, array or series of texts."""
+    if getattr(samples, "ndim", 1) != 1 or not hasattr(samples, "__len__") or not len(samples):
+        return False
+    return all(isinstance(sample, str) for sample in samples)
+
+
+def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
+    """Samples to fit an estimator to, all of them. It learns the number and names of their features, as scikit-learn wants it.
+
+    Args:
+        columns: of a frame, what the user has said about them. By default all are features.
+    """
+    if is_frame(samples):
+        from softmatch.data.own import open_source
+
+        validate_data(estimator, samples, skip_check_array=True)
+        if columns.text is None and columns.features is None:
+            columns = Columns(features=tuple(str(name) for name in samples.columns))
+        number = len(samples)
+        return next(open_source((samples, [None] * number), columns).stream(number))  # `read` would leave out empty texts
+    if is_texts(samples):
+        return _records("text", list(samples))
+    return _records("array", _images(samples) if _has_images(samples) else validate_data(estimator, samples, dtype=np.float32))
+
+
+def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs:
+    """Arrays, images or texts for an estimator that was fitted, as its preparation takes them.
+
+    Raises:
+        InputError: samples of another kind than those it was fitted to.
+    """
+    takes = preparation.takes
+    if takes == "text":
+        if not is_texts(samples):
+            raise InputError("this classifier was fitted to texts: give a list of texts.")
+        return list(samples)
+    if takes == "image":
+        if not isinstance(samples, list | tuple) or not all(is_path(sample) for sample in samples):
+            raise InputError("this classifier was fitted to files of images: give a folder, or a list of paths.")
+        return [Path(sample) for sample in samples]
+    if takes == "table":
+        rows = validate_data(estimator, samples, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        names = getattr(estimator, "feature_names_in_", preparation.columns)
+        if rows.shape[1] != len(names):
+            raise InputError(f"X has {rows.shape[1]} columns; {len(names)} are needed: {', '.join(names[:10])}.")
+        return {name: rows[:, position] for position, name in enumerate(names)}
+    if _has_images(samples):
+        return _images(samples)
+    vectors: npt.NDArray[np.float32] = validate_data(estimator, samples, reset=False, dtype=np.float32)
+    return vectors
+
+
+def _has_images(samples: Any) -> bool:
+    """Whether they are an array of three or four dimensions, or a list of arrays of two or three."""
+    if isinstance(samples, list | tuple) and samples:
+        return getattr(samples[0], "ndim", 1) in (2, 3)
+    return getattr(samples, "ndim", 2) in (3, 4)
+
+
+def _images(samples: Any) -> npt.NDArray[Any]:
+    images: npt.NDArray[Any] = check_array(samples, dtype=None, ensure_2d=False, allow_nd=True, input_name="X")
+    return images
+
+
+def _records(kind: InputKind, inputs: Any) -> Records:
+    return Records(kind, inputs, [str(row) for row in range(1, len(inputs) + 1)], [None] * len(inputs))

@@ -1,0 +1,89 @@
+"""Labels as they are given in Python: numbers, texts, truth values; −1, None, NaN or an empty text where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import column_or_1d
+
+from softmatch.data.cells import is_nothing
+from softmatch.data.examples import UNLABELED
+from softmatch.errors import InputError
+
+LABEL_KINDS = "biufU"
+"""Of numpy's types, those that labels may have: truth values, numbers, texts."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels of n samples.
+
+    Attributes:
+        classes: the different labels, sorted, of the type that they were given in.
+        codes: (n,) int64, positions in `classes` or −1.
+    """
+
+    classes: npt.NDArray[Any]
+    codes: npt.NDArray[np.int64]
+
+
+def read_targets(y: Any) -> Targets:
+    """Tell labels from missing ones, and number the classes.
+
+    Args:
+        y: (n,) a sequence, array or series; a column (n, 1) is taken with a warning, as scikit-learn does.
+
+    Raises:
+        InputError: where there are no labels, or they are no classes: fractions, infinity, numbers and texts mixed.
+    """
+    values = column_or_1d(_array(y), warn=True)
+    known = np.array([not _is_missing(value) for value in values]) if values.dtype.kind == "O" else ~_missing(values)
+    labels = _of_one_type(values[known.astype(bool)])
+    if not len(labels):
+        raise InputError(f"none of the {len(values):,} samples has a label: give y some that are not −1, None or NaN.")
+    if labels.dtype.kind not in LABEL_KINDS or labels.ndim != 1:
+        raise InputError(f"Unknown label type: y holds {type(labels[0]).__name__}, such as {labels[0]!r}; give numbers or texts.")
+    if labels.dtype.kind == "f" and (strange := labels[~np.isfinite(labels) | (np.floor(labels) != labels)]).size:
+        raise InputError(f"Unknown label type: y holds {strange[0]}, which is no class. Give whole numbers or texts.")
+    classes, positions = np.unique(labels, return_inverse=True)
+    codes = np.full(len(values), UNLABELED, dtype=np.int64)
+    codes[known] = positions
+    return Targets(classes, codes)
+
+
+def _array(y: Any) -> npt.NDArray[Any]:
+    """Items as objects, unless numpy has a type for them: of ["a", NaN] it would make the text "nan", of 1 and NA a fraction."""
+    if isinstance(getattr(y, "dtype", None), np.dtype) or (hasattr(y, "__array__") and not hasattr(y, "tolist")):
+        return np.asarray(y)
+    return np.array(y.tolist() if hasattr(y, "tolist") else y, dtype=object)
+
+
+def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    missing: npt.NDArray[np.bool_] = np.zeros(len(values), dtype=bool)
+    if values.dtype.kind in "iuf":
+        missing = (values == UNLABELED) | (values != values)  # NaN differs from itself
+    elif values.dtype.kind == "U":
+        missing = values == ""
+    return missing
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        is_nothing(value)
+        or (isinstance(value, str) and value == "")
+        or (isinstance(value, int | float | np.number) and value == UNLABELED)
+    )
+
+
+def _of_one_type(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Objects as an array of what they are."""
+    if labels.dtype.kind != "O":
+        return labels
+    texts = sum(isinstance(label, str) for label in labels)
+    if texts not in (0, len(labels)):
+        number = next(label for label in labels if not isinstance(label, str))
+        raise InputError(f"y mixes texts and other labels, such as {number!r}: give all as texts or all as numbers.")
+    return np.array(labels.tolist())

@@ -1,0 +1,222 @@
+"""Pretrained encoders as torch modules that make one vector of a text or an image, through the transformers library.
+
+No code that comes with an encoder is ever run, and weights are read as safetensors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from softmatch.errors import InputError
+from softmatch.networks.encoder_folder import missing_extra
+
+__all__ = ["Backbone", "Tokenizer", "load_backbone", "load_tokenizer", "make_backbone"]
+
+Modality = Literal["text", "image"]
+UNKEPT = ("_name_or_path", "transformers_version")
+"""Of a model's settings, what says where it lies and who has written it."""
+
+
+class Backbone(nn.Module):
+    """The part of a pretrained model that reads one modality, with pooling.
+
+    Args:
+        model: what transformers makes of the encoder's settings.
+        of: the modality. Of a model for both, like CLIP, the other half is left out; of a translator, like T5, the decoder.
+        pooler: whether the model's own layer for one vector of all is used. For texts it never is: it is trained for
+            another purpose, if at all.
+
+    Attributes:
+        config: the model's settings, as JSON.
+    """
+
+    def __init__(self, model: Any, of: Modality, pooler: bool = True) -> None:
+        super().__init__()
+        self.of, self.config = of, {key: value for key, value in model.config.to_dict().items() if key not in UNKEPT}
+        part = model.get_encoder() if self.config.get("is_encoder_decoder") else model
+        self.model = getattr(part, "vision_model" if of == "image" else "text_model", part)
+        self.pooler = pooler and of == "image"
+        if not self.pooler and isinstance(getattr(self.model, "pooler", None), nn.Module):
+            self.model.pooler = None
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, pooling: str = "mean") -> Tensor:
+        """(B, D) of images (B, 3, H, W), or of token ids (B, L).
+
+        Args:
+            mask: of texts: (B, L), true where there is a token.
+            pooling: of texts: "mean" or "cls".
+        """
+        if self.of == "text":
+            assert mask is not None
+            states: Tensor = self.model(input_ids=inputs, attention_mask=mask.long()).last_hidden_state
+            if pooling == "cls":
+                return states[:, 0]
+            weight = mask.to(states.dtype)[..., None]
+            return (states * weight).sum(1) / weight.sum(1)
+        out = self.model(pixel_values=inputs)
+        if (pooled := getattr(out, "pooler_output", None)) is not None:
+            return pooled.flatten(1)  # type: ignore[no-any-return]  # the library's output is untyped
+        states = out.last_hidden_state
+        return states.mean((2, 3)) if states.ndim == 4 else states.mean(1)
+
+
+def load_backbone(folder: Path, of: Modality) -> Backbone:
+    """The encoder in a folder, with its weights as float32, in evaluation mode.
+
+    Raises:
+        InputError: transformers cannot make it, or its weights are not all there.
+    """
+    transformers = _transformers()
+    try:
+        with _quiet():
+            model, notes = transformers.AutoModel.from_pretrained(
+                folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                trust_remote_code=False,
+                local_files_only=True,
+                output_loading_info=True,
+            )
+    except Exception as error:  # each model of the library has errors of its own
+        raise _unusable(folder, error) from error
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    missing = set(notes["missing_keys"])
+    pooler = not any("pooler." in name for name in missing)
+    backbone = Backbone(model, of, pooler)
+    lost = [names[id(parameter)] for parameter in backbone.parameters() if names[id(parameter)] in missing]
+    if lost:
+        raise InputError(
+            f"encoder {folder}: {len(lost)} of its weights are missing in model.safetensors, the first is {lost[0]}."
+        )
+    return backbone.eval()
+
+
+@torch.no_grad()
+def feature_size(backbone: Backbone, side: int, name: object) -> int:
+    """D, found by trying: models have many names for it.
+
+    Args:
+        side: of the images that are tried.
+        name: of the encoder, for the message.
+
+    Raises:
+        InputError: it does not take what it should, so it is for something else.
+    """
+    ids = torch.zeros(1, 2, dtype=torch.int64)
+    try:
+        found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(torch.zeros(1, 3, side, side))
+    except Exception as error:  # each model of the library has errors of its own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"encoder {name} cannot read {backbone.of}s; is it for something else? {reason}") from error
+    return found.shape[1]
+
+
+def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Backbone:
+    """An encoder with these settings and random weights, to load saved ones into."""
+    transformers = _transformers()
+    rest = dict(config)
+    try:
+        with _quiet():
+            made = transformers.AutoConfig.for_model(rest.pop("model_type"), **rest)
+            return Backbone(transformers.AutoModel.from_config(made, dtype=torch.float32, trust_remote_code=False), of, pooler)
+    except Exception as error:  # each model of the library has errors of its own
+        raise _unusable("the saved network", error) from error
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Texts to token ids.
+
+    Attributes:
+        rules: of the tokenizers library.
+        pad: fills up what is shorter than others.
+        mask: stands for a token that is hidden; None: the encoder has none.
+        special: ids that are no words: start, end, padding, mask.
+    """
+
+    rules: Any
+    pad: int
+    mask: int | None
+    special: tuple[int, ...]
+
+    @classmethod
+    def from_saved(cls, rules: str, pad: int, mask: int | None, special: Sequence[int]) -> Tokenizer:
+        """Inverse of `rules.to_str()` and the rest."""
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise missing_extra("a pretrained encoder") from error
+        try:
+            return cls(tokenizers.Tokenizer.from_str(rules), pad, mask, tuple(special))
+        except Exception as error:  # the library has no class of its own for what it cannot read
+            raise InputError(f"the saved tokenizer is damaged: {error}.") from error
+
+    def __call__(self, texts: Sequence[str], length: int) -> list[list[int]]:
+        """The ids of each text, at most `length` and at least one."""
+        self.rules.no_padding()
+        self.rules.enable_truncation(length)
+        return [found.ids or [self.pad] for found in self.rules.encode_batch(list(texts))]
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in an encoder's folder."""
+    transformers = _transformers()
+    try:
+        with _quiet():
+            found = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        rules = found.backend_tokenizer
+    except Exception as error:  # each tokenizer of the library has errors of its own
+        raise _unusable(folder, error) from error
+    pad = next((value for value in (found.pad_token_id, found.eos_token_id) if value is not None), 0)
+    return Tokenizer(rules, pad, found.mask_token_id, tuple(sorted({pad, *found.all_special_ids})))
+
+
+def padded(ids: Sequence[Sequence[int]], pad: int, length: int | None = None) -> Tensor:
+    """int64 (n, length), filled up on the right; by default as long as the longest."""
+    width = length or max(map(len, ids))
+    return torch.tensor([[*row, *[pad] * (width - len(row))] for row in ids], dtype=torch.int64).reshape(len(ids), width)
+
+
+def fit_images(images: Tensor, side: int) -> Tensor:
+    """Float images (B, C, H, W) as an encoder takes them: three channels, side × side."""
+    if images.shape[1] == 1:
+        images = images.expand(-1, 3, -1, -1)
+    if images.shape[-2:] == (side, side):
+        return images
+    return F.interpolate(images, (side, side), mode="bilinear", antialias=True)
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise missing_extra("a pretrained encoder") from error
+    return transformers
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's progress bars and remarks, which would stand in the middle of ours."""
+    logging: Any = _transformers().utils.logging
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _unusable(what: object, error: Exception) -> InputError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return InputError(f"encoder {what} cannot be used: {reason}. Give an encoder that transformers knows by itself.")

@@ -1,0 +1,27 @@
+"""held_out.csv: every held-out sample with its given label and the prediction, so that its owner can look at the mistakes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from softmatch.runs import RunFolder
+from softmatch.training.checkpoint import write_atomically
+from softmatch.training.measuring import HeldOut
+
+
+def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> None:
+    """Samples of a user's own that were not trained on: the surest mistakes first, for these are often wrong labels."""
+    if not found.names:
+        return
+    confidence, predicted = found.probs.max(-1)
+    wrong = predicted != found.labels
+    order = sorted(range(len(found.names)), key=lambda i: (not wrong[i], -float(confidence[i]) if wrong[i] else float(confidence[i])))
+    text = io.StringIO(newline="")
+    table = csv.writer(text)
+    table.writerow(["name", "label", "predicted", "confidence", "right"])
+    for i in order:
+        row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])], f"{float(confidence[i]):.4f}"]
+        table.writerow([*row, "no" if wrong[i] else "yes"])
+    write_atomically(run.path / "held_out.csv", text.getvalue().encode("utf-8", "replace"))

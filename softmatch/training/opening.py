@@ -1,0 +1,96 @@
+"""A source and what the user says about it become a job: examples that were read, and all settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from softmatch.config import Config, merge, split_names
+from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.records import Columns, Finding
+from softmatch.data.sources import SOURCES, find_source
+from softmatch.recipes import complete
+from softmatch.training.devices import choose_device
+
+OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "image_size", "encoder")
+"""Settings that are about a user's own files."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a run needs.
+
+    Attributes:
+        source: a name, the absolute path of a user's files, or what else it was; config.yaml has it.
+        findings: what was noticed about a user's own data.
+    """
+
+    source: str
+    config: Config
+    examples: Examples
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """A word for folders and headings: the source's name, or that of the file or folder."""
+        if self.source in SOURCES:
+            return self.source
+        return re.sub(r"[^\w.-]+", "-", Path(self.source).stem).strip("-.") or "own-data"
+
+
+def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", progress: Any = None) -> Job:
+    """Read the source and complete the settings.
+
+    Args:
+        given: what the user said, in a file and on the command line; the later wins.
+        where: the file, for messages.
+    """
+    if isinstance(source, str) and source in SOURCES:
+        entry = find_source(source)
+        config = complete(source, entry.defaults, *given, where=where)
+        _refuse_own_settings(source, config)
+        return Job(source, config, entry.load(split_seed(config), config.data))
+    from softmatch.data.own.defaults import suitable
+    from softmatch.data.own.reading import read_own
+
+    user = merge(*given, where=where)
+    asked = complete("your data", {}, user, where=where)  # a wrong value is told before anything is read
+    device = choose_device(asked.device)
+    understood = read_own(_absolute(source), _reading(asked), progress)
+    understood.stop()
+    labeled = asked.labels or int((understood.examples.labels != UNLABELED).sum())
+    defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
+    config = complete("your data", defaults, user, where=where)
+    paths = {key: _absolute(getattr(config, key)) for key in ("test", "encoder") if getattr(config, key) is not None}
+    return Job(understood.where, config.model_copy(update=paths), understood.examples, understood.findings)
+
+
+def split_seed(config: Config) -> int:
+    """Seed of what is drawn of the data."""
+    return config.seed if config.split_seed is None else config.split_seed
+
+
+def _reading(config: Config) -> Any:
+    from softmatch.data.own.reading import Reading
+
+    columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled)
+    return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune)
+
+
+def _absolute(source: Any) -> Any:
+    """The path of something that is there, from the root: a run must find its data again from another folder."""
+    if isinstance(source, (str, Path)) and Path(source).expanduser().exists():
+        path = Path(source).expanduser().resolve()
+        return path if isinstance(source, Path) else str(path)
+    return source
+
+
+def _refuse_own_settings(source: str, config: Config) -> None:
+    from softmatch.errors import InputError
+
+    for key in OWN_ONLY:
+        if getattr(config, key) is not None:
+            raise InputError(f"--{key.replace('_', '-')} is for data of your own; {source!r} is a source that softmatch knows.")

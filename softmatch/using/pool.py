@@ -1,0 +1,171 @@
+"""The data that a run was trained on, read again: what stands in its unlabelled pool, and what its model makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from softmatch.calibration import scale
+from softmatch.config import Config, make_config, read_file
+from softmatch.data import Examples, Split
+from softmatch.data.own import HUB_ID, open_source
+from softmatch.data.own.reading import _chosen
+from softmatch.data.preparations import Preparation
+from softmatch.data.records import Columns
+from softmatch.data.sources import SOURCES
+from softmatch.errors import InputError
+from softmatch.networks import Network
+from softmatch.runs import Model, RunFolder, load_model
+from softmatch.training.evaluate import predict_probabilities
+from softmatch.training.task import POOL_PART, Task, prepare
+from softmatch.using.predicting import Progress, columns_for
+
+ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The unlabelled pool of a run; the labelled samples are part of it, as in training.
+
+    Attributes:
+        model: the trained one, on the task's device.
+        task: the run's, with the split that it was trained with.
+        source: where the data are.
+    """
+
+    model: Model
+    task: Task
+    source: Any
+
+    @property
+    def examples(self) -> Examples:
+        """All samples of the source."""
+        return self.task.examples
+
+    @property
+    def positions(self) -> Tensor:
+        """Of the pool's samples among all examples, (N_U,)."""
+        return self.task.split.unlabeled
+
+    @property
+    def given(self) -> list[str | None]:
+        """The label that each sample of the pool had in training; None: none."""
+        labeled = self.task.split.labeled
+        known = dict(zip(labeled.tolist(), self.examples.labels[labeled].tolist(), strict=True))
+        return [self.model.classes[known[k]] if k in known else None for k in self.positions.tolist()]
+
+    def names(self, positions: Tensor) -> list[str]:
+        """What to call examples: files or rows of the user's own, or their positions from 0."""
+        named = self.examples.names
+        return [named[k] if named else str(k) for k in positions.tolist()]
+
+    def probabilities(self, progress: Progress | None = None) -> Tensor:
+        """p(y | x) of the whole pool (N_U, C) as the network has them, before the temperature; a part at a time."""
+        found, done = [], 0
+        for part in torch.split(self.positions, POOL_PART):
+            items = self.examples.items[part]
+            found.append(predict_probabilities(self.model.network, self.model.views, items, self.task.device))
+            done += len(part)
+            if progress is not None:
+                progress(done)
+        return torch.cat(found)
+
+    def calibrated(self, probs: Tensor) -> Tensor:
+        """Probabilities after the model's temperature."""
+        return probs if self.model.temperature == 1.0 else scale(probs, self.model.temperature)
+
+    def texts(self, names: Sequence[str]) -> list[str] | None:
+        """The texts of samples of a source of texts, so that they can be judged; None for other sources."""
+        if self.model.preparation.takes != "text":
+            return None
+        wanted = dict.fromkeys(names, "")
+        for piece in open_source(self.source, _columns(self.model, self.task.config), need_label=False).stream(ROWS):
+            wanted |= {name: str(text) for name, text in zip(piece.names, piece.inputs, strict=True) if name in wanted}
+        return [wanted[name] for name in names]
+
+
+def open_pool(run: Path | str, source: Any = None, device: str = "auto", network: Network | None = None) -> Pool:
+    """Read the data of a run again.
+
+    Args:
+        source: where they are now, if that is another place; the arrays or the frame, if they were no file.
+        network: of your own, for a run with one; see `load_model`.
+
+    Raises:
+        InputError: where the data are not there any more, or are not those of the run.
+    """
+    folder = RunFolder(Path(run))
+    model = load_model(run, network)
+    settings = read_file(folder.path / "config.yaml")
+    where = settings.pop("source", None) if source is None else source
+    found = folder.read_json("split.json")
+    if where is None or not isinstance(found, Mapping):
+        raise InputError(f"{run} does not say what it was trained on: config.yaml needs a source, split.json its positions.")
+    settings.pop("source", None)
+    config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
+    _refuse_missing(where, run, config)
+    unmeasured = config.model_copy(update={"test": None, "evaluation": "none"})  # what it was measured on may have moved
+    task = prepare(where, unmeasured, network)
+    task = replace(task, split=Split.from_dict(found), config=config)
+    _refuse_other(task, model, run)
+    task = replace(task, examples=_prepared_as(model, task, where))
+    model.network.to(task.device)
+    return Pool(model, task, where)
+
+
+def _columns(model: Model, config: Config) -> Columns:
+    return columns_for(model, Columns(label=config.label, unlabeled=config.unlabeled))
+
+
+def _refuse_missing(where: Any, run: Path | str, config: Config) -> None:
+    if not isinstance(where, (str, Path)) or str(where) in SOURCES or Path(where).expanduser().exists():
+        return
+    if isinstance(where, str) and HUB_ID.fullmatch(where):
+        return
+    raise InputError(f"the data of {run} are not there: {where}. If they have moved, give their new place with --source.")
+
+
+def _refuse_other(task: Task, model: Model, run: Path | str) -> None:
+    """The same data have as many samples, the same classes, and items of the same shape."""
+    split, number = task.split, len(task.examples)
+    last = max((int(part.max()) for part in (split.labeled, split.unlabeled, split.test) if len(part)), default=-1)
+    reason = None
+    if last >= number:
+        reason = f"there are {number:,} samples, the run has used number {last + 1:,}"
+    elif task.examples.classes != model.classes:
+        reason = f"the classes are {_listed(task.examples.classes)}, the run has learned {_listed(model.classes)}"
+    elif task.shape != model.shape and task.preparation.takes == "image":
+        reason = f"the images have become {'×'.join(map(str, task.shape))}, the run has used {'×'.join(map(str, model.shape))}"
+    if reason is not None:
+        raise InputError(f"{task.source} is not what {run} was trained on: {reason}. Give those data with --source.")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:4])) + (" …" if len(names) > 4 else "")
+
+
+def _prepared_as(model: Model, task: Task, where: Any) -> Examples:
+    """The examples with items as the model knows them.
+
+    Reading has fitted a preparation anew, which is the model's own unless data, libraries or machine are others.
+    """
+    examples = task.examples
+    if examples.preparation is None or _same(examples.preparation, model.preparation) or model.preparation.takes == "image":
+        return examples
+    records = open_source(where, _columns(model, task.config), need_label=False).read()
+    place = {name: position for position, name in enumerate(records.names)}
+    inputs = _chosen(records.inputs, [place[name] for name in examples.names])
+    return replace(examples, items=model.preparation(inputs))
+
+
+def _same(one: Preparation, other: Preparation) -> bool:
+    ours, theirs = one.tensors(), other.tensors()
+    if json.loads(json.dumps(one.settings())) != json.loads(json.dumps(other.settings())) or ours.keys() != theirs.keys():
+        return False
+    return all(ours[name].shape == theirs[name].shape and torch.allclose(ours[name], theirs[name]) for name in ours)

@@ -1,0 +1,505 @@
+"""Folders of images as users have them: layouts, tables beside images, odd names, links, and what is said about them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from softmatch.data.own.folder import OpenedFolder, open_folder, open_image, open_image_table
+from softmatch.data.records import Columns, Finding
+from softmatch.errors import InputError
+from softmatch.views.pillow import printable
+from tests.data.own.images import write_image
+
+NAMES_ARE_BYTES = pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
+
+
+def write(folder: Path, *names: str) -> Path:
+    """Empty files: nothing is read of images here. Folders end with a slash."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True) if name.endswith("/") else path.touch()
+    return folder
+
+
+def write_table(folder: Path, content: str, name: str = "labels.csv") -> None:
+    (folder / name).write_text(content, encoding="utf-8")
+
+
+def labels(opened: OpenedFolder | None) -> dict[str, str | None]:
+    assert opened is not None
+    records = opened.read()
+    assert records.kind == "image"
+    assert [printable(Path(path).name) for path in records.inputs] == [Path(name).name for name in records.names]
+    return dict(zip(records.names, records.labels, strict=True))
+
+
+def levels(opened: OpenedFolder) -> list[str]:
+    return [finding.level for finding in opened.findings]
+
+
+def only(opened: OpenedFolder) -> Finding:
+    (finding,) = opened.findings
+    return finding
+
+
+def test_a_folder_for_each_class_and_one_without(tmp_path: Path) -> None:
+    write(tmp_path, "dog/2.jpg", "cat/10.PNG", "cat/more/deep/1.jpeg", "unlabeled/x.webp", "unlabeled/y/z.tiff")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {
+        "cat/10.PNG": "cat",
+        "cat/more/deep/1.jpeg": "cat",
+        "dog/2.jpg": "dog",
+        "unlabeled/x.webp": None,
+        "unlabeled/y/z.tiff": None,
+    }
+    assert (opened.kind, opened.where, opened.findings, opened.test) == ("image", str(tmp_path), [], None)
+    assert opened.paths[0] == tmp_path / "cat" / "10.PNG"
+    assert opened.columns == Columns()
+
+
+def test_paths_are_absolute_wherever_the_command_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "photos/cat/1.jpg", "photos/dog/1.jpg")
+    monkeypatch.chdir(tmp_path)
+    opened = open_folder(Path("photos"), Columns())
+    assert opened.where == "photos"
+    assert opened.paths == [tmp_path / "photos" / "cat" / "1.jpg", tmp_path / "photos" / "dog" / "1.jpg"]
+
+
+@pytest.mark.parametrize("name", ["unlabelled", "Unlabeled", "_unlabeled", "UNLABELLED", "_unlabelled_"])
+def test_names_for_unlabeled(tmp_path: Path, name: str) -> None:
+    opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", f"{name}/1.png"), Columns())
+    assert labels(opened) == {"a/1.png": "a", "b/1.png": "b", f"{name}/1.png": None}
+
+
+def test_a_word_of_the_user_for_unlabeled(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", "to do/1.png"), Columns(unlabeled="to do"))
+    assert labels(opened)["to do/1.png"] is None
+
+
+def test_images_in_no_folder_are_unlabeled_and_that_is_said(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", "5.png", "6.png"), Columns())
+    assert labels(opened) == {"5.png": None, "6.png": None, "a/1.png": "a", "b/1.png": "b"}
+    assert only(opened).level == "note"
+    assert "images that lie in no folder of a class are taken as unlabelled: '5.png'; '6.png'" in only(opened).text
+
+
+def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "1.png", "2.gif", "3.bmp", "4.ppm", "5.pgm", "6.pbm", "7.TIF"), Columns())
+    assert set(labels(opened).values()) == {None}
+    assert len(opened.read()) == 7
+    assert opened.findings == []
+
+
+@pytest.mark.parametrize(
+    ("folders", "test"),
+    [
+        (("train", "test"), "test"),
+        (("Train", "VAL"), "VAL"),
+        (("training", "validation"), "validation"),
+        (("train", "valid"), "valid"),
+    ],
+)
+def test_parts_for_training_and_test(tmp_path: Path, folders: tuple[str, str], test: str) -> None:
+    train = folders[0]
+    write(tmp_path, f"{train}/a/1.png", f"{train}/b/2.png", f"{train}/unlabeled/3.png", f"{test}/a/4.png", f"{test}/b/5.png")
+    write(tmp_path, "unlabeled/6.png")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {
+        f"{train}/a/1.png": "a",
+        f"{train}/b/2.png": "b",
+        f"{train}/unlabeled/3.png": None,
+        "unlabeled/6.png": None,
+    }
+    assert labels(opened.test) == {f"{test}/a/4.png": "a", f"{test}/b/5.png": "b"}
+    assert opened.test is not None
+    assert opened.test.where == str(tmp_path / test)
+    assert opened.test.paths[0] == tmp_path / test / "a" / "4.png"
+    assert opened.findings == []
+
+
+def test_only_a_part_for_training(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "train/a/1.png", "train/b/2.png", "unlabeled/3.png"), Columns())
+    assert labels(opened) == {"train/a/1.png": "a", "train/b/2.png": "b", "unlabeled/3.png": None}
+    assert opened.test is None
+
+
+def test_with_test_and_val_the_test_set_is_test(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "train/a/1.png", "train/b/2.png", "test/a/3.png", "val/a/4.png"), Columns())
+    assert sorted(labels(opened)) == ["train/a/1.png", "train/b/2.png"]
+    assert labels(opened.test) == {"test/a/3.png": "a"}
+    assert (only(opened).level, "'val' are not used" in only(opened).text) == ("note", True)
+
+
+def test_vehicles_may_be_called_train(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "train/1.png", "bus/2.png", "tram/3.png"), Columns())
+    assert labels(opened) == {"bus/2.png": "bus", "train/1.png": "train", "tram/3.png": "tram"}
+    assert opened.findings == []
+    opened = open_folder(write(tmp_path, "test/4.png"), Columns())
+    assert labels(opened)["test/4.png"] == "test"
+    assert only(opened).level == "warning"
+    assert "'train' and 'test' are taken as classes, since there are others beside them: 'bus'; 'tram'" in only(opened).text
+
+
+def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path) -> None:
+    write(tmp_path, "a/1.png", "b/2.png", "a/.DS_Store", "a/Thumbs.db", "a/._1.png", ".git/3.png", "__MACOSX/a/1.png")
+    assert open_folder(tmp_path, Columns()).findings == []
+    write(tmp_path, "a/notes.txt", "b/notes.TXT", "b/4.heic", "b/README")
+    opened = open_folder(tmp_path, Columns())
+    assert len(opened.paths) == 2
+    assert only(opened).level == "note"
+    assert (
+        only(opened).text == "files that are no images that can be read are left out: .txt (2), .heic (1), without a suffix (1)."
+    )
+
+
+def test_an_empty_class_is_a_warning(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "a/1.png", "b/2.png", "bird/", "unlabeled/"), Columns())
+    assert only(opened).level == "warning"
+    assert only(opened).text.startswith("there are folders without an image: 'bird'; 'unlabeled'.")
+
+
+def test_a_folder_around_the_classes_is_pointed_out(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "photos/cat/1.png", "photos/dog/2.png"), Columns())
+    assert set(labels(opened).values()) == {"photos"}
+    assert only(opened).level == "warning"
+    assert "'photos', the only class, consists of folders: 'cat'; 'dog'." in only(opened).text
+
+
+@pytest.mark.parametrize(
+    ("names", "instead"),
+    [
+        ((), "holds no images."),
+        (("a/", "b/"), "holds no images."),
+        (("a/1.heic", "b/2.heic"), r"holds no images but 2 other files, \.heic \(2\)"),
+        (("data/table.csv",), r"holds no images, but a table: to learn from its columns, give .*/data/table\.csv itself"),
+    ],
+)
+def test_a_folder_without_images_says_what_is_expected(tmp_path: Path, names: tuple[str, ...], instead: str) -> None:
+    with pytest.raises(InputError, match=rf"{instead}(.|\n)*cat/1\.jpg(.|\n)*unlabeled/3\.jpg(.|\n)*labels\.csv"):
+        open_folder(write(tmp_path, *names), Columns())
+
+
+def test_a_folder_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing cannot be opened: No such file or directory"):
+        open_folder(tmp_path / "missing", Columns())
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    write(tmp_path, "data/a/1.png", "data/b/2.png", "elsewhere/3.png", "elsewhere/deep/4.png")
+    (tmp_path / "data/a/around").symlink_to(tmp_path / "data", target_is_directory=True)
+    (tmp_path / "data/a/itself").symlink_to(tmp_path / "data/a/itself")
+    (tmp_path / "data/b/up").symlink_to("/", target_is_directory=True)
+    (tmp_path / "data/0th").symlink_to(tmp_path / "data/b", target_is_directory=True)  # before b by name, and yet b is b
+    (tmp_path / "data/unlabeled").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    (tmp_path / "elsewhere/back").symlink_to(tmp_path / "elsewhere/deep", target_is_directory=True)
+    opened = open_folder(tmp_path / "data", Columns())
+    assert labels(opened) == {
+        "a/1.png": "a",
+        "b/2.png": "b",
+        "unlabeled/3.png": None,
+        "unlabeled/deep/4.png": None,
+    }
+    levels = {finding.level for finding in opened.findings}
+    assert levels == {"note"}
+    circle = opened.findings[0]
+    assert circle.text.startswith("links that lead in a circle, or to folders that are read anyway, are not followed: ")
+    assert circle.places == ("'0th'", "'a/around'", "'b/up'", "'unlabeled/back'")
+
+
+def test_linked_images_are_taken_and_broken_links_left_to_the_reader(tmp_path: Path) -> None:
+    write(tmp_path, "data/a/1.png", "data/b/2.png", "store/3.png")
+    (tmp_path / "data/a/3.png").symlink_to(tmp_path / "store/3.png")
+    (tmp_path / "data/a/gone.png").symlink_to(tmp_path / "store/gone.png")
+    (tmp_path / "data/a/loop.png").symlink_to(tmp_path / "data/a/loop.png")
+    assert sorted(labels(open_folder(tmp_path / "data", Columns()))) == [
+        "a/1.png",
+        "a/3.png",
+        "a/gone.png",
+        "a/loop.png",
+        "b/2.png",
+    ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes in folders there")
+def test_a_pipe_called_like_an_image_is_not_waited_for(tmp_path: Path) -> None:
+    write(tmp_path, "a/1.png", "b/2.png")
+    os.mkfifo(tmp_path / "a" / "pipe.png")
+    opened = open_folder(tmp_path, Columns())
+    assert len(opened.paths) == 2
+    assert only(opened).text == "files that are no images that can be read are left out: no file (1)."
+
+
+STRANGE = ["two words", "it's", 'say "hi"', "🐈", "new\nline", "a,b;c\td", "%s {x}", "-rf", "$HOME"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed there")
+def test_names_of_any_characters(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{name}/{name}.png" for name in STRANGE))
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {f"{name}/{name}.png": name for name in sorted(STRANGE)}
+    assert all(path.is_file() for path in opened.paths)
+    assert opened.findings == []
+
+
+@NAMES_ARE_BYTES
+def test_names_that_are_no_text_can_be_written_out(tmp_path: Path) -> None:
+    write(tmp_path, "caf\udce9/1\udcff.png", "caf\udce9/1\udcfe.png", "tea/2.png", "x\udcff/")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"caf\\xe9/1\\xfe.png": "caf\\xe9", "caf\\xe9/1\\xff.png": "caf\\xe9", "tea/2.png": "tea"}
+    assert all(path.is_file() for path in opened.paths)
+    for text in (*opened.names, opened.where, *(finding.text for finding in opened.findings)):
+        text.encode("utf-8")
+
+
+@NAMES_ARE_BYTES
+def test_one_class_written_in_two_ways(tmp_path: Path) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+    opened = open_folder(write(tmp_path, f"{composed}/1.png", f"{decomposed}/2.png", "tea/3.png"), Columns())
+    assert list(labels(opened).values()) == [composed, composed, "tea"]
+    assert only(opened).level == "warning"
+    assert "the names of 2 folders are written differently but read the same, 'café'" in only(opened).text
+
+
+def test_numbers_as_classes_are_the_labels_of_a_table(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, "1.0/1.png", "2/2.png"), Columns())
+    assert set(labels(opened).values()) == {"1", "2"}
+
+
+def test_pieces_are_all_there_in_order(tmp_path: Path) -> None:
+    opened = open_folder(write(tmp_path, *(f"{'ab'[number % 2]}/{number}.png" for number in range(7))), Columns())
+    pieces = list(opened.stream(3))
+    assert [len(piece) for piece in pieces] == [3, 3, 1]
+    whole = opened.read()
+    assert [name for piece in pieces for name in piece.names] == list(whole.names) == sorted(whole.names)
+    assert [path for piece in pieces for path in piece.inputs] == list(whole.inputs)
+    assert [label for piece in pieces for label in piece.labels] == list(whole.labels)
+
+
+def test_a_single_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_image(tmp_path / "photo.png")
+    monkeypatch.chdir(tmp_path)
+    opened = open_image(Path("photo.png"))
+    assert opened.paths == [tmp_path / "photo.png"]
+    assert labels(opened) == {"photo.png": None}
+    assert opened.where == "photo.png"
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [
+        ("file,label", "label"),
+        ("Filename,Class", "Class"),
+        ("image,breed", "breed"),
+        ("label,path", "label"),
+        ("what,which", "which"),
+        ("number,id,target", "target"),
+    ],
+)
+def test_images_beside_a_table(tmp_path: Path, header: str, column: str) -> None:
+    write(tmp_path, "1.png", "2.png", "3.png", "sub/4.png")
+    rows = [("1.png", "cat"), ("2.png", " dog "), ("sub/4.png", "")]
+    cells = {"label": 1, "Class": 1, "breed": 1, "which": 1, "target": 1, "number": 2}
+    lines = [",".join((*row, "7")[cells.get(name, 0)] for name in header.split(",")) for row in rows]
+    write_table(tmp_path, "\n".join([header, *lines]))
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"1.png": "cat", "2.png": "dog", "3.png": None, "sub/4.png": None}
+    assert opened.columns == Columns(label=column)
+    assert opened.findings == []
+
+
+def test_a_table_with_a_mark_and_tabs_and_names_without_suffix(tmp_path: Path) -> None:
+    write(tmp_path, "one.png", "two.JPG", "three.png", "three.jpg")
+    (tmp_path / "labels.tsv").write_bytes(b"\xef\xbb\xbfid\tspecies\none\tcat\ntwo\tdog\nthree\tcow\n")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"one.png": "cat", "three.jpg": None, "three.png": None, "two.JPG": "dog"}
+    assert only(opened).level == "warning"
+    assert "rows that may mean several images are left out: row 3: 'three'. Write the whole path." in only(opened).text
+
+
+def test_numbers_in_a_column_of_labels_are_not_taken_for_files(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{number}.png" for number in range(1, 7)))
+    write_table(tmp_path, "y,key\n" + "\n".join(f"{number % 2 + 1},{number}" for number in range(1, 7)))
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {f"{number}.png": str(number % 2 + 1) for number in range(1, 7)}
+
+
+def test_images_in_a_folder_of_their_own_beside_the_table(tmp_path: Path) -> None:
+    write(tmp_path, "images/1.png", "images/2.png", "images/3.png")
+    write_table(tmp_path, "file,label\n1.png,a\nimages/2.png,b\n./images\\3.png,a\n")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"images/1.png": "a", "images/2.png": "b", "images/3.png": "a"}
+    assert opened.findings == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed there")
+def test_a_table_names_files_of_any_characters(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{name}.png" for name in STRANGE))
+    quoted = [name.replace('"', '""') for name in STRANGE]
+    write_table(tmp_path, "file,label\n" + "\n".join(f'"{name}.png","{name}"' for name in quoted))
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {f"{name}.png": name for name in STRANGE}
+    assert opened.findings == []
+
+
+def test_labels_in_a_table_are_cleaned(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{number}.png" for number in range(5)))
+    write_table(tmp_path, "file,label\n0.png,1\n1.png,1.0\n2.png,1 \n3.png,?\n4.png,\n")
+    opened = open_folder(tmp_path, Columns(unlabeled="?"))
+    assert list(labels(opened).values()) == ["1", "1", "1", None, None]
+    assert opened.columns == Columns(label="label", unlabeled="?")
+
+
+def test_the_user_says_which_column_holds_the_labels(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    write_table(tmp_path, "file,breed,colour\n1.png,a,x\n2.png,b,y\n")
+    assert list(labels(open_folder(tmp_path, Columns(label="colour"))).values()) == ["x", "y"]
+    unclear = only(open_folder(tmp_path, Columns()))
+    assert (unclear.level, "which of the columns 'breed', 'colour' holds the labels? Give --label" in unclear.text) == (
+        "stop",
+        True,
+    )
+    wrong = only(open_folder(tmp_path, Columns(label="color")))
+    assert wrong.level == "stop"
+    assert "no column 'color', which --label names. Did you mean 'colour'?" in wrong.text
+
+
+def test_files_that_are_not_there_are_named_with_their_rows(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    write_table(tmp_path, "file,label\n1.png,a\ngone.png,b\n2.png,b\nlost.png,a\n")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"1.png": "a", "2.png": "b"}
+    assert only(opened).level == "warning"
+    assert f"labels.csv: rows that name no image in the folder {tmp_path} are left out: row 2" in only(opened).text
+    assert only(opened).places == ("row 2: 'gone.png'", "row 4: 'lost.png'")
+
+
+def test_it_stops_where_no_file_is_there(tmp_path: Path) -> None:
+    write(tmp_path, "1.png")
+    write_table(tmp_path, "file,label\nx.png,a\ny.png,b\n")
+    stop = only(open_folder(tmp_path, Columns()))
+    assert stop.level == "stop"
+    assert f"labels.csv: none of its 2 files is an image in the folder {tmp_path}: row 1: 'x.png'; row 2: 'y.png'." in stop.text
+
+
+def test_a_file_with_two_labels_stops_and_both_rows_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n2.png,b\n1,c\n2.png,\n")
+    stop = only(open_folder(tmp_path, Columns()))
+    assert stop.level == "stop"
+    assert "'1' has the label 'a' in row 1 and 'c' in row 4" in stop.text
+
+
+@pytest.mark.parametrize("cell", ["../secret.png", "sub/../../secret.png", "/etc/secret.png", "C:\\secret.png", "..\\secret.png"])
+def test_files_outside_are_refused(tmp_path: Path, cell: str) -> None:
+    write(tmp_path, "data/1.png", "secret.png")
+    write_table(tmp_path / "data", f"file,label\n1.png,a\n{cell},b\n")
+    opened = open_folder(tmp_path / "data", Columns())
+    assert only(opened).level == "stop"
+    assert "labels.csv, row 2: " in only(opened).text
+    assert "leads outside the folder" in only(opened).text
+    assert labels(opened) == {"1.png": None}
+    with pytest.raises(InputError, match=r"row 2: .* leads outside the folder"):
+        open_image_table(tmp_path / "data" / "labels.csv", Columns(), "file")
+
+
+def test_a_ragged_table_stops_with_its_row(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    write_table(tmp_path, "file,label\n1.png,a\n2.png,b,c\n")
+    assert (only(open_folder(tmp_path, Columns())).level, "labels.csv, row 2" in only(open_folder(tmp_path, Columns())).text) == (
+        "stop",
+        True,
+    )
+
+
+def test_two_tables_about_the_same_images(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    for name in ("new.csv", "old.csv"):
+        write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n", name)
+    stop = only(open_folder(tmp_path, Columns()))
+    assert stop.level == "stop"
+    assert "new.csv and " in stop.text
+    assert "old.csv both name images, such as '1.png'" in stop.text
+
+
+def test_tables_for_training_and_test(tmp_path: Path) -> None:
+    write(tmp_path, "train/1.png", "train/2.png", "train/3.png", "test/4.png", "test/5.png")
+    write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n", "train.csv")
+    write_table(tmp_path, "file,label\ntest/4.png,a\n5.png,b\n", "test.csv")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"train/1.png": "a", "train/2.png": "b", "train/3.png": None}
+    assert labels(opened.test) == {"test/4.png": "a", "test/5.png": "b"}
+    assert opened.findings == []
+
+
+def test_a_table_of_training_images_leaves_a_test_set_in_folders_alone(tmp_path: Path) -> None:
+    write(tmp_path, "train/1.png", "train/2.png", "test/a/3.png", "test/b/4.png")
+    write_table(tmp_path / "train", "file,label\n1.png,a\n2.png,b\n")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"train/1.png": "a", "train/2.png": "b"}
+    assert labels(opened.test) == {"test/a/3.png": "a", "test/b/4.png": "b"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "id,count\n1,7\n2,8\n",  # numbers that happen to be names of files
+        "file,width\n1.png,640\n2.png,480\n",  # about the images, but no labels
+        "file,width,height\n1.png,640,480\n2.png,640,480\n",
+        "ragged\n1,2\n",
+        "class,examples\na,many\nb,few\n",
+    ],
+)
+def test_folders_of_classes_win_over_a_table_that_has_no_labels(tmp_path: Path, content: str) -> None:
+    write(tmp_path, "a/1.png", "b/2.png")
+    write_table(tmp_path, content)
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"a/1.png": "a", "b/2.png": "b"}
+    assert (only(opened).level, "not used" in only(opened).text) == ("note", True)
+
+
+def test_a_table_with_labels_wins_over_folders(tmp_path: Path) -> None:
+    write(tmp_path, "day/1.png", "night/2.png", "night/3.png")
+    write_table(tmp_path, "file,label\nday/1.png,x\n2.png,y\n")
+    assert labels(open_folder(tmp_path, Columns())) == {"day/1.png": "x", "night/2.png": "y", "night/3.png": None}
+
+
+def test_a_table_of_something_else_in_a_flat_folder_is_a_warning(tmp_path: Path) -> None:
+    write(tmp_path, "1.png")
+    write_table(tmp_path, "temperature,wind\n3.5,7\n", "weather.csv")
+    opened = open_folder(tmp_path, Columns(label="wind"))
+    assert labels(opened) == {"1.png": None}
+    assert levels(opened) == ["warning", "note"]
+    assert "'weather.csv'" in opened.findings[0].text
+    assert "--label wind is not used" in opened.findings[1].text
+
+
+def test_a_table_whose_rows_name_images(tmp_path: Path) -> None:
+    write(tmp_path, "b.png", "sub/a.png", "sub/deep/c.jpg", "not named.png")
+    write_table(tmp_path, "file,label\nsub/a.png,x\nb,y\nsub/deep/c.jpg,\ngone.png,x\nb.png,y\n")
+    opened = open_image_table(tmp_path / "labels.csv", Columns(), "file")
+    assert list(labels(opened).items()) == [("sub/a.png", "x"), ("b.png", "y"), ("sub/deep/c.jpg", None)]
+    assert opened.paths[0] == tmp_path / "sub" / "a.png"
+    assert opened.columns.label == "label"
+    assert [finding.places for finding in opened.findings if finding.level == "warning"] == [("row 4: 'gone.png'",)]
+    assert opened.where == str(tmp_path / "labels.csv")
+
+
+def test_a_table_of_images_of_another_format(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    (tmp_path / "images.jsonl").write_text(
+        '{"image": "1.png", "label": 3}\n{"image": "2.png", "label": null}\n', encoding="utf-8"
+    )
+    opened = open_image_table(tmp_path / "images.jsonl", Columns(), "image")
+    assert labels(opened) == {"1.png": "3", "2.png": None}
+
+
+def test_a_table_of_images_without_labels(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png")
+    write_table(tmp_path, "file\n2.png\n1.png\n", "list.csv")
+    assert list(labels(open_image_table(tmp_path / "list.csv", Columns(), "file")).items()) == [("2.png", None), ("1.png", None)]

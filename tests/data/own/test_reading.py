@@ -1,0 +1,135 @@
+"""From a user's source to Examples, through every kind of source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from softmatch.data.own.reading import Reading, Understood, natural, read_own
+from softmatch.data.records import Columns
+from softmatch.errors import InputError
+from tests.own.sources import blobs, pictures, texts, write_csv
+
+
+def _levels(found: Understood) -> dict[str, str]:
+    return {finding.text: finding.level for finding in found.findings}
+
+
+def test_a_table(tmp_path: Path) -> None:
+    found = read_own(blobs(tmp_path / "t.csv"), Reading())
+    examples = found.examples
+    assert examples.classes == ("left", "right")
+    assert examples.items.shape == (90, 2)
+    assert examples.labels[:4].tolist() == [0, 1, 0, 1]
+    assert int((examples.labels < 0).sum()) == 60
+    assert examples.names[0] == "1"
+    assert examples.groups is not None
+
+
+def test_a_folder_of_images_with_an_unreadable_one(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "photos")
+    (folder / "unlabeled" / "broken.png").write_bytes(b"not an image")
+    found = read_own(str(folder), Reading())
+    assert found.examples.kind == "image"
+    assert found.examples.items.shape == (54, 3, 8, 8)
+    assert "unlabeled/broken.png" not in found.examples.names
+    assert any("broken.png" in text and level == "warning" for text, level in _levels(found).items())
+    assert found.examples.labels[list(found.examples.names).index("dark/000.png")] == 0
+
+
+def test_texts_become_vectors(tmp_path: Path) -> None:
+    found = read_own(texts(tmp_path / "t.csv"), Reading())
+    assert found.examples.kind == "vector"
+    assert found.examples.classes == ("cards", "parcels")
+    assert found.examples.preparation is not None
+    assert found.examples.preparation.columns == ("message",)
+
+
+def test_arrays_frames_and_files_give_the_same(tmp_path: Path) -> None:
+    path = blobs(tmp_path / "t.csv")
+    frame = pd.read_csv(path)
+    x, y = frame[["width", "height"]].to_numpy(), [None if isinstance(v, float) else v for v in frame["label"]]
+    by_file, by_frame = read_own(path, Reading()).examples, read_own(frame, Reading()).examples
+    by_arrays = read_own((x, y), Reading()).examples
+    np.savez(tmp_path / "t.npz", x=x, y=np.array(["" if v is None else v for v in y]))
+    by_npz = read_own(tmp_path / "t.npz", Reading()).examples
+    for one, other in ((by_frame, by_file), (by_arrays, by_npz), (by_file, by_npz)):
+        assert other.classes == one.classes
+        assert torch.equal(other.labels, one.labels)
+    for one, other in ((by_frame, by_file), (by_arrays, by_npz)):
+        assert torch.equal(torch.as_tensor(other.items), torch.as_tensor(one.items))
+
+
+def test_numbers_as_labels_are_words_and_in_the_order_of_numbers() -> None:
+    x = np.random.default_rng(0).normal(size=(8, 2))
+    found = read_own((x, [10, 2, 10.0, "2", " 10 ", -1, -1, -1]), Reading())
+    assert found.examples.classes == ("2", "10")
+    assert found.examples.labels.tolist()[:5] == [1, 0, 1, 0, 1]
+
+
+def test_classes_are_ordered_naturally() -> None:
+    assert sorted(["cat", "10", "2", "Ant"], key=natural) == ["2", "10", "Ant", "cat"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["", "", "", ""], "none of the 4 samples has a label"),
+        (["a", "a", "", ""], "every label is 'a'"),
+        (["a", "b", "NA", "NA"], "--unlabeled"),
+    ],
+)
+def test_what_cannot_be_learned_stops(tmp_path: Path, labels: list[str], message: str) -> None:
+    path = write_csv(tmp_path / "t.csv", [(i / 7, i * i, label) for i, label in enumerate(labels)], ("x", "z", "label"))
+    with pytest.raises(InputError, match=message):
+        read_own(path, Reading())
+
+
+def test_a_word_for_unlabelled(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", [(i / 7, i * i, "ab"[i % 2] if i < 4 else "NA") for i in range(9)], ("x", "z", "label"))
+    found = read_own(path, Reading(Columns(unlabeled="NA")))
+    assert found.examples.classes == ("a", "b")
+    assert int((found.examples.labels < 0).sum()) == 5
+
+
+def test_all_labelled_is_said(tmp_path: Path) -> None:
+    found = read_own(blobs(tmp_path / "t.csv", 20, 0), Reading())
+    assert any("nothing unlabelled" in text for text in _levels(found))
+
+
+def test_test_data(tmp_path: Path) -> None:
+    train, test = blobs(tmp_path / "a.csv"), blobs(tmp_path / "b.csv", 10, 4, seed=1)
+    found = read_own(train, Reading(test=test))
+    assert found.examples.test is not None
+    assert len(found.examples.test) == 10
+    assert any("4 test samples without a label" in text for text in _levels(found))
+
+
+def test_test_samples_in_the_training_data_are_named(tmp_path: Path) -> None:
+    path = blobs(tmp_path / "a.csv")
+    found = read_own(path, Reading(test=path))
+    assert any("30 of the 30 test samples also stand" in text and level == "warning" for text, level in _levels(found).items())
+
+
+def test_a_class_of_the_test_data_alone_stops(tmp_path: Path) -> None:
+    test = write_csv(tmp_path / "b.csv", [(1, 2, "left"), (3, 5, "middle")], ("width", "height", "label"))
+    with pytest.raises(InputError, match=r"b\.csv: class 'middle' \(1 test samples\) has no labelled training sample"):
+        read_own(blobs(tmp_path / "a.csv"), Reading(test=test))
+
+
+def test_copies_are_noted_and_disputed_ones_are_warned_of(tmp_path: Path) -> None:
+    rows = [(1, 2, "a"), (1, 2, "b"), (3, 4, "a"), (3, 4, ""), (5, 6, "b"), (7, 9, "")]
+    found = read_own(write_csv(tmp_path / "t.csv", rows, ("x", "z", "label")), Reading())
+    assert any("2 samples are exact copies" in text for text in _levels(found))
+    assert any("different labels, such as '1': a and b" in text and level == "warning" for text, level in _levels(found).items())
+    assert found.examples.groups is not None
+    assert found.examples.groups.tolist() == [0, 0, 2, 2, 4, 5]
+
+
+def test_an_encoder_is_for_texts_and_images(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="texts and images"):
+        read_own(blobs(tmp_path / "t.csv"), Reading(encoder="somewhere"))

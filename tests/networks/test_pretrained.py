@@ -1,0 +1,162 @@
+"""Pretrained encoders as networks: trained further, saved, and made again without the encoder's files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from softmatch.errors import InputError
+from softmatch.networks import build_network, choose_network, describe_network, is_own
+from softmatch.networks.heads import feature_size
+from softmatch.networks.pretrained import PretrainedImage, PretrainedText, encoder_statistics
+from tests.tiny_encoder import make_clip, make_resnet, make_text_encoder, make_vit
+
+IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
+MAKERS: dict[str, Callable[[Path], Path]] = {"text": make_text_encoder, "vit": make_vit, "resnet": make_resnet, "clip": make_clip}
+
+
+@pytest.fixture(scope="module", params=list(MAKERS))
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, tuple[int, ...], Tensor]:
+    """Name of the network, shape of an item, a batch."""
+    folder = MAKERS[request.param](tmp_path_factory.mktemp(request.param))
+    if request.param == "text":
+        return f"encoder={folder}", (8,), IDS
+    return f"encoder={folder}", (3, 12, 12), torch.randn(4, 3, 12, 12)
+
+
+def test_logits_and_features(case: tuple[str, tuple[int, ...], Tensor]) -> None:
+    name, shape, batch = case
+    network = build_network(name, shape, 5)
+    assert network.training
+    network(batch).sum().backward()
+    assert all(p.grad is not None for p in network.parameters())
+    network.eval()
+    assert network(batch).shape == (len(batch), 5)
+    assert torch.allclose(network.head(network.features(batch)), network(batch), atol=1e-6)
+    assert feature_size(network) == 16
+    assert torch.isfinite(network(batch)).all()
+
+
+def test_the_head_follows_from_the_seed_and_the_encoder_from_its_file(case: tuple[str, tuple[int, ...], Tensor]) -> None:
+    name, shape, _ = case
+    built = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        built.append(build_network(name, shape, 5))
+    first, same, other = (network.state_dict() for network in built)
+    assert all(torch.equal(first[key], same[key]) for key in first)
+    assert [key for key in first if not torch.equal(first[key], other[key])] == ["head.weight", "head.bias"]
+
+
+def test_a_saved_network_is_made_again_without_the_encoder(case: tuple[str, tuple[int, ...], Tensor]) -> None:
+    name, shape, batch = case
+    network = build_network(name, shape, 5).eval()
+    assert isinstance(network, PretrainedImage | PretrainedText)
+    architecture = json.loads(json.dumps(network.architecture()))
+    again = build_network("encoder=/gone", shape, 5, architecture=architecture)
+    assert again.training
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(batch), network(batch))
+    assert json.loads(json.dumps(again.architecture())) == architecture  # type: ignore[operator]  # an attribute of a module
+    assert "gone" not in json.dumps(architecture)
+
+
+def test_an_architecture_of_another_kind_or_damaged_is_refused(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (8,), 5)
+    assert isinstance(network, PretrainedText)
+    with pytest.raises(InputError, match="for texts, and the items are images"):
+        build_network("encoder=/gone", (3, 8, 8), 5, architecture=network.architecture())
+    rest = {key: value for key, value in network.architecture().items() if key != "pad"}
+    with pytest.raises(InputError, match="damaged: 'pad' is missing"):
+        build_network("encoder=/gone", (8,), 5, architecture=rest)
+
+
+def test_padding_changes_nothing(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (8,), 5).eval()
+    alone = torch.cat([network(IDS[:1, :5]), network(IDS[1:2, :3]), network(IDS[2:, :1])])
+    assert torch.allclose(network(IDS), alone, atol=1e-5)
+    many = IDS.repeat(50, 1)  # more than a piece
+    with torch.no_grad():
+        assert torch.allclose(network(many), alone.repeat(50, 1), atol=1e-5)
+
+
+def test_columns_of_padding_do_not_reach_the_encoder(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (8,), 5).eval()
+    assert isinstance(network, PretrainedText)
+    seen = []
+    network.backbone.register_forward_pre_hook(lambda _, given: seen.append(tuple(given[0].shape)))
+    network(IDS)
+    network(IDS[1:])
+    with torch.no_grad():
+        network(IDS[:1].repeat(65, 1))
+    assert seen == [(3, 5), (2, 3), (64, 5), (1, 5)]
+
+
+def test_a_text_network_can_be_exported(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (8,), 5).eval()
+    exported = torch.export.export(network, (IDS,)).module()
+    other = torch.tensor([[2, 5, 7, 10, 7, 10, 7, 3], [2, 3, 0, 0, 0, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0]])
+    assert torch.allclose(exported(other), network(other), atol=1e-5)
+
+
+def test_grey_images_and_other_sizes(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_vit(tmp_path)}", (1, 28, 28), 5).eval()
+    grey = torch.randn(2, 1, 28, 28)
+    assert torch.equal(network(grey), network(grey.repeat(1, 3, 1, 1)))
+    assert network(torch.randn(2, 3, 16, 16)).shape == (2, 5)
+
+
+def test_batch_norm_momentum_reaches_every_layer(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_resnet(tmp_path)}", (3, 8, 8), 5, 0.2)
+    norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms
+    assert all(norm.momentum == 0.2 for norm in norms)
+
+
+def test_statistics_of_an_encoder(tmp_path: Path) -> None:
+    assert encoder_statistics(str(make_vit(tmp_path))) == ((0.5,) * 3, (0.25,) * 3, 16)
+
+
+def test_encoders_are_not_the_users_code() -> None:
+    for name in ("encoder=/folder:with/colon", "encoder=org/name"):
+        assert not is_own(name)
+        assert choose_network(name, "text", (8,)) == describe_network(name) == name
+    assert is_own("encoder.py:name")
+    with pytest.raises(InputError, match="the folder does not exist"):
+        build_network("encoder=/folder:with/colon", (8,), 3)
+
+
+def test_texts_need_an_encoder() -> None:
+    with pytest.raises(InputError, match="encoder="):
+        choose_network("auto", "text", (8,))
+
+
+def test_training_moves_the_encoder_and_lowers_the_loss(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (6,), 2)
+    words = torch.randint(5, 20, (32, 4))
+    labels = torch.arange(32) % 2
+    words[:, 1] = torch.where(labels == 1, 7, 8)  # the class is one of the words
+    ids = torch.cat([torch.full((32, 1), 2), words, torch.full((32, 1), 3)], 1)
+    query = "backbone.model.encoder.layer.0.attention.self.query.weight"
+    weights, before = network.state_dict()[query].clone(), _loss(network, ids, labels)
+    optimizer = torch.optim.AdamW(network.parameters(), 5e-3)
+    for _ in range(40):
+        loss = nn.functional.cross_entropy(network(ids), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert _loss(network, ids, labels) < before / 4
+    assert not torch.equal(weights, network.state_dict()[query])
+
+
+@torch.no_grad()
+def _loss(network: nn.Module, ids: Tensor, labels: Tensor) -> float:
+    loss = float(nn.functional.cross_entropy(network.eval()(ids), labels))
+    network.train()
+    return loss

@@ -1,0 +1,88 @@
+"""Pretrained encoders small enough for tests: random weights, real files, nothing fetched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "on", "mat", "tree", "how", "much", "is", "it", "?", "##s", "##ing")
+
+
+def make_text_encoder(folder: Path, seed: int = 0, words: Sequence[str] = WORDS, mask: bool = True) -> Path:
+    """A BERT of two layers and 16 features, with the tokenizer of these words."""
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(["[MASK]"] if mask else []), *words]
+    torch.manual_seed(seed)
+    config = BertConfig(
+        vocab_size=len(names),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.5,  # features of different texts differ clearly
+    )
+    BertModel(config).save_pretrained(folder)
+    vocabulary = {name: number for number, name in enumerate(names)}
+    BertTokenizer(vocab=vocabulary, **({} if mask else {"mask_token": None})).save_pretrained(folder)
+    return folder
+
+
+def add_sentence_settings(folder: Path, pooling: str = "cls", length: int = 8, normalize: bool = True) -> None:
+    """Files as sentence-transformers writes them beside an encoder."""
+    (folder / "1_Pooling").mkdir()
+    modes = {f"pooling_mode_{name}": name == f"{pooling}_token" for name in ("cls_token", "mean_tokens")}
+    _write(folder / "1_Pooling" / "config.json", modes)
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
+    types = ["Transformer", "Pooling", *(["Normalize"] if normalize else [])]
+    _write(folder / "modules.json", [{"idx": n, "type": f"sentence_transformers.models.{name}"} for n, name in enumerate(types)])
+
+
+def make_vit(folder: Path, seed: int = 0, pooler: bool = True) -> Path:
+    """A vision transformer for 16×16 images, with 16 features."""
+    from transformers import ViTConfig, ViTModel
+
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = ViTConfig(image_size=16, patch_size=8, initializer_range=0.5, **sizes)
+    ViTModel(config, add_pooling_layer=pooler).save_pretrained(folder)
+    _write_image_settings(folder, {"size": {"height": 16, "width": 16}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3})
+    return folder
+
+
+def make_resnet(folder: Path, seed: int = 0) -> Path:
+    """A residual network with batch normalisation and 16 features."""
+    from transformers import ResNetConfig, ResNetModel
+
+    torch.manual_seed(seed)
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+    ResNetModel(config).save_pretrained(folder)
+    _write_image_settings(folder, {"size": {"shortest_edge": 40}, "crop_size": 32, "do_center_crop": True})
+    return folder
+
+
+def make_clip(folder: Path, seed: int = 0) -> Path:
+    """A model of images and texts, with 16 features of each."""
+    from transformers import CLIPConfig, CLIPModel
+
+    torch.manual_seed(seed)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    text = {**sizes, "vocab_size": 32, "max_position_embeddings": 16}
+    CLIPModel(CLIPConfig(text_config=text, vision_config={**sizes, "image_size": 16, "patch_size": 8})).save_pretrained(folder)
+    _write_image_settings(
+        folder, {"size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16}, "do_center_crop": True}
+    )
+    return folder
+
+
+def _write_image_settings(folder: Path, settings: dict[str, Any]) -> None:
+    _write(folder / "preprocessor_config.json", {"do_resize": True, "do_rescale": True, "do_normalize": True, **settings})
+
+
+def _write(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content))

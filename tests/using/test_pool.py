@@ -1,0 +1,87 @@
+"""The data of a run, read again: found where they are now, refused where they are others, prepared as the model knows them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from softmatch.errors import InputError
+from softmatch.runs import load_model
+from softmatch.using.pool import open_pool
+from tests.own.sources import write_csv
+from tests.using.tables import read_csv
+
+
+def test_the_pool_is_what_was_trained_on(table_folder: Path) -> None:
+    pool = open_pool(table_folder / "run", device="cpu")
+    assert len(pool.positions) == 178
+    assert pool.given == [row["grade"] or None for row in read_csv(table_folder / "wine.csv")]
+    assert pool.names(torch.tensor([0, 177])) == ["1", "178"]
+    model = load_model(table_folder / "run")
+    items = pool.examples.items
+    assert isinstance(items, torch.Tensor)
+    assert torch.allclose(pool.calibrated(pool.probabilities()), model.predict_proba(items), atol=1e-6)
+    assert pool.texts(["1"]) is None
+
+
+def test_a_named_source_is_drawn_again(digits_run: Path) -> None:
+    pool = open_pool(digits_run, device="cpu")
+    assert len(pool.positions) == 1258
+    assert sum(label is not None for label in pool.given) == 40
+    assert pool.names(torch.tensor([3])) == ["3"]
+    done: list[int] = []
+    assert pool.probabilities(done.append).shape == (1258, 10)
+    assert done == [1258]
+
+
+def test_texts_are_found_by_their_names(text_folder: Path) -> None:
+    pool = open_pool(text_folder / "run", device="cpu")
+    rows = read_csv(text_folder / "texts.csv")
+    assert pool.texts(["90", "2"]) == [rows[89]["text"], rows[1]["text"]]
+
+
+def test_data_that_have_moved(table_folder: Path, tmp_path: Path) -> None:
+    for name in ("run", "wine.csv"):
+        (shutil.copytree if name == "run" else shutil.copy)(table_folder / name, tmp_path / name)
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace(str(table_folder / "wine.csv"), str(tmp_path / "gone.csv")))
+    with pytest.raises(InputError, match=r"are not there: .*gone\.csv\. If they have moved, give their new place with --source"):
+        open_pool(tmp_path / "run")
+    assert len(open_pool(tmp_path / "run", tmp_path / "wine.csv").positions) == 178
+
+
+def test_other_data_are_refused(table_folder: Path, text_folder: Path, tmp_path: Path) -> None:
+    rows = read_csv(table_folder / "wine.csv")
+    few = write_csv(tmp_path / "few.csv", [tuple(row.values()) for row in rows[:100]], tuple(rows[0]))
+    with pytest.raises(InputError, match="there are 100 samples, the run has used number 178"):
+        open_pool(table_folder / "run", few)
+    renamed = [(*list(row.values())[:-1], row["grade"] and f"x{row['grade']}") for row in rows]
+    other = write_csv(tmp_path / "other.csv", renamed, tuple(rows[0]))
+    with pytest.raises(InputError, match="the classes are 'xg0', 'xg1', 'xg2', the run has learned 'g0', 'g1', 'g2'"):
+        open_pool(table_folder / "run", other)
+    with pytest.raises(InputError, match="grade"):
+        open_pool(table_folder / "run", text_folder / "texts.csv")
+
+
+def test_rows_that_came_later_do_not_change_what_the_model_sees(table_folder: Path, tmp_path: Path) -> None:
+    """A preparation fitted to the longer table has other means: the model's own is used."""
+    before = open_pool(table_folder / "run").examples
+    rows = [tuple(row.values()) for row in read_csv(table_folder / "wine.csv")]
+    longer = write_csv(tmp_path / "w.csv", [*rows, *[(1e4,) * 13 + ("",)] * 30], tuple(read_csv(table_folder / "wine.csv")[0]))
+    after = open_pool(table_folder / "run", longer).examples
+    assert isinstance(before.items, torch.Tensor)
+    assert isinstance(after.items, torch.Tensor)
+    assert len(after) == 208
+    assert torch.allclose(after.items[:178], before.items)
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path, digits_run: Path) -> None:
+    with pytest.raises(InputError, match="not the folder of a finished run"):
+        open_pool(tmp_path)
+    run = shutil.copytree(digits_run, tmp_path / "run")
+    (run / "split.json").unlink()
+    with pytest.raises(InputError, match="does not say what it was trained on"):
+        open_pool(run)
