@@ -49,6 +49,7 @@ def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]
     with tempfile.TemporaryDirectory() as folder:
         twin = method == METHODS[0]
         result = softmatch.train(source, labels=labels, seed=seed, method=method, twin=twin, threads=1, out=Path(folder) / "run")
+    assert result.test_error is not None
     found = {f"softmatch: {method}": Outcome(result.test_error, result.seconds - (result.supervised_seconds or 0.0))}
     if result.supervised_test_error is not None and result.supervised_seconds is not None:
         found["softmatch: supervised twin"] = Outcome(result.supervised_test_error, result.supervised_seconds)

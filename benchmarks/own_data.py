@@ -51,7 +51,8 @@ def write_photos(target: Path, archive: Path, seed: int, number: int = 10_000, p
         folder = target / "photos" / (names[label] if given[label] <= per_class else "unlabeled")
         _save(folder / f"{position:05d}.png", data["x_train"][position])
     for position in random.permutation(len(data["x_test"]))[:tests]:
-        _save(target / "photos-test" / names[int(data["y_test"].ravel()[position])] / f"{position:05d}.png", data["x_test"][position])
+        name = names[int(data["y_test"].ravel()[position])]
+        _save(target / "photos-test" / name / f"{position:05d}.png", data["x_test"][position])
 
 
 def _save(path: Path, pixels: Any) -> None:
@@ -137,7 +138,7 @@ def spread(values: Sequence[float | None], digits: int = 1) -> str:
 
 def print_table(rows: Sequence[Row]) -> None:
     """Errors in per cent; how often the interval holds the truth; and whether the verdict was right."""
-    print("| source | labels | seeds | error said | true error | truth in the interval | labels alone, true | ECE % → scaled | s |")
+    print("| source | labels | seeds | error said | true error | truth inside | labels alone, true | ECE % → scaled | s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for key in dict.fromkeys((row["source"], row["encoder"]) for row in rows):
         those = [row for row in rows if (row["source"], row["encoder"]) == key]
@@ -145,10 +146,11 @@ def print_table(rows: Sequence[Row]) -> None:
         inside = sum(row["interval"][0] <= row["true"] <= row["interval"][1] for row in measured)
         name = key[0] if key[1] is None else f"{key[0]}, frozen {key[1]}"
         ece = f"{spread([row['ece'] for row in those])} → {spread([row['ece_scaled'] for row in those])}"
+        said, true, twin = (spread([row[figure] for row in those]) for figure in ("said", "true", "twin"))
+        seconds = statistics.median(row["seconds"] for row in those)
         print(
-            f"| {name} | {those[0]['labels']} | {len(those)} | {spread([row['said'] for row in those])} "
-            f"| {spread([row['true'] for row in those])} | {inside} of {len(measured)} | {spread([row['twin'] for row in those])} "
-            f"| {ece} | {statistics.median(row['seconds'] for row in those):.0f} |"
+            f"| {name} | {those[0]['labels']} | {len(those)} | {said} | {true} | {inside} of {len(measured)} "
+            f"| {twin} | {ece} | {seconds:.0f} |"
         )
 
 

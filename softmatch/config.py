@@ -37,7 +37,7 @@ class Config(BaseModel):
     label: str | None = Field(None, description="Column of the labels in a table of your own; an empty cell is unlabelled.")
     text: str | None = Field(None, description="Column of the texts in a table of your own.")
     features: str | None = Field(None, description="Columns to learn from, separated by commas. Default: all that make sense.")
-    unlabeled: str | None = Field(None, description="A word in the column of labels that means unlabelled, besides an empty cell.")
+    unlabeled: str | None = Field(None, description="A word that means unlabelled, besides an empty cell.")
     test: Path | None = Field(None, description="Test data of your own, labelled and of the same form as the source.")
     evaluation: Literal["auto", "holdout", "crossfit", "none"] = Field(
         "auto",
@@ -45,7 +45,7 @@ class Config(BaseModel):
         "out in turn (cross-fit). Default: by the number of labels.",
     )
     folds: int = Field(5, ge=2, le=20, description="Parts of the labelled samples that a cross-fit leaves out in turn.")
-    image_size: int | None = Field(None, ge=8, le=1024, description="Side that your images are resized to. Default: by their sizes.")
+    image_size: int | None = Field(None, ge=8, le=1024, description="Side that images are resized to. Default: by their sizes.")
     encoder: str | None = Field(
         None, description="Pretrained encoder for your texts or images: a folder or an id of the Hugging Face hub."
     )

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any
 
 import torch
-
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -349,4 +348,4 @@ def _print_classes(task: Task, console: Console) -> None:
     table.add_row("unlabelled", f"{int((labels < 0).sum()):,}")
     console.print(table)
     if len(rows) > len(shown):
-        say(console, f"({len(rows):,} classes; the {CLASSES // 2} with the fewest and the {CLASSES // 2} with the most labels are shown)")
+        say(console, f"({len(rows):,} classes: the {CLASSES // 2} with the fewest labels and the {CLASSES // 2} with the most)")

@@ -236,7 +236,7 @@ def test_texts() -> None:
     texts = [" ".join(generator.choice(words[label], 3)) for label in truth]
     y = [label if row < 10 else None for row, label in enumerate(truth)]
     classifier = quick(steps=100, lr=0.01).fit(texts, y)
-    assert classifier.score(np.array(texts), truth) > 0.9
+    assert classifier.score(np.array(texts), truth) > 0.8
     assert classifier.predict(["an apple pie", "a beam of steel"]).tolist() == ["food", "metal"]
 
 

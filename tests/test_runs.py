@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from softmatch.data.preparations import plain_preparation
 from softmatch.errors import InputError
 from softmatch.networks import build_network
-from softmatch.data.preparations import plain_preparation
 from softmatch.runs import RunFolder, load_model, save_model
 from softmatch.views import ImageViews
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -24,6 +25,6 @@ def group(found: list[bytes]) -> Tensor:
     return torch.tensor([first.setdefault(digest, position) for position, digest in enumerate(found)], dtype=torch.int64)
 
 
-def _file_digest(path: object) -> bytes:
-    with open(str(path), "rb") as file:
+def _file_digest(path: Path) -> bytes:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()

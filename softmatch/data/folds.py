@@ -70,7 +70,7 @@ def plan_evaluation(
         raise InputError(f"--evaluation holdout: {len(known)} labels are too few to give some away; use crossfit.")
     left_out = None
     if testable < len(known):
-        left_out = f"{len(known) - testable} of the {len(known)} labelled samples are the only ones of their class and not tested."
+        left_out = f"{len(known) - testable} of the {len(known)} labelled samples are the only ones of their class: not tested."
     used = sorted(set(fold_of[fold_of >= 0].tolist()))
     splits = tuple(_without(whole, groups, known[fold_of == fold]) for fold in used)
     if kind == "holdout":
@@ -109,10 +109,11 @@ def _without(whole: Split, groups: Tensor, held_out: Tensor) -> Split:
 def _too_few(known: int, testable: int) -> str:
     if not testable:
         return (
-            f"Each class has a single labelled sample ({known} in all): none can be spared for testing. Label at least one more of "
-            "each class, or give test data with --test."
+            f"Each class has a single labelled sample ({known} in all): none can be spared for testing. Label at least one more "
+            "of each class, or give test data with --test."
         )
     return (
         f"{testable} labelled samples are too few to measure an error on: it would be uncertain by "
-        f"± {100 / testable**0.5:.0f} points. Label {FEWEST} or more, give test data with --test, or insist with --evaluation crossfit."
+        f"± {100 / testable**0.5:.0f} points. Label {FEWEST} or more, give test data with --test, or insist with "
+        "--evaluation crossfit."
     )

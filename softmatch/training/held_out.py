@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Sequence
 
+import torch
+
 from softmatch.runs import RunFolder
 from softmatch.training.checkpoint import write_atomically
 from softmatch.training.measuring import HeldOut
@@ -17,7 +19,7 @@ def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> No
         return
     confidence, predicted = found.probs.max(-1)
     wrong = predicted != found.labels
-    order = sorted(range(len(found.names)), key=lambda i: (not wrong[i], -float(confidence[i]) if wrong[i] else float(confidence[i])))
+    order = torch.where(wrong, -confidence, 1 + confidence).argsort(stable=True).tolist()
     text = io.StringIO(newline="")
     table = csv.writer(text)
     table.writerow(["name", "label", "predicted", "confidence", "right"])

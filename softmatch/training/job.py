@@ -267,9 +267,7 @@ def error_figures(wrong: Tensor, labels: Tensor, num_classes: int) -> Record:
     return {"test_error": float(wrong.double().mean()), "test_class_errors": each}
 
 
-def _result(
-    task: Task, run: RunFolder, found: HeldOut, fitted: _Fitted, seconds: float, twin_seconds: float | None
-) -> Result:
+def _result(task: Task, run: RunFolder, found: HeldOut, fitted: _Fitted, seconds: float, twin_seconds: float | None) -> Result:
     evaluation, classes = task.evaluation, task.examples.classes
     counts = torch.bincount(task.examples.labels[task.split.labeled], minlength=len(classes)).tolist()
     measured = measure_error(found if len(found.labels) else None, classes, counts, evaluation)

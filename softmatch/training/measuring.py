@@ -99,7 +99,7 @@ def _warnings(interval: tuple[float, float] | None, rows: Sequence[dict[str, Any
         found.append(evaluation.reason)
     lost = [row["name"] for row in rows if row["test_samples"] and row["error"] == 1.0]
     if lost:
-        found.append(f"No held-out sample of {_some(lost)} was recognised. Label more of them, or look whether their labels are right.")
+        found.append(f"No held-out sample of {_some(lost)} was recognised. Label more of them, or check their labels.")
     unseen = [row["name"] for row in rows if not row["test_samples"]]
     if unseen and not evaluation.reason:
         found.append(f"There is no test sample of {_some(unseen)}: how well they are recognised is not known.")

@@ -339,7 +339,7 @@ def make_trainer(task: Task, method: Method) -> Trainer:
 
 
 def _truth(task: Task) -> Tensor:
-    """Of the unlabelled samples, −1 where it is not known: there, what is known of those trained on says nothing about the rest."""
+    """Of the unlabelled samples; −1 for all where none is known but of those trained on, which say nothing about the rest."""
     truth = task.examples.labels[task.split.unlabeled]
     hidden = truth[~torch.isin(task.split.unlabeled, task.split.labeled)]
     return truth if bool((hidden != UNLABELED).any()) else torch.full_like(truth, UNLABELED)

@@ -40,6 +40,8 @@ SAMPLES = "samples.safetensors"
 TOLERANCE = 1e-4
 TIE = 1e-6
 MOST_SAMPLES = 256
+NEWS = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
+"""Loggers that warn of what is no fault: that torchvision is not installed, that something could not be simplified."""
 INSIDE = {
     "image": "uint8 pixels: images are read and resized before it",
     "array": "the numbers of the arrays",
@@ -220,10 +222,10 @@ def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
 
 @contextmanager
 def _exporting(what: str) -> Iterator[None]:
-    """Failures of an exporter in words, without its news about itself: what torch deprecates, that torchvision is not there."""
-    news = logging.getLogger("torch.onnx._internal.exporter._registration")
-    level = news.level
-    news.setLevel(logging.ERROR)
+    """Failures of an exporter in words, without its news about itself."""
+    levels = {name: logging.getLogger(name).level for name in NEWS}
+    for name in NEWS:
+        logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
@@ -236,7 +238,8 @@ def _exporting(what: str) -> Iterator[None]:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(f"this network cannot be exported as {what}: {reason}") from error
     finally:
-        news.setLevel(level)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
 
 def _several(items: Tensor) -> Tensor:

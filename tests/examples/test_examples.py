@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def test_no_example_is_left_out_or_too_long() -> None:
     paths = {path.name: path for path in EXAMPLES.glob("*.py")}
-    assert set(paths) == {"own_loop.py", "my_weighting.py"}
+    assert set(paths) == {"classifier.py", "my_weighting.py", "own_loop.py", "plain_loop.py"}
     assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 100 for path in paths.values())
 
 
@@ -24,6 +28,37 @@ def test_own_loop_learns_the_moons(capsys: pytest.CaptureFixture[str]) -> None:
     error = runpy.run_path(str(EXAMPLES / "own_loop.py"))["main"](steps=600)
     assert "4 labels, 600 steps" in capsys.readouterr().out
     assert error < 0.5  # it ran and learned something; accuracy is measured in benchmarks/
+
+
+def test_plain_loop_learns_digits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    error = runpy.run_path(str(EXAMPLES / "plain_loop.py"))["main"](steps=60)
+    assert f"40 labels, 60 steps, 1 process(es): {100 * error:.1f} % of 1,797 images wrong" in capsys.readouterr().out
+    assert error < 0.6  # guessing is wrong nine times in ten
+
+
+def test_plain_loop_runs_in_two_processes_that_agree() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    code = f"import runpy; print(runpy.run_path({str(EXAMPLES / 'plain_loop.py')!r})['main'](steps=3))"
+    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], env={**common, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in ("0", "1")
+    ]
+    outputs = [process.communicate(timeout=120)[0].splitlines() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert outputs[0][0].startswith("40 labels, 3 steps, 2 process(es)")
+    assert outputs[0][-1] == outputs[1][-1]  # the same weights in both
+
+
+def test_classifier_fits_predicts_and_comes_back_from_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    error = runpy.run_path(str(EXAMPLES / "classifier.py"))["main"](steps=40)
+    assert f"40 labels: {100 * error:.1f} % of the test digits wrong" in capsys.readouterr().out
+    assert error < 0.6
 
 
 def test_my_weighting_is_the_margin_and_trains(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def texts(path: Path, labeled: int = 24, unlabeled: int = 60, seed: int = 0) -> 
     for position in range(labeled + unlabeled):
         side = position % 2
         said = " ".join(random.choice(words[side], 3))
-        rows.append((f"please help me with the {said} number {position}", ("cards", "parcels")[side] if position < labeled else ""))
+        label = ("cards", "parcels")[side] if position < labeled else ""
+        rows.append((f"please help me with the {said} number {position}", label))
     return write_csv(path, rows, ("message", "category"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,15 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import softmatch
 from softmatch.data.preparations import plain_preparation, preparation_from
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.networks import build_network
 from softmatch.runs import RunFolder, load_model, save_model, set_temperature
 from softmatch.using.exporting import export
 from softmatch.views import ImageViews, VectorViews
+from tests.own.sources import write_csv
+from tests.tiny_encoder import make_text_encoder
 
 IMAGES = ImageViews([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
 
@@ -35,6 +39,12 @@ def saved(folder: Path, name: str, shape: tuple[int, ...], network: nn.Module | 
     return folder
 
 
+def load_script(path: Path, extra: dict[str, str] | None = None) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer versions of torch would rather load something else
+        return torch.jit.load(path, _extra_files=extra)  # type: ignore[no-any-return,no-untyped-call]  # torch's own signature
+
+
 @pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
 def test_torchscript_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
     run = saved(tmp_path / "run", name, shape)
@@ -43,8 +53,7 @@ def test_torchscript_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[
     assert [path.name for path in found.files] == ["model.pt", "model.pt.json"]
     assert (found.samples, found.difference) == (6, pytest.approx(0.0, abs=1e-6))
     extra = {"softmatch.json": ""}
-    with pytest.warns(DeprecationWarning, match="torch.jit.load"):
-        loaded = torch.jit.load(found.path, _extra_files=extra)  # type: ignore[no-untyped-call]  # torch's own signature
+    loaded = load_script(found.path, extra)
     model = load_model(run)
     assert model.samples is not None
     again = torch.cat([model.samples] * 2)
@@ -107,9 +116,25 @@ def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path
     with safe_open(tmp_path / "m.pt.preparation.safetensors", "pt") as file:
         assert set(file.keys()) == set(load_model(text_folder / "run").preparation.tensors())
     items = preparation_from(about["preparation"], tensors)(["cat dog fur", "train ticket"])
-    with pytest.warns(DeprecationWarning, match="torch.jit.load"):
-        probs = torch.jit.load(tmp_path / "m.pt")(items)  # type: ignore[no-untyped-call]  # torch's own signature
+    probs = load_script(tmp_path / "m.pt")(items)
     assert [about["classes"][k] for k in probs.argmax(-1)] == ["animals", "travel"]
+
+
+def test_an_encoder_that_was_trained_too_is_in_the_graph(tmp_path: Path) -> None:
+    encoder = make_text_encoder(tmp_path / "encoder")
+    rows = [("cat dog bird", "a"), ("the tree mat", "b")] * 6 + [("bird cat", ""), ("tree", "")] * 6
+    source = write_csv(tmp_path / "t.csv", rows, ("text", "label"))
+    run = tmp_path / "run"
+    softmatch.train(str(source), encoder=str(encoder), fine_tune=True, steps=1, twin=False, evaluation="none", out=run)
+    shutil.rmtree(encoder)
+    found = export(run, "torchscript")
+    assert found.difference < 1e-5
+    about = json.loads((run / "export" / "model.pt.json").read_text())
+    assert about["input"]["type"] == "int64"
+    tokens = preparation_from(about["preparation"], load_file(run / "export" / "model.pt.preparation.safetensors"))
+    model, texts = load_model(run), ["cat", "the bird ran on the tree", ""]
+    expected = model.predict_proba(model.preparation(texts))
+    assert torch.allclose(load_script(found.path)(tokens(texts)), expected, atol=1e-5)
 
 
 def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
         ]
     if len(counts) == 1:
         (name,) = counts
-        return [Finding("stop", f"{where}: every label is {name!r}. A classifier needs labelled samples of at least two classes.")]
+        return [Finding("stop", f"{where}: every label is {name!r}. A classifier needs labels of at least two classes.")]
     found = []
     suspect = suspicious_unlabeled(counts, unlabeled)
     if suspect is not None:
@@ -56,8 +56,8 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
         found.append(
             Finding(
                 "note",
-                f"the largest class has {largest / smallest:.0f} times the labels of the smallest. Methods for long-tailed data may "
-                "help: --method saw+softmatch (`softmatch methods`).",
+                f"the largest class has {largest / smallest:.0f} times the labels of the smallest. Methods for long-tailed data "
+                "may help: --method saw+softmatch (`softmatch methods`).",
             )
         )
     if sum(counts.values()) == total:

@@ -1,4 +1,4 @@
-"""Any dataset of the Hugging Face hub with a column of labels, and folders of parquet files as its repositories are (extra `hub`)."""
+"""Datasets of the Hugging Face hub, and folders of parquet files as its repositories are (extra `hub`)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _HubImages:
         pieces = list(self.stream(1000))
         return Records(
             self.kind,
-            [picture for piece in pieces for picture in piece.inputs],
+            [picture for piece in pieces for picture in piece.inputs],  # type: ignore[arg-type]  # as `fit_images` takes them
             [name for piece in pieces for name in piece.names],
             [label for piece in pieces for label in piece.labels],
         )

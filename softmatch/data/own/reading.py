@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Reading:
         encoder, fine_tune: a pretrained encoder (folder or hub id), and whether it is to be trained too.
     """
 
-    columns: Columns = Columns()
+    columns: Columns = field(default_factory=Columns)
     test: Any = None
     image_size: int | None = None
     encoder: str | None = None
@@ -176,7 +176,8 @@ def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -
     if not known:
         raise InputError(f"{opened.where}: none of the test samples has a label.")
     if len(known) < len(records):
-        findings.append(Finding("warning", f"{opened.where}: {len(records) - len(known):,} test samples without a label are not used."))
+        number_without = f"{len(records) - len(known):,} test samples without a label"
+        findings.append(Finding("warning", f"{opened.where}: {number_without} are not used."))
     strange = Counter(label for label in records.labels if label is not None and label not in number)
     if strange:
         name, count = strange.most_common(1)[0]
@@ -202,5 +203,5 @@ def _chosen(inputs: Inputs, positions: Sequence[int]) -> Inputs:
     if isinstance(inputs, Mapping):
         return {name: _chosen(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
     if isinstance(inputs, np.ndarray):
-        return inputs[np.asarray(positions)]
+        return np.take(inputs, positions, axis=0)
     return [inputs[position] for position in positions]  # type: ignore[return-value]  # of the same kind as they were

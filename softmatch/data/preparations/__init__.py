@@ -26,15 +26,15 @@ KINDS = {
 
 
 class Preparation(Protocol):
-    """Deterministic; nothing in it depends on labels.
+    """Deterministic; nothing in it depends on labels."""
 
-    Attributes:
-        takes: the kind of inputs.
-        columns: names of the columns that it needs of a table; none for images and arrays.
-    """
+    @property
+    def takes(self) -> InputKind:
+        """The kind of inputs."""
 
-    takes: InputKind
-    columns: tuple[str, ...]
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that it needs of a table; none for images and arrays."""
 
     def __call__(self, inputs: Inputs) -> Tensor | ImageFiles:
         """Items (n, …): uint8 images (n, C, H, W) or float vectors (n, D).
