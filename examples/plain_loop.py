@@ -49,6 +49,8 @@ def main(steps: int = 600) -> float:
         dist.init_process_group()
     rank, world = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
     device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
     images, labels, truth = (tensor.to(device) for tensor in my_data())
     labeled = (labels >= 0).nonzero().flatten()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from softmatch import alignments, averages, methods, metrics, targets, thresholds, views, weightings
     from softmatch.alignments import Alignment, NoAlignment
     from softmatch.averages import RunningAverage, momentum_for
+    from softmatch.classifier import Classifier
     from softmatch.errors import InputError, SoftmatchError, TrainingError
     from softmatch.methods import METHODS, Match, Method, Problem, Supervised, build
     from softmatch.metrics import PseudoLabelMeter, PseudoLabels, class_quality, quality, quantity
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "METHODS",
     "Alignment",
+    "Classifier",
     "Constant",
     "CurriculumThreshold",
     "Gaussian",
@@ -85,7 +87,7 @@ __all__ = [
 ]
 
 _MODULES = ("alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings")
-_HOMES = ("errors", *_MODULES, "runs", "seen", "training.job")
+_HOMES = ("errors", *_MODULES, "runs", "seen", "training.job", "classifier")
 
 
 def __getattr__(name: str) -> Any:

@@ -29,7 +29,7 @@ from softmatch.runs import Model
 from softmatch.training.devices import choose_device
 from softmatch.training.job import SAMPLES
 from softmatch.training.loop import Record
-from softmatch.training.opening import Job, _reading, open_job
+from softmatch.training.opening import Job, reading_of, open_job
 from softmatch.training.task import build_method, make_trainer, prepare_job
 
 WHERE = "Classifier"
@@ -52,65 +52,42 @@ LINES = 10
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A neural network trained by a semi-supervised method on a few labels and all samples.
 
-    Parameters
-    ----------
-    method : str, softmatch Method or Weighting, or function that makes one
-        A name of `softmatch.METHODS`, "wrapper+base" or "file.py:name". An object is copied in each `fit`. Where every sample
-        has a label, "supervised" is used instead.
-    network : str, nn.Module or function that makes one, optional
-        "mlp", "small-conv", "wrn-28-2", …; an object is copied in each `fit`. By default it suits the data.
-    steps, labeled_batch, unlabeled_batch, optimizer, lr, views : optional
-        As of `softmatch.train`. By default they suit the data; `config_` has what was chosen.
-    encoder : str, optional
-        A pretrained encoder for texts or files of images: a folder or an id of the Hugging Face hub.
-    settings : dict, optional
-        Further settings of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
-        {"label": "kind"} to name a column of a table.
-    device : str
-        "auto", "cpu", "cuda", "cuda:1" or "mps".
-    verbose : bool
-        Print how training goes.
-    random_state : int, RandomState or None
-        The same number gives the same predictions, on a CPU bit for bit.
+    Args:
+        method: a name of `softmatch.METHODS`, "wrapper+base" or "file.py:name"; a Method or Weighting, which is copied in each
+            `fit`, or what makes one. Where every sample has a label, "supervised" takes its place.
+        network: "mlp", "small-conv", "wrn-28-2", …; an nn.Module, which is copied in each `fit`, or a function that makes one.
+        steps, labeled_batch, unlabeled_batch, optimizer, lr, views: as of `softmatch.train`. These and the network suit the
+            data by default; `config_` has what was chosen.
+        encoder: a pretrained encoder for texts or files of images: a folder or an id of the Hugging Face hub.
+        settings: further ones of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
+            {"label": "kind"} to name a column of a table.
+        device: "auto", "cpu", "cuda", "cuda:1" or "mps".
+        verbose: print how training goes.
+        random_state: a number; the same one gives the same predictions, on a CPU bit for bit. Or what else scikit-learn takes.
 
-    Attributes
-    ----------
-    classes_ : array of shape (C,)
-        The labels, sorted, as they were given; of a file or folder, texts.
-    transduction_ : array of shape (n,)
-        Labels of all samples of `fit`: those given, and the predicted ones of the others.
-    transduction_confidence_ : array of shape (n,)
-        The model's probability of these labels; a small one of a given label may point to a mistake.
-    sample_names_ : list of str
-        What these samples are called: files or rows. Only where `fit` was given a path, or a frame that has its labels.
-    method_, network_ : str
-        Names of what was trained: `method` or "supervised", and the network.
-    n_iter_ : int
-        Number of steps.
-    history_ : list of dict
-        Losses, pseudo-labels and statistics, from time to time during training.
-    config_ : Config
-        All settings.
-    model_ : softmatch.Model
-        The trained network with what comes before and after it.
-    n_features_in_ : int
-        Number of features, where X is an array of vectors or a frame.
-    feature_names_in_ : array of str
-        Names of the features, where X is a frame whose columns have texts as names.
+    Attributes:
+        classes_: the labels, sorted, as they were given; of a file or folder, texts.
+        transduction_: labels of all samples of `fit`: those given, and the predicted ones of the others.
+        transduction_confidence_: the model's probability of these labels. A small one of a given label may be a mistake in it.
+        sample_names_: what these samples are called, files or rows; only where `fit` was given a path, or a frame with labels.
+        method_, network_: names of what was trained: `method` or "supervised", and the network.
+        n_iter_: number of steps.
+        history_: losses, pseudo-labels and statistics, from time to time during training.
+        config_: all settings.
+        model_: the `softmatch.Model`: the trained network with what comes before and after it.
+        n_features_in_: number of features, where X is an array of vectors or a frame.
+        feature_names_in_: names of the features, where X is a frame whose columns have texts as names.
 
-    Notes
-    -----
-    Cross-validation by scikit-learn counts samples without a label (−1) as a class, and calls it wrong whatever is predicted:
-    such a score means nothing. Score on samples that have labels.
+    Cross-validation by scikit-learn takes −1 for a class, and everything that is predicted for such a sample for wrong: a score
+    with unlabelled samples in it means nothing. Score on samples that have labels.
 
-    Examples
-    --------
-    >>> from sklearn.datasets import load_digits
-    >>> from softmatch import Classifier
-    >>> X, y = load_digits(return_X_y=True)
-    >>> y[100:] = -1  # labels of the first hundred only
-    >>> Classifier(steps=100).fit(X, y).predict(X[:3])
-    array([0, 1, 2])
+    Example:
+        >>> from sklearn.datasets import load_digits
+        >>> from softmatch import Classifier
+        >>> X, y = load_digits(return_X_y=True)
+        >>> y[100:] = -1  # only the first hundred have a label
+        >>> Classifier(steps=100).fit(X, y).predict(X[:3])
+        array([0, 1, 2])
     """
 
     def __init__(
@@ -255,12 +232,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
         """Samples and labels that are given in Python."""
         from softmatch.data.own.defaults import suitable
-        from softmatch.data.own.reading import _kind, fit_preparation
+        from softmatch.data.own.reading import kind_of, fit_preparation
 
         asked = complete("your data", {}, user, where=WHERE)
         if is_path(samples):
             raise InputError(f"{samples} has its labels with it: leave out y.")
-        reading = _reading(asked)
+        reading = reading_of(asked)
         records = new_records(self, samples, reading.columns)
         if y is None:
             raise InputError("Classifier requires y to be passed, but the target y is None: only a path or a frame has labels.")
@@ -271,7 +248,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         _tell(findings)
         names = tuple(str(name) for name in targets.classes.tolist())
         labels, everything = torch.from_numpy(targets.codes), torch.arange(len(targets.codes))
-        examples = Examples(items, labels, names, _kind(preparation), preparation=preparation, groups=everything)
+        examples = Examples(items, labels, names, kind_of(preparation), preparation=preparation, groups=everything)
         labeled, device = int((labels != UNLABELED).sum()), choose_device(asked.device)
         defaults = suitable(examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes

@@ -59,7 +59,7 @@ def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", pr
     user = merge(*given, where=where)
     asked = complete("your data", {}, user, where=where)  # a wrong value is told before anything is read
     device = choose_device(asked.device)
-    understood = read_own(_absolute(source), _reading(asked), progress)
+    understood = read_own(_absolute(source), reading_of(asked), progress)
     understood.stop()
     labeled = asked.labels or int((understood.examples.labels != UNLABELED).sum())
     defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
@@ -73,7 +73,7 @@ def split_seed(config: Config) -> int:
     return config.seed if config.split_seed is None else config.split_seed
 
 
-def _reading(config: Config) -> Any:
+def reading_of(config: Config) -> Any:
     from softmatch.data.own.reading import Reading
 
     columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled)

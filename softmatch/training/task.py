@@ -298,7 +298,11 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
         assert isinstance(examples.items, Tensor)
         items = examples.items[split.unlabeled].double()
         mean = items.mean(0).tolist()
-        std = [value if value > 1e-6 else 1.0 for value in items.std(0).tolist()]  # what never varied has no scale
+        spread = items.std(0)
+        if examples.preparation is not None and examples.preparation.takes in ("text", "image"):
+            # Directions of an embedding share a scale: those that hardly vary are noise, and would be as loud as the rest.
+            spread = spread.square().mean().sqrt().expand_as(spread)
+        std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # what never varied has no scale
     return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
 
 

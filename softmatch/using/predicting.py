@@ -201,15 +201,19 @@ def open_records(model: Model, source: Any, columns: Columns | None, rows: int, 
 
 def _is_text(model: Model, source: Any) -> bool:
     """Whether the source is a text itself: no file, and nothing that was meant to be one or an id of the hub."""
-    if model.preparation.takes != "text" or not isinstance(source, str) or os.path.exists(source):  # noqa: PTH110  # a text may be too long for a path, which Path.exists does not forgive
+    if model.preparation.takes != "text" or not isinstance(source, str) or _is_there(source):
         return False
     return len(source.split()) != 1 or not (HUB_ID.fullmatch(source) or is_table(Path(source)))
+
+
+def _is_there(source: str | Path) -> bool:
+    return os.path.exists(os.path.expanduser(source))  # noqa: PTH110, PTH111  # a text may be too long to be a Path
 
 
 def _is_single(model: Model, source: Any) -> bool:
     if _is_text(model, source):
         return True
-    return model.preparation.takes == "image" and isinstance(source, (str, Path)) and _is_image(Path(source))
+    return model.preparation.takes == "image" and isinstance(source, (str, Path)) and _is_image(Path(source).expanduser())
 
 
 def _is_image(path: Path) -> bool:
@@ -261,10 +265,9 @@ def _stem(source: Any) -> str:
     """What to call the predictions on a source."""
     if not isinstance(source, (str, Path)):
         return "predictions"
-    path = Path(source)
-    if not os.path.exists(source):  # noqa: PTH110  # as in _is_text
-        return path.name if HUB_ID.fullmatch(str(source)) else "text"
-    return path.resolve().stem or "predictions"
+    if _is_there(source):
+        return Path(source).expanduser().resolve().stem or "predictions"
+    return Path(source).name if HUB_ID.fullmatch(str(source)) else "text"
 
 
 class _Tally:

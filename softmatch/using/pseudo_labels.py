@@ -19,7 +19,7 @@ from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.task import build_method
 from softmatch.using.pool import Pool, open_pool
 from softmatch.using.predicting import Progress
-from softmatch.using.writing import Cell, Values, choose_path, write_table
+from softmatch.using.writing import Cell, Values, choose_path, refuse_unfit, write_table
 
 Order = Literal["doubtful", "certain", "source"]
 PART = 8192
@@ -78,7 +78,7 @@ def write_pseudo_labels(
     """
     if order not in ("doubtful", "certain", "source"):
         raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')
-    path = choose_path(out, Path(run), "pseudo_labels.csv")
+    refuse_unfit(out)  # now, not after minutes
     pool = open_pool(run, source, device, network)
     probs = pool.probabilities(progress)
     found, reason = _judged(pool, Path(run), method, probs)
@@ -101,6 +101,7 @@ def write_pseudo_labels(
     texts = pool.texts(names)
     if texts is not None:
         table["text"], header["text"] = texts, "text"
+    path = choose_path(out, Path(run), "pseudo_labels.csv")
     with write_table(path, header) as write:
         write(table)
     return WrittenPseudoLabels(

@@ -26,7 +26,7 @@ from softmatch.runs import Model
 from softmatch.using.clusters import PART, SOME, Array, far_out, k_means, reduced, standardized, thumbnails, typical
 from softmatch.using.pool import Pool, open_pool
 from softmatch.using.predicting import Progress
-from softmatch.using.writing import Cell, Values, choose_path, write_table
+from softmatch.using.writing import Cell, Values, choose_path, refuse_unfit, write_table
 
 CANDIDATES = 10
 """Times the number asked for, so many of the most doubtful samples are grouped."""
@@ -77,7 +77,7 @@ def suggest(
         network: of your own, for a run with one; see `load_model`.
     """
     _refuse_number(number)
-    path = choose_path(out, Path(run), "to_label.csv")
+    refuse_unfit(out)  # now, not after minutes
     pool = open_pool(run, source, device, network)
     probs = pool.calibrated(pool.probabilities(progress))
     best, second = probs.topk(2).values.unbind(-1)
@@ -101,6 +101,7 @@ def suggest(
     ]
     table: dict[str, Values] = {"name": names, "label": [None] * len(names), "predicted": likely[0], "second": likely[1]}
     table |= {"margin": margin[chosen], "reason": reasons}
+    path = choose_path(out, Path(run), "to_label.csv")
     _write(path, table, pool.texts(names))
     mean, usual = float(margin[chosen].mean()), float(margin[free].mean())
     return Suggestions(
@@ -134,7 +135,7 @@ def cold_start(
         reading: columns, image size, encoder.
     """
     _refuse_number(number)
-    path = choose_path(out, Path(), "to_label.csv")
+    refuse_unfit(out)
     features, names, labeled, texts = _read(source, reading or Reading(), seed, progress)
     if bool(labeled.all()):
         raise InputError(f"{source} has no sample without a label: there is nothing to choose.")
@@ -142,6 +143,7 @@ def cold_start(
     picked = [names[k] for k in chosen]
     reasons = [f"the most typical of {size} similar samples" for size in sizes]
     table: dict[str, Values] = {"name": picked, "label": [None] * len(chosen), "reason": reasons}
+    path = choose_path(out, Path(), "to_label.csv")
     _write(path, table, None if texts is None else [texts[k] for k in chosen])
     return Suggestions(
         tuple(picked), tuple(chosen), path, f"{len(chosen)} of {len(names):,} samples, each typical of a group of its own."

@@ -44,14 +44,19 @@ def refuse_existing(path: Path) -> None:
         raise InputError(f"{path} cannot be written: there is no folder {path.absolute().parent}.")
 
 
-def choose_path(out: Path | None, folder: Path, name: str, suffixes: Sequence[str] = SUFFIXES) -> Path:
-    """Where to write: `out` if it is given, free and of one of these suffixes; else a free name in the folder."""
+def refuse_unfit(out: Path | None) -> None:
+    """Raise InputError for a table that cannot be written under this name; None is any name."""
     if out is None:
-        return free_path(folder, name)
-    if out.suffix.lower() not in suffixes:
-        raise InputError(f"--out {out}: its name must end with {' or '.join(suffixes)}.")
+        return
+    if out.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--out {out}: its name must end with {' or '.join(SUFFIXES)}.")
     refuse_existing(out)
-    return out
+
+
+def choose_path(out: Path | None, folder: Path, name: str) -> Path:
+    """Where to write a table: `out` if it is given and fit, else a free name in the folder."""
+    refuse_unfit(out)
+    return free_path(folder, name) if out is None else out
 
 
 @contextmanager

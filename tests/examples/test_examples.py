@@ -32,8 +32,8 @@ def test_own_loop_learns_the_moons(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_plain_loop_learns_digits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    error = runpy.run_path(str(EXAMPLES / "plain_loop.py"))["main"](steps=60)
-    assert f"40 labels, 60 steps, 1 process(es): {100 * error:.1f} % of 1,797 images wrong" in capsys.readouterr().out
+    error = runpy.run_path(str(EXAMPLES / "plain_loop.py"))["main"](steps=120)
+    assert f"40 labels, 120 steps, 1 process(es): {100 * error:.1f} % of 1,797 images wrong" in capsys.readouterr().out
     assert error < 0.6  # guessing is wrong nine times in ten
 
 

@@ -11,6 +11,8 @@ import torch
 from softmatch.errors import InputError
 from softmatch.runs import load_model
 from softmatch.using.pool import open_pool
+from softmatch.using.pseudo_labels import write_pseudo_labels
+from softmatch.using.suggesting import suggest
 from tests.own.sources import write_csv
 from tests.using.tables import read_csv
 
@@ -81,6 +83,12 @@ def test_rows_that_came_later_do_not_change_what_the_model_sees(table_folder: Pa
 def test_a_folder_that_is_no_run(tmp_path: Path, digits_run: Path) -> None:
     with pytest.raises(InputError, match="not the folder of a finished run"):
         open_pool(tmp_path)
+    for use in (suggest, write_pseudo_labels):
+        with pytest.raises(InputError, match="not the folder of a finished run"):
+            use(tmp_path / "no")
+        with pytest.raises(InputError, match="must end with"):
+            use(digits_run, out=tmp_path / "p.xls")
+    assert list(tmp_path.iterdir()) == []
     run = shutil.copytree(digits_run, tmp_path / "run")
     (run / "split.json").unlink()
     with pytest.raises(InputError, match="does not say what it was trained on"):

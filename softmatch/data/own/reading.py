@@ -79,7 +79,7 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
     number = {name: position for position, name in enumerate(classes)}
     labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])
     examples = Examples(
-        items, labels, classes, _kind(preparation), names=[records.names[k] for k in kept], preparation=preparation
+        items, labels, classes, kind_of(preparation), names=[records.names[k] for k in kept], preparation=preparation
     )
     examples = _with_statistics(examples, reading)
     test = None
@@ -104,7 +104,7 @@ def _stop(findings: Sequence[Finding]) -> None:
     Understood("", None, tuple(findings)).stop()  # type: ignore[arg-type]  # only its findings are looked at
 
 
-def _kind(preparation: Preparation) -> Any:
+def kind_of(preparation: Preparation) -> Any:
     settings = preparation.settings()
     if settings["kind"] == "array":
         return "image" if len(settings["shape"]) == 3 else "vector"

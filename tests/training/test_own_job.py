@@ -1,0 +1,120 @@
+"""Whole runs on data of one's own: each way of measuring, and what the run folder holds."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+import softmatch
+from softmatch.runs import RunFolder, load_model
+from softmatch.training.job import Result
+from tests.own.sources import blobs, pictures, texts
+
+QUICK: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 16, "labeled_batch": 8, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def crossfit(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    folder = tmp_path_factory.mktemp("crossfit")
+    return softmatch.train(blobs(folder / "t.csv"), out=folder / "run", **QUICK, folds=3)
+
+
+def test_a_cross_fit_measures_every_labelled_sample(crossfit: Result) -> None:
+    assert crossfit.evaluation == {"kind": "crossfit", "samples": 30, "folds": 3, "reason": None}
+    assert crossfit.labels == 30
+    assert crossfit.difference is not None
+    with (crossfit.run / "held_out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(int(row["name"]) for row in rows) == list(range(1, 31))
+    assert sum(row["right"] == "no" for row in rows) / 30 == pytest.approx(crossfit.test_error)
+    wrong = [float(row["confidence"]) for row in rows if row["right"] == "no"]
+    assert wrong == sorted(wrong, reverse=True)
+
+
+def test_the_records_of_a_cross_fit_hold_the_error_of_all_folds(crossfit: Result) -> None:
+    run = RunFolder(crossfit.run)
+    assert [record["step"] for record in run.records()] == [3, 6]
+    assert run.records()[-1]["test_error"] == pytest.approx(crossfit.test_error, abs=1e-5)
+    twin = RunFolder(crossfit.run / "twin").records()
+    assert twin[-1]["test_error"] == pytest.approx(crossfit.supervised_test_error, abs=1e-5)
+    parts = [RunFolder(crossfit.run / "folds" / str(number)).records()[-1]["test_error"] for number in (1, 2, 3)]
+    assert sum(parts) / 3 == pytest.approx(crossfit.test_error, abs=1e-5)  # of ten samples each
+    assert not (crossfit.run / "folds" / "1" / "model").exists()
+
+
+def test_the_report_and_the_result_are_there(crossfit: Result) -> None:
+    found = json.loads((crossfit.run / "result.json").read_text())
+    assert found["evaluation"]["kind"] == "crossfit"
+    assert "left out" in (crossfit.run / "report.html").read_text()
+
+
+def test_the_run_repeats_from_its_settings(crossfit: Result, tmp_path: Path) -> None:
+    settings = yaml.safe_load((crossfit.run / "config.yaml").read_text())
+    source = settings.pop("source")
+    again = softmatch.train(source, **{**settings, "out": tmp_path / "again"})
+    for one, other in zip((crossfit.run, again.run), (again.run, crossfit.run), strict=True):
+        assert (one / "model" / "model.safetensors").read_bytes() == (other / "model" / "model.safetensors").read_bytes()
+    assert again.test_error == crossfit.test_error
+
+
+def test_the_model_takes_rows_as_they_stand_in_the_table(crossfit: Result) -> None:
+    model = load_model(crossfit.run)
+    items = model.preparation({"width": ["0.1", "3.0"], "height": ["0", "2.9"]})
+    assert isinstance(items, torch.Tensor)
+    assert model.predict_proba(items).shape == (2, 2)
+    assert model.samples is not None
+    assert model.predict_proba(model.samples).shape == (16, 2)
+
+
+def test_too_few_labels_are_trained_on_but_not_measured(tmp_path: Path) -> None:
+    result = softmatch.train(blobs(tmp_path / "t.csv", labeled=6), out=tmp_path / "run", **QUICK)
+    assert result.test_error is None
+    assert result.evaluation["kind"] == "none"
+    assert "too few" in result.evaluation["reason"]
+    assert "could not be measured" in (tmp_path / "run" / "report.html").read_text()
+    assert len(load_model(result.run).classes) == 2
+
+
+def test_test_data_are_measured_on_and_never_trained_on(tmp_path: Path) -> None:
+    train, test = blobs(tmp_path / "a.csv"), blobs(tmp_path / "b.csv", 20, 0, seed=1)
+    result = softmatch.train(train, test=test, out=tmp_path / "run", **QUICK)
+    assert result.evaluation["kind"] == "test"
+    assert result.test_samples == 20
+    assert result.labels == 30
+
+
+def test_hidden_labels_give_the_quality_of_pseudo_labels(tmp_path: Path) -> None:
+    result = softmatch.train(blobs(tmp_path / "t.csv", 60, 0), labels=10, out=tmp_path / "run", **QUICK)
+    assert (result.method, result.labels, result.evaluation["kind"]) == ("softmatch", 10, "holdout")
+    assert result.quality is not None
+
+
+def test_the_quality_of_pseudo_labels_is_not_made_up(crossfit: Result) -> None:
+    assert crossfit.quantity is not None
+    assert crossfit.quality is None
+
+
+def test_all_labelled(tmp_path: Path) -> None:
+    result = softmatch.train(blobs(tmp_path / "t.csv", 30, 0), out=tmp_path / "run", **QUICK, folds=2)
+    assert result.method == "supervised"
+    assert result.supervised_test_error is None
+    assert result.test_error is not None
+
+
+def test_texts_and_images(tmp_path: Path) -> None:
+    by_text = softmatch.train(texts(tmp_path / "t.csv"), out=tmp_path / "texts", **QUICK, folds=2)
+    model = load_model(by_text.run)
+    items = model.preparation(["where is my parcel", "my bank card"])
+    assert isinstance(items, torch.Tensor)
+    assert model.predict_proba(items).shape == (2, 2)
+    by_image = softmatch.train(pictures(tmp_path / "photos"), out=tmp_path / "images", **QUICK, folds=2, model="small-conv-4")
+    model = load_model(by_image.run)
+    items = model.preparation([tmp_path / "photos" / "dark" / "000.png"])
+    assert isinstance(items, torch.Tensor)
+    assert model.predict_proba(items).shape == (1, 2)
