@@ -1,0 +1,182 @@
+"""Bad input, each case as its user meets it: a message that names the place, an exit code, nothing written, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from softmatch.cli import main
+from tests.own.sources import blobs, pictures, texts, write_csv
+
+QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-twin", "--evaluation", "none")
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], source: Path | str, *options: str) -> str:
+    """What `train` says on the error stream when it refuses; both it and `check` must, and neither may write anything."""
+    before = sorted(folder.rglob("*"))
+    for command in ("check", "train"):
+        out = ("--out", str(folder / "run")) if command == "train" else ()
+        assert main([command, str(source), *options, *out]) == 2
+        said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert sorted(folder.rglob("*")) == before
+    return said
+
+
+def trained(folder: Path, capsys: pytest.CaptureFixture[str], source: Path | str, *options: str) -> str:
+    """What `train` prints."""
+    assert main(["train", str(source), *QUICK, *options, "--out", str(folder / "run")]) == 0
+    assert (folder / "run" / "report.html").is_file()
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_an_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "photos").mkdir()
+    assert "photos" in refused(tmp_path, capsys, tmp_path / "photos")
+
+
+def test_no_labels_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos", per_class=0, unlabeled=6)
+    said = refused(tmp_path, capsys, folder)
+    assert "none of the 6 samples has a label" in said
+    assert "softmatch suggest" in said
+
+
+def test_one_class_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos", per_class=3)
+    shutil.rmtree(folder / "light")
+    assert "every label is 'dark'" in refused(tmp_path, capsys, folder)
+
+
+def test_all_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = trained(tmp_path, capsys, blobs(tmp_path / "t.csv", 30, 0))
+    assert "method supervised" in said
+
+
+def test_a_class_with_one_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(i, i * i % 7, "ab"[i % 2] if i < 30 else "") for i in range(40)] + [(99, 3, "rare")]
+    said = trained(tmp_path, capsys, write_csv(tmp_path / "t.csv", rows, ("width", "height", "label")))
+    assert "1 of 3 classes have a single labelled sample: 'rare'" in said
+
+
+def test_a_class_without_any_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos")
+    (folder / "empty class").mkdir()
+    assert "empty class" in trained(tmp_path, capsys, folder, "--model", "small-conv-4")
+
+
+def test_images_that_are_damaged_huge_or_odd_are_left_out_or_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos")
+    rest = folder / "unlabeled"
+    whole = (rest / "024.png").read_bytes()
+    (rest / "cut.png").write_bytes(whole[: len(whole) // 2])
+    (rest / "empty.png").write_bytes(b"")
+    Image.new("CMYK", (9, 9), (1, 2, 3, 4)).save(rest / "print.jpg")
+    Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8) * 1000).save(rest / "deep.png")
+    Image.new("RGB", (1, 1)).save(rest / "pixel.png")
+    frames = [Image.new("P", (8, 8), level) for level in (1, 2, 3)]
+    frames[0].save(rest / "moving.gif", save_all=True, append_images=frames[1:])
+    Image.new("1", (12_000, 12_000)).save(rest / "huge.png")
+    (rest / "loop").symlink_to(folder)
+    said = trained(tmp_path, capsys, folder, "--model", "small-conv-4")
+    for name in ("cut.png", "empty.png", "huge.png"):
+        assert name in said
+    for name in ("print.jpg", "deep.png", "moving.gif"):
+        assert name not in said
+
+
+def test_strange_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "my photos 'n \"more\"")
+    (folder / "dark").rename(folder / "dark 🌑 <b>&\n'\"")
+    said = trained(tmp_path, capsys, folder, "--model", "small-conv-4", "--test-fraction", "0.5")
+    assert "2 classes" in said
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "dark 🌑 <b>" not in report
+    assert main(["predict", str(tmp_path / "run"), str(folder), "--out", str(tmp_path / "p.csv")]) == 0
+    assert "dark 🌑" in (tmp_path / "p.csv").read_text()
+
+
+def test_a_table_with_a_mark_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = blobs(tmp_path / "t.csv")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert "2 features" in trained(tmp_path, capsys, path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "t.csv"),
+        ("width,label\n", "no rows"),
+        ("width,height,label\n1,2,a\n1,2\n", "row 2"),
+        ("width,label\n1,a\n2,b\n", "--unknown"),
+        ("width,kind\n1,a\n2,b\n", "--label"),
+        ("width,label\n1,NA\n2,b\n3,c\n", "--unlabeled"),
+        ("width,label\n\xff\xfe", "t.csv"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content.encode("latin-1"))
+    options = ("--unknown", "3") if message == "--unknown" else ()
+    assert message in refused(tmp_path, capsys, path, *options)
+
+
+def test_missing_mixed_and_infinite_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows: list[tuple[object, ...]] = [(i / 7, i % 5, "ab"[i % 2] if i < 30 else "") for i in range(120)]
+    rows[3], rows[5], rows[7] = ("abc", 1, "b"), ("NaN", 2, "b"), ("inf", 3, "b")
+    said = trained(tmp_path, capsys, write_csv(tmp_path / "t.csv", rows, ("width", "height", "label")))
+    assert "row 4" in said
+    assert "'abc'" in said
+
+
+def test_numbers_as_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(i / 7, i % 5, ("1", "1.0", '1 ', "2", " 2", "2.0")[i % 6] if i < 30 else "") for i in range(60)]
+    assert "2 classes" in trained(tmp_path, capsys, write_csv(tmp_path / "t.csv", rows, ("width", "height", "label")))
+
+
+def test_a_read_only_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = blobs(tmp_path / "t.csv")
+    (tmp_path / "file").write_text("not a folder")
+    assert main(["train", str(path), *QUICK, "--out", str(tmp_path / "file" / "run")]) == 2
+    assert "cannot be made" in capsys.readouterr().err
+    assert (tmp_path / "file").read_text() == "not a folder"
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0,
+    reason="a small disk of one's own needs user namespaces",
+)
+def test_a_full_disk(tmp_path: Path) -> None:
+    source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
+    disk.mkdir()
+    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --model mlp-256 --out {disk}/run"
+    script = f"mount -t tmpfs -o size=128k none {disk} && {train}; code=$?; ls -A {disk}/run/model; exit $code"
+    done = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "safetensors" not in done.stdout  # no part of a file that looks whole
+
+
+@pytest.mark.parametrize("moment", [0.5, 2.5, 5.0])
+def test_an_interruption_at_any_moment(tmp_path: Path, moment: float) -> None:
+    source = texts(tmp_path / "t.csv", 40, 400)
+    command = [sys.executable, "-m", "softmatch", "train", str(source), "--steps", "100000", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    time.sleep(moment)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert source.is_file()
