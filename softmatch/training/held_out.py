@@ -21,7 +21,7 @@ def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> No
     wrong = predicted != found.labels
     order = torch.where(wrong, -confidence, 1 + confidence).argsort(stable=True).tolist()
     text = io.StringIO(newline="")
-    table = csv.writer(text)
+    table = csv.writer(text, lineterminator="\n")
     table.writerow(["name", "label", "predicted", "confidence", "right"])
     for i in order:
         row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])], f"{float(confidence[i]):.4f}"]

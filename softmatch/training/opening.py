@@ -10,6 +10,7 @@ from typing import Any
 
 from softmatch.config import Config, merge, split_names
 from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.recipes import complete
@@ -64,8 +65,12 @@ def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", pr
     labeled = asked.labels or int((understood.examples.labels != UNLABELED).sum())
     defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
     config = complete("your data", defaults, user, where=where)
-    paths = {key: _absolute(getattr(config, key)) for key in ("test", "encoder") if getattr(config, key) is not None}
-    return Job(understood.where, config.model_copy(update=paths), understood.examples, understood.findings)
+    fixed: dict[str, Any] = {
+        key: _absolute(getattr(config, key)) for key in ("test", "encoder") if getattr(config, key) is not None
+    }
+    if understood.examples.kind == "image" and isinstance(understood.examples.preparation, ImagePreparation):
+        fixed["image_size"] = understood.examples.preparation.height  # another machine would choose another
+    return Job(understood.where, config.model_copy(update=fixed), understood.examples, understood.findings)
 
 
 def split_seed(config: Config) -> int:

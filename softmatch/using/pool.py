@@ -15,7 +15,7 @@ from softmatch.calibration import scale
 from softmatch.config import Config, make_config, read_file
 from softmatch.data import Examples, Split
 from softmatch.data.own import HUB_ID, open_source
-from softmatch.data.own.reading import _chosen
+from softmatch.data.own.reading import select_inputs
 from softmatch.data.preparations import Preparation
 from softmatch.data.records import Columns
 from softmatch.data.sources import SOURCES
@@ -160,7 +160,7 @@ def _prepared_as(model: Model, task: Task, where: Any) -> Examples:
         return examples
     records = open_source(where, _columns(model, task.config), need_label=False).read()
     place = {name: position for position, name in enumerate(records.names)}
-    inputs = _chosen(records.inputs, [place[name] for name in examples.names])
+    inputs = select_inputs(records.inputs, [place[name] for name in examples.names])
     return replace(examples, items=model.preparation(inputs))
 
 

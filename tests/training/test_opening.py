@@ -23,7 +23,7 @@ def test_own_data_get_settings_by_size_and_the_user_wins(tmp_path: Path) -> None
     assert job.source == str(tmp_path / "my data.csv")
     assert job.name == "my-data"
     assert (job.config.model, job.config.steps) == ("mlp-64", 7)
-    assert job.config.views == {"weak_noise": 0.05, "strong_noise": 0.2, "swap": 0.5}
+    assert job.config.views == {"weak_noise": 0.1, "strong_noise": 0.5, "swap": 0.5}
 
 
 def test_paths_are_kept_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

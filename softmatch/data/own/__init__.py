@@ -42,7 +42,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_folder(path, columns)
     if path.is_file():
         return _open_file(path, columns, need_label)
-    if HUB_ID.fullmatch(str(where)) and not path.parent.exists():
+    known = is_table(path) or path.suffix.lower() in (".npz", ".npy", *SUFFIXES)
+    if HUB_ID.fullmatch(str(where)) and not known and not path.parent.exists():
         return open_hub(str(where), columns, need_label)
     raise InputError(
         f"there is no file or folder {where}, and no source of that name. {nearest(str(where), SOURCES)} "

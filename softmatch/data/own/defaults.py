@@ -41,7 +41,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
         "optimizer": "adam",
         "lr": 2e-3,
         "threads": 1,
-        "views": {"weak_noise": 0.05, "strong_noise": 0.2, "swap": 0.2},
+        "views": {"weak_noise": 0.1, "strong_noise": 0.5, "swap": 0.2},
     }
 
 

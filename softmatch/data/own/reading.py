@@ -186,7 +186,7 @@ def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -
             f"Label some of it, or take it out of the test data. Classes to learn: {listed(list(number), 10)}."
         )
     assert examples.preparation is not None
-    inputs = _chosen(records.inputs, known)
+    inputs = select_inputs(records.inputs, known)
     items: Tensor | ImageFiles
     if isinstance(examples.preparation, ImagePreparation) and not isinstance(examples.items, ImageFiles):
         items, kept, found = examples.preparation.read(inputs, [records.names[position] for position in known])
@@ -199,9 +199,10 @@ def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -
     return Examples(items, labels, examples.classes, examples.kind, names=names), findings
 
 
-def _chosen(inputs: Inputs, positions: Sequence[int]) -> Inputs:
+def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
+    """Those at these positions, of whatever kind they are."""
     if isinstance(inputs, Mapping):
-        return {name: _chosen(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
+        return {name: select_inputs(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
     if isinstance(inputs, np.ndarray):
         return np.take(inputs, positions, axis=0)
     return [inputs[position] for position in positions]  # type: ignore[return-value]  # of the same kind as they were
