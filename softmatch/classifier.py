@@ -29,7 +29,7 @@ from softmatch.runs import Model
 from softmatch.training.devices import choose_device
 from softmatch.training.job import SAMPLES
 from softmatch.training.loop import Record
-from softmatch.training.opening import Job, reading_of, open_job
+from softmatch.training.opening import Job, open_job, reading_of
 from softmatch.training.task import build_method, make_trainer, prepare_job
 
 WHERE = "Classifier"
@@ -232,7 +232,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
         """Samples and labels that are given in Python."""
         from softmatch.data.own.defaults import suitable
-        from softmatch.data.own.reading import kind_of, fit_preparation
+        from softmatch.data.own.reading import fit_preparation, kind_of
 
         asked = complete("your data", {}, user, where=WHERE)
         if is_path(samples):

@@ -95,7 +95,7 @@ def test_images_that_are_damaged_huge_or_odd_are_left_out_or_read(tmp_path: Path
 
 
 def test_strange_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = pictures(tmp_path / "my photos 'n \"more\"")
+    folder = pictures(tmp_path / 'my photos \'n "more"')
     (folder / "dark").rename(folder / "dark 🌑 <b>&\n'\"")
     said = trained(tmp_path, capsys, folder, "--model", "small-conv-4", "--test-fraction", "0.5")
     assert "2 classes" in said
@@ -139,7 +139,7 @@ def test_missing_mixed_and_infinite_cells(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_numbers_as_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [(i / 7, i % 5, ("1", "1.0", '1 ', "2", " 2", "2.0")[i % 6] if i < 30 else "") for i in range(60)]
+    rows = [(i / 7, i % 5, ("1", "1.0", "1 ", "2", " 2", "2.0")[i % 6] if i < 30 else "") for i in range(60)]
     assert "2 classes" in trained(tmp_path, capsys, write_csv(tmp_path / "t.csv", rows, ("width", "height", "label")))
 
 
