@@ -1,14 +1,16 @@
 """A user's own data from end to end: is the number that a run reports without a test set true?
 
     python benchmarks/own_data.py write DATA --cifar10 cifar10.npz --clinc150 clinc150/     # makes the sources of each seed
-    python benchmarks/own_data.py run DATA --store runs.jsonl --seeds 5 [--sources table intents photos] [--encoder FOLDER]
+    python benchmarks/own_data.py run DATA --store runs.jsonl --seeds 5 [--sources table ink intents photos] [--encoder FOLDER]
     python benchmarks/own_data.py run DATA --store runs.jsonl --only-print
 
 `write` makes, for each seed, sources as a user would have them, each with a test file that training never sees:
 
 - photos: a folder of 10,000 CIFAR-10 images as PNG, 400 of them in class folders and the rest in unlabeled/;
 - intents: the 15,000 texts of CLINC150's train split as CSV, 10 labels for each of its 150 intents;
-- table: scikit-learn's breast cancer data (569 rows of 30 numbers), 40 labels; 30 % of the rows are the test file.
+- table: scikit-learn's breast cancer data (569 rows of 30 numbers), 20 labels for each of 2 classes;
+- ink: scikit-learn's digits as a table (1,797 rows of 64 numbers), 4 labels for each of 10 classes. 30 % of the rows of either are
+  the test file.
 
 `run` trains on each with the defaults, twice: without the test file, where the run itself says how many errors to expect
 (cross-fit or hold-out), and with it, which gives the truth for the same model and for its supervised twin. What stands in the
@@ -32,7 +34,7 @@ from PIL import Image
 
 import softmatch
 
-SOURCES = ("table", "intents", "photos")
+SOURCES = ("table", "ink", "intents", "photos")
 Row = dict[str, Any]
 
 
@@ -74,21 +76,22 @@ def write_intents(target: Path, folder: Path, seed: int, per_class: int = 10) ->
     write_csv(target / "intents-test.csv", ("text", "label"), [(row["text"], row["label"]) for row in tests])
 
 
-def write_table(target: Path, seed: int, per_class: int = 20) -> None:
-    """table.csv and table-test.csv."""
-    from sklearn.datasets import load_breast_cancer
+def write_table(target: Path, name: str, seed: int) -> None:
+    """NAME.csv and NAME-test.csv, with the labels in the column `kind`."""
+    from sklearn.datasets import load_breast_cancer, load_digits
 
-    data = load_breast_cancer()
+    data, per_class = (load_breast_cancer(), 20) if name == "table" else (load_digits(), 4)
     order = np.random.default_rng(seed).permutation(len(data.target))
-    header = (*(str(name) for name in data.feature_names), "diagnosis")
-    given = [0, 0]
+    tests = round(0.3 * len(order))
+    header = (*(str(column) for column in data.feature_names), "kind")
+    given: dict[int, int] = {}
     rows = []
-    for position in order[170:]:
+    for position in order[tests:]:
         label = int(data.target[position])
-        given[label] += 1
+        given[label] = given.get(label, 0) + 1
         rows.append((*data.data[position], data.target_names[label] if given[label] <= per_class else ""))
-    write_csv(target / "table.csv", header, rows)
-    write_csv(target / "table-test.csv", header, [(*data.data[p], data.target_names[data.target[p]]) for p in order[:170]])
+    write_csv(target / f"{name}.csv", header, rows)
+    write_csv(target / f"{name}-test.csv", header, [(*data.data[p], data.target_names[data.target[p]]) for p in order[:tests]])
 
 
 def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -102,7 +105,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) 
 def run(data: Path, source: str, seed: int, encoder: str | None) -> Row:
     """Both runs of one seed."""
     where, suffix = data / str(seed), "" if source == "photos" else ".csv"
-    options: dict[str, Any] = {"seed": seed, "label": "diagnosis"} if source == "table" else {"seed": seed}
+    options: dict[str, Any] = {"seed": seed, "label": "kind"} if source in ("table", "ink") else {"seed": seed}
     if source == "intents":
         options |= {"encoder": encoder}
     with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +171,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.job == "write":
         for seed in range(given.seeds):
-            write_table(given.data / str(seed), seed)
+            for name in ("table", "ink"):
+                write_table(given.data / str(seed), name, seed)
             if given.clinc150 is not None:
                 write_intents(given.data / str(seed), given.clinc150, seed)
             if given.cifar10 is not None:

@@ -46,7 +46,7 @@ def render(contents: Contents) -> str:
     sentence, kind = words.verdict(contents)
     heads, rows = _table(contents)
     return environment.get_template("template.html").render(
-        source=str(contents.config.get("source") or "Run"),
+        source=Path(str(contents.config.get("source") or "Run")).name,
         subtitle=words.subtitle(contents),
         verdict=sentence,
         kind=kind,

@@ -12,7 +12,7 @@ FOLD_SHARE = 0.2
 
 
 def suitable(examples: Examples, labeled: int, device: torch.device, encoder: str | None = None) -> dict[str, Any]:
-    """The settings (of `Config`) that differ from the general defaults.
+    """The settings (of `Config`) that differ from the general defaults. What was tried stands in benchmarks/LOG.md.
 
     Args:
         labeled: number of labelled samples.
@@ -36,7 +36,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     width = 64 if size <= 32 else 128 if size <= 128 else 256
     return {
         "model": f"mlp-{width}",
-        "steps": 2000,
+        "steps": 1000,
         "unlabeled_batch": 256,
         "optimizer": "adam",
         "lr": 2e-3,
@@ -46,12 +46,13 @@ def _vectors(examples: Examples) -> dict[str, Any]:
 
 
 def _images(examples: Examples, quick: bool) -> dict[str, Any]:
+    """On a CPU a network, steps and a cross-fit that end within minutes; with an accelerator, the network of that size."""
     side = max(examples.items.shape[-2:])
     views = {"pad": max(side // 8, 1)}
     if quick:
         return {"steps": 20_000, "views": views}
-    width = 32 if side <= 64 else 16
-    return {"model": f"small-conv-{width}", "steps": 1000, "unlabeled_batch": 96, "views": views}
+    width = 32 if side <= 16 else 16
+    return {"model": f"small-conv-{width}", "steps": 600, "unlabeled_batch": 96, "views": views, "folds": 3}
 
 
 def _encoder(examples: Examples, encoder: str) -> dict[str, Any]:
