@@ -9,8 +9,8 @@
 - photos: a folder of 10,000 CIFAR-10 images as PNG, 400 of them in class folders and the rest in unlabeled/;
 - intents: the 15,000 texts of CLINC150's train split as CSV, 10 labels for each of its 150 intents;
 - table: scikit-learn's breast cancer data (569 rows of 30 numbers), 20 labels for each of 2 classes;
-- ink: scikit-learn's digits as a table (1,797 rows of 64 numbers), 4 labels for each of 10 classes. 30 % of the rows of either are
-  the test file.
+- ink: scikit-learn's digits as a table (1,797 rows of 64 numbers), 4 labels for each of 10 classes; of either table, 30 % of the
+  rows are the test file.
 
 `run` trains on each with the defaults, twice: without the test file, where the run itself says how many errors to expect
 (cross-fit or hold-out), and with it, which gives the truth for the same model and for its supervised twin. What stands in the

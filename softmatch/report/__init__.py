@@ -46,7 +46,7 @@ def render(contents: Contents) -> str:
     sentence, kind = words.verdict(contents)
     heads, rows = _table(contents)
     return environment.get_template("template.html").render(
-        source=Path(str(contents.config.get("source") or "Run")).name,
+        source=_title(str(contents.config.get("source") or "Run")),
         subtitle=words.subtitle(contents),
         verdict=sentence,
         kind=kind,
@@ -75,6 +75,11 @@ def embed(value: Any) -> Markup:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
+
+
+def _title(source: str) -> str:
+    """The name of a source, or of the file or folder that it is; its place stands among the settings."""
+    return Path(source).name if Path(source).is_absolute() and Path(source).name else source
 
 
 def _script() -> str:
