@@ -52,7 +52,7 @@ def _images(examples: Examples, quick: bool) -> dict[str, Any]:
     if quick:
         return {"steps": 20_000, "views": views}
     width = 32 if side <= 16 else 16
-    return {"model": f"small-conv-{width}", "steps": 600, "unlabeled_batch": 96, "views": views, "folds": 3}
+    return {"model": f"small-conv-{width}", "steps": 800, "unlabeled_batch": 64, "views": views, "folds": 3}
 
 
 def _encoder(examples: Examples, encoder: str) -> dict[str, Any]:
