@@ -13,7 +13,7 @@
   rows are the test file.
 
 `run` trains on each with the defaults and without the test file: the run itself says how many errors to expect (cross-fit or
-hold-out). Then the saved model predicts the test file, which gives the truth, and the same network is trained on the labels alone.
+hold-out). Then the saved model predicts the test file, which gives the truth, and the network is trained on the labels alone.
 What stands in the store is not run again. Prints Markdown, mean ± standard deviation over the seeds.
 """
 

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from softmatch.classifier_folder import Saved, read_folder, write_folder
 from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.given_labels import Targets, read_targets
 from softmatch.data.records import Finding
 from softmatch.data.samples import inputs_for, is_frame, is_path, new_records
-from softmatch.data.targets import Targets, read_targets
 from softmatch.errors import InputError
 from softmatch.networks import Network, describe_network
 from softmatch.recipes import complete

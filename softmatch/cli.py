@@ -123,8 +123,8 @@ def _open(source: str | None, config: Config | None, file: Path | None) -> Job:
     from softmatch.training.opening import open_job
 
     layer = read_file(file) if file is not None else {}
-    name = source or layer.pop("source", None) or "digits"
-    layer.pop("source", None)
+    written = layer.pop("source", None)
+    name = source if source is not None else written if written is not None else "digits"
     options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
     keep_freed_memory()
     with Reading() as progress:
@@ -251,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
         _complain(str(error))
         return FAILED
     except KeyboardInterrupt:
-        _complain("interrupted; metrics and checkpoints written so far are kept in the run folder.")
+        _complain("interrupted; what a run has written so far is kept in its folder.")
         return INTERRUPTED
     except OSError as error:
         _complain(f"{error.filename or 'file system'}: {error.strerror or error}.")

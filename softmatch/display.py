@@ -180,7 +180,7 @@ def measured_how(result: Result) -> str:
     number = f"{result.test_samples:,}"
     return {
         "test": f"Measured on {number} test samples.",
-        "holdout": f"Measured on {number} held-out samples, which nothing was learned from.",
+        "holdout": f"Measured on {number} held-out samples, which were not trained on.",
         "crossfit": f"Measured on the {number} labelled samples, each left out once ({result.evaluation['folds']} folds). "
         "The saved model is trained on all labels.",
         "none": "",
@@ -199,10 +199,11 @@ def describe(task: Task, console: Console, run: str) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
     batch = f"{config.labeled_batch} + {config.unlabeled_batch} samples"
+    unlabeled = int((~torch.isin(split.unlabeled, split.labeled)).sum())
     prepared = "" if task.examples.preparation is None else f" ({task.examples.preparation.describe()})"
     rows = {
         "source": f"{task.source}: {task.examples.describe()}{prepared}",
-        "labels": f"{len(split.labeled):,} labelled, {len(split.unlabeled):,} unlabelled",
+        "labels": f"{len(split.labeled):,} labelled, {unlabeled:,} unlabelled",
         "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
         "network": f"{task.network_name}, {task.parameters:,} parameters, on {task.device}, {config.precision}",
@@ -212,8 +213,7 @@ def describe(task: Task, console: Console, run: str) -> None:
         table.add_row(f"[dim]{key}[/dim]", Text(value))
     console.print(table)
     for finding in task.findings:
-        if finding.level != "note":
-            say(console, f"Warning: {finding.text}", style="yellow")
+        say(console, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if finding.level == "warning" else "dim")
 
 
 def _evaluation(task: Task) -> str:
@@ -322,11 +322,12 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console | None
     if not any(finding.level == "warning" for finding in findings):
         say(console, "Nothing to worry about was found.")
     folds = len(task.evaluation.folds)
-    parts = f"{folds + 1} trainings" if folds else "one training"
-    twin = "" if plan.twin is None else f", and {folds or 1} of the network on the labels alone"
+    trainings = ["the model"] if not folds else [f"{folds} folds", "the model of all labels"]
+    if plan.twin is not None:
+        trainings.append(f"{folds} twins on the labels alone" if folds else "its twin on the labels alone")
     say(
         console,
-        f"\nTraining would take about {duration(plan.seconds)} here: {parts}{twin}, {task.config.steps:,} steps each. "
+        f"\nTraining would take about {duration(plan.seconds)} here: {', '.join(trainings)}; {task.config.steps:,} steps each. "
         "Start it with softmatch train and the same arguments.",
     )
 

@@ -43,12 +43,9 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> RunFolder:
         """Make the folder. One that holds anything is refused: runs are never overwritten."""
+        refuse_used(path)
         try:
-            if path.is_dir() and not any(path.iterdir()):
-                return cls(path)
-            path.mkdir(parents=True)
-        except FileExistsError as error:
-            raise InputError(f"{path} exists already and is never overwritten: choose another --out.") from error
+            path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"the run folder {path} cannot be made: {error.strerror or error}.") from error
         return cls(path)
@@ -121,6 +118,12 @@ class RunFolder:
             return json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path} is damaged: {error}.") from error
+
+
+def refuse_used(path: Path) -> None:
+    """Raise InputError for a place of a run folder where something is already."""
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path} exists already and is never overwritten: choose another --out.")
 
 
 def _plain(value: Any, digits: int | None = None) -> Any:

@@ -37,7 +37,7 @@ def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
     assert (run / "report.html").is_file()
     for text in (
         "1,797 grey images",
-        "40 labelled, 1,258 unlabelled",
+        "40 labelled, 1,218 unlabelled",
         "539 held-out samples",
         "error",
         "labels alone",

@@ -79,7 +79,7 @@ def as_text(value: object) -> str:
     raise TypeError(f"a {type(value).__name__}")
 
 
-def as_texts(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> list[str]:
+def as_text_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> list[str]:
     """All cells of a column as texts.
 
     Args:
@@ -100,7 +100,7 @@ def as_texts(values: Sequence[object] | npt.NDArray[np.generic], place: str, nam
 
 
 def as_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> Column:
-    """Cells as numbers, if all are numbers or missing, and as texts if not. Arguments as of `as_texts`."""
+    """Cells as numbers, if all are numbers or missing, and as texts if not. Arguments as of `as_text_column`."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind in "iuf":
             return values.astype(np.float64)
@@ -113,9 +113,9 @@ def as_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, na
         try:
             return np.array([math.nan if value is None else value for value in values], np.float64)
         except OverflowError:  # a whole number beyond the largest float
-            texts = as_texts(values, place, name, first)
+            texts = as_text_column(values, place, name, first)
     else:
-        texts = as_texts(values, place, name, first)
+        texts = as_text_column(values, place, name, first)
     numbers = numbers_of(texts)
     return texts if numbers is None else numbers
 

@@ -1,28 +1,46 @@
-"""Items that are the same: found by their content, so that a copy of a held-out sample is never trained on."""
+"""Items that are the same: found by what the user gave, so that a copy of a held-out sample is never trained on."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from softmatch.data.files import ImageFiles
+from softmatch.data.records import InputKind, Inputs
+
+MOSTLY = 0.9
+"""Share of rows that must differ for equal ones to be copies: in a table of a few categories they are different samples."""
 
 
-def digests(items: Tensor | ImageFiles) -> list[bytes]:
-    """A digest of the content of each item. Files are compared by their bytes, tensors by their values."""
-    if isinstance(items, ImageFiles):
-        return [_file_digest(path) for path in items.paths]
+def digests(kind: InputKind, inputs: Inputs, items: Tensor | ImageFiles) -> list[bytes]:
+    """A digest of the content of each input: bytes of files, texts without the space around them, else the items' values.
+
+    Args:
+        items: what was made of the inputs.
+    """
+    if kind == "text":
+        return [_digest(" ".join(str(text).split()).encode("utf-8", "replace")) for text in inputs]
+    if kind == "image" and all(isinstance(each, Path) for each in inputs):
+        return [_file_digest(Path(str(path))) for path in inputs]
+    assert isinstance(items, Tensor)
     flat = (items + 0.0 if items.is_floating_point() else items).flatten(1).contiguous().numpy()  # −0.0 + 0.0 is 0.0
-    return [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in flat]
+    return [_digest(row.tobytes()) for row in flat]
 
 
-def group(found: list[bytes]) -> Tensor:
+def group(kind: InputKind, found: Sequence[bytes]) -> Tensor:
     """(N,) int64: the position of the first item with the same content, the item's own where it is unique."""
+    if kind == "table" and len(set(found)) < MOSTLY * len(found):
+        return torch.arange(len(found))
     first: dict[bytes, int] = {}
     return torch.tensor([first.setdefault(digest, position) for position, digest in enumerate(found)], dtype=torch.int64)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def _file_digest(path: Path) -> bytes:

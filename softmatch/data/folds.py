@@ -26,11 +26,11 @@ class Evaluation:
     """What the error of a run is measured on.
 
     Attributes:
-        kind: "test": the source has a test set. "holdout": samples that are held out of everything. "crossfit": each labelled
-            sample by a model that saw neither its label nor the sample. "none": not at all.
+        kind: "test": the source has a test set. "holdout": samples that are held out of training. "crossfit": each labelled
+            sample by a model that was trained on neither its label nor the sample. "none": not at all.
         final: what the saved model is trained on.
         folds: of a cross-fit, the split of each; their `test` parts are disjoint.
-        reason: why there is none, or what part of the labelled samples it leaves out.
+        reason: why there is none, or what it leaves out.
     """
 
     kind: Kind
@@ -60,33 +60,42 @@ def plan_evaluation(
         return Evaluation("test", whole)
     if how == "none":
         return Evaluation("none", whole, reason="You asked for no measurement (--evaluation none).")
-    kind = how if how != "auto" else "holdout" if len(known) >= HOLD_OUT_FROM else "crossfit"
-    number = folds if kind == "crossfit" else max(round(1 / test_fraction), 2)
-    fold_of = _deal(examples.labels, groups, known, number, seed)
+    if how == "holdout" or (how == "auto" and len(known) >= HOLD_OUT_FROM):
+        held_out = hold_out(examples.labels, groups, test_fraction, seed)
+        if len(held_out) < FEWEST:
+            raise InputError(f"--evaluation holdout: {len(known)} labels are too few to give some away; use crossfit.")
+        return Evaluation("holdout", without(whole, groups, held_out), reason=_untested(examples.labels, known, held_out))
+    fold_of = _deal(examples.labels, groups, known, folds, seed)
     testable = int((fold_of >= 0).sum())
     if not testable or (testable < FEWEST and how == "auto"):
         return Evaluation("none", whole, reason=_too_few(len(known), testable))
-    if testable < 2 * FEWEST and kind == "holdout":
-        raise InputError(f"--evaluation holdout: {len(known)} labels are too few to give some away; use crossfit.")
-    left_out = None
-    if testable < len(known):
-        left_out = f"{len(known) - testable} of the {len(known)} labelled samples are the only ones of their class: not tested."
     used = sorted(set(fold_of[fold_of >= 0].tolist()))
-    splits = tuple(_without(whole, groups, known[fold_of == fold]) for fold in used)
-    if kind == "holdout":
-        return Evaluation("holdout", splits[0], reason=left_out)
-    return Evaluation("crossfit", whole, splits, left_out)
+    splits = tuple(without(whole, groups, known[fold_of == fold]) for fold in used)
+    return Evaluation("crossfit", whole, splits, _untested(examples.labels, known, known[fold_of >= 0]))
+
+
+def hold_out(labels: Tensor, groups: Tensor, share: float, seed: int) -> Tensor:
+    """Positions of this share of the labelled samples of each class, and at least one where two differ; copies together."""
+    generator, chosen = stream(seed, "hold out"), set[int]()
+    known = (labels != UNLABELED).nonzero().flatten()
+    for label in sorted(set(labels[known].tolist())):
+        content = sorted(set(groups[known[labels[known] == label]].tolist()))
+        order = [content[position] for position in torch.randperm(len(content), generator=generator).tolist()]
+        if len(order) > 1:
+            chosen |= set(order[: min(max(round(share * len(order)), 1), len(order) - 1)])
+    return known[torch.isin(groups[known], torch.tensor(sorted(chosen), dtype=torch.int64))]
 
 
 def _deal(labels: Tensor, groups: Tensor, known: Tensor, folds: int, seed: int) -> Tensor:
-    """The fold of each labelled sample, −1 for one that is the only one of its class.
+    """The fold of each labelled sample, −1 for one that is always trained on: the only one of its class.
 
     Samples of a class go round the folds, so that each fold has its share of them and leaves at least one to train on; a sample
     goes where its copies are.
     """
     fold_of = torch.full((len(known),), -1, dtype=torch.int64)
     generator, dealt, next_fold = stream(seed, "folds"), dict[int, int](), 0
-    for label in sorted(set(labels[known].tolist())):
+    classes = sorted(set(labels[known].tolist()))
+    for label in classes:
         members = (labels[known] == label).nonzero().flatten()
         members = members[torch.randperm(len(members), generator=generator)]
         content = groups[known[members]].tolist()
@@ -97,13 +106,25 @@ def _deal(labels: Tensor, groups: Tensor, known: Tensor, folds: int, seed: int) 
                 dealt[one] = next_fold % folds
                 next_fold += 1
             fold_of[position] = dealt[one]
+    for label in classes:  # copies with another label may have brought all of a class into one fold: then one stays
+        members = (labels[known] == label).nonzero().flatten()
+        if bool((fold_of[members] == fold_of[members[0]]).all()):
+            fold_of[groups[known] == groups[known[members[0]]]] = -1
     return fold_of
 
 
-def _without(whole: Split, groups: Tensor, held_out: Tensor) -> Split:
+def without(whole: Split, groups: Tensor, held_out: Tensor) -> Split:
     """The split in which these samples are the test set, and neither they nor their copies are trained on."""
     kept = ~torch.isin(groups, groups[held_out])
     return Split(whole.labeled[kept[whole.labeled]], whole.unlabeled[kept[whole.unlabeled]], held_out, whole.seed)
+
+
+def _untested(labels: Tensor, known: Tensor, tested: Tensor) -> str | None:
+    """What the measurement says nothing about, in a sentence."""
+    missing = sorted(set(labels[known].tolist()) - set(labels[tested].tolist()))
+    if not missing:
+        return None
+    return f"{len(missing)} of {len(set(labels[known].tolist()))} classes have no sample to spare for testing: not measured."
 
 
 def _too_few(known: int, testable: int) -> str:

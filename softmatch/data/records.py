@@ -71,12 +71,16 @@ class Opened(Protocol):
         where: to call it in messages.
         columns: as the user said or as found.
         findings: what was noticed; more may come while it is read.
+        test: what the source keeps apart for testing, if anything.
     """
 
     where: str
     kind: InputKind
     columns: Columns
     findings: list[Finding]
+
+    @property
+    def test(self) -> Opened | None: ...
 
     def read(self) -> Records:
         """Everything, for training. What cannot be read is left out, and a finding."""

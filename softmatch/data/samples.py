@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import check_array
-from sklearn.utils.validation import validate_data
 
 from softmatch.data.preparations import Preparation
 from softmatch.data.records import Columns, InputKind, Inputs, Records
+from softmatch.data.words import quoted
 from softmatch.errors import InputError
 
 
@@ -38,6 +37,8 @@ def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
     Args:
         columns: of a frame, what the user has said about them. By default all are features.
     """
+    from sklearn.utils.validation import validate_data  # here: scikit-learn takes a second, which `is_frame` need not
+
     if is_frame(samples):
         from softmatch.data.own import open_source
 
@@ -57,6 +58,8 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
     Raises:
         InputError: samples of another kind than those it was fitted to.
     """
+    from sklearn.utils.validation import validate_data
+
     takes = preparation.takes
     if takes == "text":
         if not is_texts(samples):
@@ -70,7 +73,7 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
         rows = validate_data(estimator, samples, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         names = getattr(estimator, "feature_names_in_", preparation.columns)
         if rows.shape[1] != len(names):
-            raise InputError(f"X has {rows.shape[1]} columns; {len(names)} are needed: {', '.join(names[:10])}.")
+            raise InputError(f"X has {rows.shape[1]} columns; {len(names)} are needed: {quoted(names, 10)}.")
         return {name: rows[:, position] for position, name in enumerate(names)}
     if _has_images(samples):
         return _images(samples)
@@ -86,6 +89,8 @@ def _has_images(samples: Any) -> bool:
 
 
 def _images(samples: Any) -> npt.NDArray[Any]:
+    from sklearn.utils import check_array
+
     images: npt.NDArray[Any] = check_array(samples, dtype=None, ensure_2d=False, allow_nd=True, input_name="X")
     return images
 

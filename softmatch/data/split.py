@@ -61,8 +61,13 @@ def decode_positions(name: str, found: Any) -> Tensor:
     raise InputError(f"{name!r} of a split must be a list of positions, or start and stop; it is {str(found)[:40]!r}.")
 
 
-def make_split(examples: Examples, labels: int, seed: int, test_fraction: float = 0.3) -> Split:
+def make_split(
+    examples: Examples, labels: int, seed: int, test_fraction: float = 0.3, parts: tuple[Tensor, Tensor] | None = None
+) -> Split:
     """Hold out a share for testing (unless the source has a test set), then draw labels/C labelled samples of each class.
+
+    Args:
+        parts: positions to test on and all others to use, where they have been chosen already.
 
     Raises:
         InputError: where a class has too few samples, or `labels` is not a multiple of the number of classes.
@@ -74,7 +79,7 @@ def make_split(examples: Examples, labels: int, seed: int, test_fraction: float 
             f"--labels {labels} cannot be shared evenly by {number} classes: give a multiple of {number}, "
             f"for example {lower} or {lower + number}."
         )
-    test, pool = _hold_out(examples, seed, test_fraction)
+    test, pool = _hold_out(examples, seed, test_fraction) if parts is None else parts
     per_class, generator, chosen = labels // number, stream(seed, "labels"), []
     for name, members in zip(examples.classes, _members(examples, pool), strict=True):
         if len(members) < per_class:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-SHOWN = 3
+
+def some(texts: Sequence[str], shown: int = 3) -> str:
+    """The first few as they are, and how many more there are: "row 2; row 5; row 7; and 12 more"."""
+    return "; ".join(texts[:shown]) + (f"; and {len(texts) - shown:,} more" if len(texts) > shown else "")
 
 
-def some(texts: Sequence[str]) -> str:
-    """The first few, and how many more there are: "row 2; row 5; row 7; and 12 more"."""
-    return "; ".join(texts[:SHOWN]) + (f"; and {len(texts) - SHOWN:,} more" if len(texts) > SHOWN else "")
+def quoted(names: Sequence[str], shown: int = 5, what: str = "") -> str:
+    """The first few names in quotes, and how many more there are: "'cat', 'dog' and 12 more classes".
+
+    Args:
+        what: the further ones are, if that has to be said.
+    """
+    rest = f" and {len(names) - shown:,} more {what}".rstrip() if len(names) > shown else ""
+    return ", ".join(map(repr, names[:shown])) + rest

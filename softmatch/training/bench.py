@@ -265,7 +265,7 @@ def plan(job: Job, steps: int = 4, budget: float = 30.0) -> Plan:
     every, twin = trainer.every, None
     trainer.batches.close()
     del trainer
-    if config.twin and config.method != "supervised":
+    if task.has_twin:
         supervised = make_trainer(task, build_method(task, "supervised"))
         twin = measure(supervised, steps, budget=budget / 2).seconds
         supervised.batches.close()

@@ -9,6 +9,16 @@ from softmatch.runs import RunFolder
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.task import Task
 
+POINTS = 4000
+
+
+def _some(task: Task, most: int) -> Tensor:
+    """Positions of training samples, in order: all, or of many only some, the first labelled ones among them."""
+    pool, labeled = task.split.unlabeled, task.split.labeled[: most // 2]
+    if len(pool) <= most:
+        return pool
+    return torch.cat([pool[:: -(-len(pool) // most)], labeled]).unique()
+
 
 def save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80) -> None:
     """Write boundary.json, where the items are points of a plane and of two classes."""
@@ -19,15 +29,15 @@ def save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80
     x, y = (torch.linspace(float(low[axis]), float(high[axis]), side) for axis in (0, 1))
     grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)
     probs = predict_probabilities(network, task.views, grid, task.device)
-    points = items[task.split.unlabeled]
+    chosen = _some(task, POINTS)
     run.write_json(
         "boundary.json",
         {
             "x": [round(float(v), 4) for v in x],
             "y": [round(float(v), 4) for v in y],
             "probs": [[round(float(p), 3) for p in row] for row in probs[:, 1].reshape(side, side)],
-            "points": [[round(float(v), 3) for v in point] for point in points],
-            "truth": task.examples.labels[task.split.unlabeled].tolist(),
-            "labeled": [task.split.unlabeled.tolist().index(i) for i in task.split.labeled.tolist()],
+            "points": [[round(float(v), 3) for v in point] for point in items[chosen]],
+            "truth": task.examples.labels[chosen].tolist(),
+            "labeled": torch.isin(chosen, task.split.labeled).nonzero().flatten().tolist(),
         },
     )

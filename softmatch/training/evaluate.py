@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import torch
 from torch import Tensor, nn
@@ -41,15 +42,30 @@ def predict_probabilities(
     return torch.cat(probs)
 
 
+def wilson_interval(wrong: int, number: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval of an error rate by Wilson's formula: true also for few samples, and where none or all are wrong."""
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    share = wrong / number
+    middle = (share + z * z / (2 * number)) / (1 + z * z / number)
+    half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number * number))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
 def error_interval(
     errors: Tensor, other: Tensor | None = None, level: float = 0.95, draws: int = 4000, seed: int = 0
 ) -> tuple[float, float]:
-    """Bootstrap interval over test samples of the error rate, or of its difference to `other` on the same samples.
+    """Interval over test samples of the error rate (Wilson), or of its difference to `other` on the same samples (bootstrap).
+
+    Where no sample differs, the bootstrap would be sure that none ever will: then the interval is that of the rule of three.
 
     Args:
         errors, other: (N,) of 0 and 1, one for each test sample.
     """
-    values = errors.double() if other is None else errors.double() - other.double()
+    if other is None:
+        return wilson_interval(int(errors.sum()), len(errors), level)
+    values = errors.double() - other.double()
+    if not bool(values.any()):
+        return -min(3 / len(values), 1.0), min(3 / len(values), 1.0)
     generator = torch.Generator().manual_seed(seed)
     means = []
     for size in [200] * (draws // 200):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from softmatch.config import write_config
+from softmatch.data.fingerprint import fingerprint
 from softmatch.data.loading import LOST_WORKER
 from softmatch.errors import InputError, LoadingError, OutOfMemory, TrainingError
 from softmatch.methods import Method, split_wrapper
@@ -91,6 +93,22 @@ def train(source: Any = "digits", *, network: Network | None = None, listener: L
 
 def run_job(job: Job, listener: Listener | None = None, network: Network | None = None) -> Result:
     """`train` with a source that was read and complete settings."""
+    with _own_state():
+        return _run_job(job, listener, network)
+
+
+@contextmanager
+def _own_state() -> Iterator[None]:
+    """Training seeds torch's generators and sets its threads; the caller gets them back as they were."""
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _run_job(job: Job, listener: Listener | None, network: Network | None) -> Result:
     started = time.perf_counter()
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"model": describe_network(network)}))
@@ -99,10 +117,11 @@ def run_job(job: Job, listener: Listener | None = None, network: Network | None 
     method = build_method(task, config.method)  # before anything is written: a wrong option costs nothing
     run = _make_folder(task)
     write_config(run.path / "config.yaml", job.source, config)
-    run.write_json("split.json", task.split.as_dict())
+    data = fingerprint(task.examples.names, task.examples.labels, task.split.labeled)
+    run.write_json("split.json", {**task.split.as_dict(), "data": data})
     if listener is not None:
         listener.understood(task, run)
-    twin = config.twin and config.method != "supervised"
+    twin = task.has_twin
     known, twin_seconds = _Curve(), None
     if task.evaluation.kind == "crossfit":
         found, known, twin_seconds = _cross_fit(task, run, twin, listener)

@@ -6,17 +6,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from softmatch.config import Config, merge, split_names
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, find_source
+from softmatch.errors import InputError
 from softmatch.recipes import complete
+from softmatch.runs import refuse_used
 from softmatch.training.devices import choose_device
 
-OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "image_size", "encoder")
+if TYPE_CHECKING:
+    from softmatch.data.own.reading import Progress, Reading
+
+OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size", "encoder", "fine_tune")
 """Settings that are about a user's own files."""
 
 
@@ -42,7 +47,7 @@ class Job:
         return re.sub(r"[^\w.-]+", "-", Path(self.source).stem).strip("-.") or "own-data"
 
 
-def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", progress: Any = None) -> Job:
+def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", progress: Progress | None = None) -> Job:
     """Read the source and complete the settings.
 
     Args:
@@ -58,16 +63,16 @@ def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", pr
     from softmatch.data.own.reading import read_own
 
     user = merge(*given, where=where)
+    user |= {key: _absolute(user[key]) for key in ("test", "encoder") if user.get(key) is not None}
     asked = complete("your data", {}, user, where=where)  # a wrong value is told before anything is read
+    if asked.out is not None:
+        refuse_used(asked.out)
     device = choose_device(asked.device)
     understood = read_own(_absolute(source), reading_of(asked), progress)
-    understood.stop()
     labeled = asked.labels or int((understood.examples.labels != UNLABELED).sum())
     defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
     config = complete("your data", defaults, user, where=where)
-    fixed: dict[str, Any] = {
-        key: _absolute(getattr(config, key)) for key in ("test", "encoder") if getattr(config, key) is not None
-    }
+    fixed: dict[str, Any] = {}
     if understood.examples.kind == "image" and isinstance(understood.examples.preparation, ImagePreparation):
         fixed["image_size"] = understood.examples.preparation.height  # another machine would choose another
     return Job(understood.where, config.model_copy(update=fixed), understood.examples, understood.findings)
@@ -78,11 +83,12 @@ def split_seed(config: Config) -> int:
     return config.seed if config.split_seed is None else config.split_seed
 
 
-def reading_of(config: Config) -> Any:
+def reading_of(config: Config) -> Reading:
+    """What the settings say about a user's own files."""
     from softmatch.data.own.reading import Reading
 
     columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled)
-    return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune)
+    return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device)
 
 
 def _absolute(source: Any) -> Any:
@@ -94,8 +100,6 @@ def _absolute(source: Any) -> Any:
 
 
 def _refuse_own_settings(source: str, config: Config) -> None:
-    from softmatch.errors import InputError
-
     for key in OWN_ONLY:
-        if getattr(config, key) is not None:
+        if getattr(config, key) != Config.model_fields[key].default:
             raise InputError(f"--{key.replace('_', '-')} is for data of your own; {source!r} is a source that softmatch knows.")

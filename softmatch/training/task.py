@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from softmatch.data import Examples, Split, make_long_tailed_split, make_split
 from softmatch.data.batches import Batches, make_roles
 from softmatch.data.examples import UNLABELED
 from softmatch.data.files import ImageFiles
-from softmatch.data.folds import Evaluation, plan_evaluation
+from softmatch.data.folds import Evaluation, hold_out, plan_evaluation, without
 from softmatch.data.loading import LoadedBatches, item_statistics, make_batches, read_plain
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
@@ -77,6 +77,11 @@ class Task:
         return describe_network(self.network)
 
     @property
+    def has_twin(self) -> bool:
+        """Whether the same network is also trained on the labels alone, to compare with."""
+        return self.config.twin and self.config.method != "supervised" and self.evaluation.kind != "none"
+
+    @property
     def test(self) -> tuple[Tensor | ImageFiles, Tensor]:
         """Items and labels that the error is measured on."""
         if self.examples.test is not None:
@@ -107,7 +112,7 @@ class Task:
 
 def prepare(source: str, config: Config, network: Network | None = None) -> Task:
     """Read the source again by complete settings, as of a run folder. Nothing is written."""
-    job = open_job(source, config.model_dump(exclude={"recipe"}))
+    job = open_job(source, config.model_dump(exclude={"recipe", "out"}))
     return prepare_job(replace(job, config=config), network)
 
 
@@ -144,11 +149,20 @@ def prepare_examples(source: str, config: Config, examples: Examples, network: N
 
 def _evaluation(job: Job, seed: int) -> Evaluation:
     """All labels of a user's own data are used, unless their number is given; of other sources some are drawn."""
-    config, examples = job.config, job.examples
-    if examples.groups is None or config.labels is not None or config.imbalance is not None:
-        split = _split(job.source, config, examples, seed)
-        return Evaluation("holdout" if examples.test is None else "test", split)
-    return plan_evaluation(examples, examples.groups, seed, config.evaluation, config.folds, config.test_fraction)
+    config, examples, groups = job.config, job.examples, job.examples.groups
+    kind: Literal["holdout", "test"] = "holdout" if examples.test is None else "test"
+    if groups is None or config.imbalance is not None:
+        return Evaluation(kind, _split(job.source, config, examples, seed))
+    if config.labels is None:
+        return plan_evaluation(examples, groups, seed, config.evaluation, config.folds, config.test_fraction)
+    if config.evaluation not in ("auto", "holdout"):
+        raise InputError("--labels hides the other labels and measures on some of them: leave out --evaluation.")
+    parts = None
+    if examples.test is None:
+        rest = Split(torch.arange(0), torch.arange(len(examples)), torch.arange(0), seed)
+        held_out = without(rest, groups, hold_out(examples.labels, groups, config.test_fraction, seed))
+        parts = held_out.test, held_out.unlabeled
+    return Evaluation(kind, make_split(examples, config.labels, seed, config.test_fraction, parts))
 
 
 def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:

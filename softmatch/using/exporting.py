@@ -19,8 +19,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from softmatch.data.files import ImageFiles
-from softmatch.data.loading import read_plain
 from softmatch.data.records import Columns
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.networks import Network
@@ -285,7 +283,8 @@ def _samples(model: Model, run: Path | str, source: Any, columns: Columns | None
         return model.samples[:MOST_SAMPLES]
     for records in open_records(model, source, columns, MOST_SAMPLES, str(run)):
         items = model.preparation(records.inputs)
-        return next(read_plain(items, len(items), 0)) if isinstance(items, ImageFiles) else items
+        assert isinstance(items, Tensor)
+        return items
     raise InputError(f"{source} holds no samples to compare on.")
 
 

@@ -14,19 +14,28 @@ from torch import Tensor
 from softmatch.calibration import scale
 from softmatch.config import Config, make_config, read_file
 from softmatch.data import Examples, Split
+from softmatch.data.examples import UNLABELED
+from softmatch.data.fingerprint import fingerprint
+from softmatch.data.folds import Evaluation
 from softmatch.data.own import HUB_ID, open_source
 from softmatch.data.own.reading import select_inputs
 from softmatch.data.preparations import Preparation
 from softmatch.data.records import Columns
 from softmatch.data.sources import SOURCES
+from softmatch.data.words import quoted
 from softmatch.errors import InputError
 from softmatch.networks import Network
+from softmatch.networks.heads import feature_size
 from softmatch.runs import Model, RunFolder, load_model
+from softmatch.training.devices import choose_device
 from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.task import POOL_PART, Task, prepare
-from softmatch.using.predicting import Progress, columns_for
+from softmatch.training.opening import Job, open_job
+from softmatch.training.task import POOL_PART, Task
+from softmatch.using.predicting import WHAT, Progress, columns_for, use_device
 
 ROWS = 4096
+READING = ("data", "seed", "split_seed", "label", "text", "features", "unlabeled", "image_size", "encoder", "fine_tune", "device")
+"""Settings that say how the data are read. No other setting of a run folder decides anything here."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +66,12 @@ class Pool:
     def given(self) -> list[str | None]:
         """The label that each sample of the pool had in training; None: none."""
         labeled = self.task.split.labeled
-        known = dict(zip(labeled.tolist(), self.examples.labels[labeled].tolist(), strict=True))
+        known: dict[int, int] = dict(zip(labeled.tolist(), self.examples.labels[labeled].tolist(), strict=True))
         return [self.model.classes[known[k]] if k in known else None for k in self.positions.tolist()]
 
     def names(self, positions: Tensor) -> list[str]:
         """What to call examples: files or rows of the user's own, or their positions from 0."""
-        named = self.examples.names
-        return [named[k] if named else str(k) for k in positions.tolist()]
+        return [name_of(self.examples, k) for k in positions.tolist()]
 
     def probabilities(self, progress: Progress | None = None) -> Tensor:
         """p(y | x) of the whole pool (N_U, C) as the network has them, before the temperature; a part at a time."""
@@ -90,8 +98,13 @@ class Pool:
         return [wanted[name] for name in names]
 
 
+def name_of(examples: Examples, position: int) -> str:
+    """What to call an example to its owner: a file or row of their own, else its position from 0."""
+    return examples.names[position] if examples.names else str(position)
+
+
 def open_pool(run: Path | str, source: Any = None, device: str = "auto", network: Network | None = None) -> Pool:
-    """Read the data of a run again.
+    """Read the data of a run again. Nothing in the run folder is executed: no code that its settings name is run.
 
     Args:
         source: where they are now, if that is another place; the arrays or the frame, if they were no file.
@@ -103,27 +116,43 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
     folder = RunFolder(Path(run))
     model = load_model(run, network)
     settings = read_file(folder.path / "config.yaml")
-    where = settings.pop("source", None) if source is None else source
-    found = folder.read_json("split.json")
+    found, written = folder.read_json("split.json"), settings.pop("source", None)
+    where = written if source is None else source
     if where is None or not isinstance(found, Mapping):
         raise InputError(f"{run} does not say what it was trained on: config.yaml needs a source, split.json its positions.")
-    settings.pop("source", None)
-    config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
-    _refuse_missing(where, run, config)
-    unmeasured = config.model_copy(update={"test": None, "evaluation": "none"})  # what it was measured on may have moved
-    task = prepare(where, unmeasured, network)
-    task = replace(task, split=Split.from_dict(found), config=config)
-    _refuse_other(task, model, run)
-    task = replace(task, examples=_prepared_as(model, task, where))
-    model.network.to(task.device)
-    return Pool(model, task, where)
+    config, split = make_config(settings, {"device": device}, where=f"{run}/config.yaml"), Split.from_dict(found)
+    _refuse_missing(where, run)
+    job = open_job(where, config.model_dump(include={*READING}), where=f"{run}/config.yaml")
+    place = choose_device(device)
+    use_device(model, place)
+    task = _task(job, config, split, model, place)
+    _refuse_other(task, model, run, found.get("data"))
+    return Pool(model, replace(task, examples=_prepared_as(model, task, where)), where)
+
+
+def _task(job: Job, config: Config, split: Split, model: Model, device: torch.device) -> Task:
+    """The run's, with the network that it has trained: a name in its settings would let the folder choose what code is run."""
+    return Task(
+        source=job.source,
+        name=job.name,
+        config=config,
+        examples=job.examples,
+        split=split,
+        views=model.views,
+        network=model.network,
+        parameters=sum(parameter.numel() for parameter in model.network.parameters()),
+        num_features=feature_size(model.network),
+        device=device,
+        evaluation=Evaluation("none", split),
+        findings=job.findings,
+    )
 
 
 def _columns(model: Model, config: Config) -> Columns:
     return columns_for(model, Columns(label=config.label, unlabeled=config.unlabeled))
 
 
-def _refuse_missing(where: Any, run: Path | str, config: Config) -> None:
+def _refuse_missing(where: Any, run: Path | str) -> None:
     if not isinstance(where, (str, Path)) or str(where) in SOURCES or Path(where).expanduser().exists():
         return
     if isinstance(where, str) and HUB_ID.fullmatch(where):
@@ -131,23 +160,45 @@ def _refuse_missing(where: Any, run: Path | str, config: Config) -> None:
     raise InputError(f"the data of {run} are not there: {where}. If they have moved, give their new place with --source.")
 
 
-def _refuse_other(task: Task, model: Model, run: Path | str) -> None:
-    """The same data have as many samples, the same classes, and items of the same shape."""
-    split, number = task.split, len(task.examples)
-    last = max((int(part.max()) for part in (split.labeled, split.unlabeled, split.test) if len(part)), default=-1)
-    reason = None
-    if last >= number:
-        reason = f"there are {number:,} samples, the run has used number {last + 1:,}"
-    elif task.examples.classes != model.classes:
-        reason = f"the classes are {_listed(task.examples.classes)}, the run has learned {_listed(model.classes)}"
-    elif task.shape != model.shape and task.preparation.takes == "image":
-        reason = f"the images have become {'×'.join(map(str, task.shape))}, the run has used {'×'.join(map(str, model.shape))}"
+def _refuse_other(task: Task, model: Model, run: Path | str, data: Any) -> None:
+    """The same data have as many samples, the same classes, items of the same shape, and the labels that were trained on.
+
+    Args:
+        data: their fingerprint when the run began; None where an earlier version has saved none.
+    """
+    reason = _other(task, model)
     if reason is not None:
         raise InputError(f"{task.source} is not what {run} was trained on: {reason}. Give those data with --source.")
+    examples, labeled = task.examples, task.split.labeled
+    lost = labeled[examples.labels[labeled] == UNLABELED].tolist()
+    if lost:
+        reason = f"sample {name_of(examples, lost[0])!r} had a label and has none now"
+    elif data is not None and data != fingerprint(examples.names, examples.labels, labeled):
+        reason = "samples have come, gone or changed their places, or labels are others"
+    if reason is not None:
+        raise InputError(
+            f"{task.source} has changed since {run} was trained on it: {reason}. Give the data as they were with --source, or "
+            "train again."
+        )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:4])) + (" …" if len(names) > 4 else "")
+def _other(task: Task, model: Model) -> str | None:
+    """Why it cannot be the data of the run, if so."""
+    split, examples = task.split, task.examples
+    positions, number = torch.cat([split.labeled, split.unlabeled, split.test]), len(examples)
+    first, last = (int(positions.min()), int(positions.max())) if len(positions) else (0, -1)
+    takes, wanted = task.preparation.takes, model.preparation.takes
+    if first < 0:
+        return f"split.json has the position {first}"
+    if last >= number:
+        return f"there are {number:,} samples, the run has used number {last + 1:,}"
+    if examples.classes != model.classes:
+        return f"the classes are {quoted(examples.classes)}, the run has learned {quoted(model.classes)}"
+    if takes != wanted:
+        return f"it holds {WHAT[takes]}, the run has learned from {WHAT[wanted]}"
+    if task.shape != model.shape and takes == "image":
+        return f"the images have become {'×'.join(map(str, task.shape))}, the run has used {'×'.join(map(str, model.shape))}"
+    return None
 
 
 def _prepared_as(model: Model, task: Task, where: Any) -> Examples:

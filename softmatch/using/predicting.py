@@ -20,11 +20,12 @@ from softmatch.data.own.folder import SUFFIXES, OpenedFolder
 from softmatch.data.own.tables import is_table
 from softmatch.data.records import Columns, Inputs, Records
 from softmatch.errors import InputError
-from softmatch.methods.sinkhorn import upper_bounds
 from softmatch.networks import Network
 from softmatch.runs import Model, load_model
 from softmatch.training.devices import choose_device
+from softmatch.training.evaluate import wilson_interval
 from softmatch.using.writing import Cell, Values, choose_path, write_table
+from softmatch.views.pillow import UnreadableImage
 
 Progress = Callable[[int], None]
 """Told how many samples are done."""
@@ -37,7 +38,7 @@ WHAT = {"image": "images", "text": "texts", "table": "tables of features", "arra
 
 
 @dataclass(frozen=True)
-class Piece:
+class Predicted:
     """Consecutive samples with their predictions.
 
     Attributes:
@@ -134,7 +135,7 @@ def predict(
         network: of your own, for a run with one; see `load_model`.
     """
     model = load_model(run, network)
-    model.network.to(choose_device(device))
+    use_device(model, choose_device(device))
     single = _is_single(model, source)
     pieces = predict_pieces(model, source, columns, rows, where=str(run))
     tally = _Tally(model.classes)
@@ -158,9 +159,16 @@ def predict(
     return tally.result(path)
 
 
+def use_device(model: Model, device: torch.device) -> None:
+    """Let the network, and an encoder that comes before it, compute there."""
+    model.network.to(device)
+    if hasattr(model.preparation, "device"):
+        model.preparation.device = device
+
+
 def predict_pieces(
     model: Model, source: Any, columns: Columns | None = None, rows: int | None = None, where: str = "the run"
-) -> Iterator[Piece]:
+) -> Iterator[Predicted]:
     """The predictions of a model on a source, a piece at a time.
 
     Args:
@@ -220,9 +228,9 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and path.is_file()
 
 
-def _piece(model: Model, records: Records) -> Piece:
+def _piece(model: Model, records: Records) -> Predicted:
     probs, problems = _try_inputs(model, records.inputs, len(records))
-    return Piece(list(records.names), list(records.labels), probs, problems)
+    return Predicted(list(records.names), list(records.labels), probs, problems)
 
 
 def _rows(model: Model) -> int:
@@ -230,15 +238,25 @@ def _rows(model: Model) -> int:
     return min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
 
 
-def _try_inputs(model: Model, inputs: Inputs, number: int) -> tuple[Tensor, list[str]]:
-    """Probabilities (n, C) of all inputs, and for those that cannot be used the reason; the halves are tried one by one."""
+def _try_inputs(model: Model, inputs: Inputs, number: int, single: bool = False) -> tuple[Tensor, list[str]]:
+    """Probabilities (n, C) of all inputs, and for those that cannot be used the reason; the halves are tried one by one.
+
+    Args:
+        single: whether it is known that single inputs are what is wrong.
+
+    Raises:
+        InputError: something else is wrong, such as that the files of an encoder are others.
+    """
     try:
         return model.predict_proba(model.preparation(inputs)), [""] * number
     except InputError as error:
+        if not single and not isinstance(error, UnreadableImage):
+            model.preparation(_cut(inputs, 0, 0))  # what none of the inputs is to blame for is raised without any of them
         if number == 1:
             return torch.full((1, len(model.classes)), torch.nan), [str(error)]
     middle = number // 2
-    first, second = (_try_inputs(model, _cut(inputs, *part), part[1] - part[0]) for part in ((0, middle), (middle, number)))
+    halves = ((0, middle), (middle, number))
+    first, second = (_try_inputs(model, _cut(inputs, *half), half[1] - half[0], single=True) for half in halves)
     return torch.cat([first[0], second[0]]), first[1] + second[1]
 
 
@@ -248,7 +266,7 @@ def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
     return inputs[start:stop]
 
 
-def _table(piece: Piece, classes: tuple[str, ...], probabilities: bool) -> dict[str, Values]:
+def _table(piece: Predicted, classes: tuple[str, ...], probabilities: bool) -> dict[str, Values]:
     confidence, chosen = piece.probs.max(-1)
     found: dict[str, Values] = {
         "name": piece.names,
@@ -281,7 +299,7 @@ class _Tally:
         self.first = torch.zeros(0)
         self.first_problem = ""
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: Predicted) -> None:
         """Count a piece. Raises InputError where it is the first one and nothing in it can be used: so are the others."""
         good = [k for k, problem in enumerate(piece.problems) if not problem]
         self.first_problem = self.first_problem or next(filter(None, piece.problems), "")
@@ -309,10 +327,6 @@ class _Tally:
         if self.samples == 1:
             top = self.first.topk(min(SHOWN, len(self.classes)))
             likeliest = tuple((self.classes[k], p) for p, k in zip(top.values.tolist(), top.indices.tolist(), strict=True))
-        interval = None
-        if self.known:
-            wrong, right = upper_bounds([self.wrong, self.known - self.wrong], 0.95)
-            interval = (max(1 - right, 0.0), min(wrong, 1.0))
         return Predictions(
             file=file,
             samples=self.samples,
@@ -323,6 +337,6 @@ class _Tally:
             first_problem=self.first_problem,
             known=self.known,
             error=self.wrong / self.known if self.known else None,
-            error_interval=interval,
+            error_interval=wilson_interval(self.wrong, self.known) if self.known else None,
             unknown_labels=self.unknown,
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from softmatch.config import Config
 from softmatch.errors import InputError
-from softmatch.methods import Method
+from softmatch.methods import METHODS, Method, split_wrapper
 from softmatch.methods.around import Around
 from softmatch.methods.match import Match
 from softmatch.methods.semireward import SemiReward
@@ -19,7 +21,7 @@ from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.task import build_method
 from softmatch.using.pool import Pool, open_pool
 from softmatch.using.predicting import Progress
-from softmatch.using.writing import Cell, Values, choose_path, refuse_unfit, write_table
+from softmatch.using.writing import Values, choose_path, refuse_unfit, write_samples
 
 Order = Literal["doubtful", "certain", "source"]
 PART = 8192
@@ -76,42 +78,28 @@ def write_pseudo_labels(
         method: of your own, for a run with one: its file is run only if you name it here.
         network: of your own, for a run with one; see `load_model`.
     """
-    if order not in ("doubtful", "certain", "source"):
+    if order not in get_args(Order):
         raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')
     refuse_unfit(out)  # now, not after minutes
     pool = open_pool(run, source, device, network)
     probs = pool.probabilities(progress)
-    found, reason = _judged(pool, Path(run), method, probs)
-    labels, weights = (probs.argmax(-1), None) if found is None else found
-    confidence = pool.calibrated(probs).gather(1, labels[:, None]).squeeze(1)
-    classes, given = pool.model.classes, pool.given
-    pseudo = [classes[k] for k in labels.tolist()]
+    judged = _judge(pool, Path(run), method, probs)
+    confidence = pool.calibrated(probs).gather(1, judged.labels[:, None]).squeeze(1)
+    pseudo, given = [pool.model.classes[k] for k in judged.labels.tolist()], pool.given
     disputed = [label is not None and label != made for label, made in zip(given, pseudo, strict=True)]
     chosen = _ordered(order, confidence, torch.tensor(disputed))
-    names = pool.names(pool.positions[chosen])
-    places: list[int] = chosen.tolist()
+    places, names = chosen.tolist(), pool.names(pool.positions[chosen])
     table: dict[str, Values] = {
         "name": names,
         "pseudo_label": [pseudo[k] for k in places],
         "confidence": confidence[chosen],
-        "weight": [None] * len(places) if weights is None else weights[chosen],
+        "weight": [None] * len(places) if judged.weights is None else judged.weights[chosen],
         "given_label": [given[k] for k in places],
     }
-    header: dict[str, Cell] = {key: "number" if key in ("confidence", "weight") else "text" for key in table}
-    texts = pool.texts(names)
-    if texts is not None:
-        table["text"], header["text"] = texts, "text"
     path = choose_path(out, Path(run), "pseudo_labels.csv")
-    with write_table(path, header) as write:
-        write(table)
-    return WrittenPseudoLabels(
-        path,
-        len(places),
-        sum(label is not None for label in given),
-        sum(disputed),
-        None if weights is None else float(weights.double().mean()),
-        reason,
-    )
+    write_samples(path, table, ("confidence", "weight"), pool.texts(names))
+    weight = None if judged.weights is None else float(judged.weights.double().mean())
+    return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, judged.reason)
 
 
 def _ordered(order: Order, confidence: Tensor, disputed: Tensor) -> Tensor:
@@ -123,22 +111,56 @@ def _ordered(order: Order, confidence: Tensor, disputed: Tensor) -> Tensor:
     return first[(~disputed[first]).to(torch.int8).argsort(stable=True)]
 
 
-def _judged(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple[tuple[Tensor, Tensor] | None, str]:
-    """Pseudo-labels and weights of the whole pool by the method's final state, or why there are none."""
-    name = given or pool.task.config.method
-    if given is None and ":" in name:
-        return None, f"no weights: {name} is code of your own, which is run only if you name it: --method {name}"
-    method = build_method(pool.task, name)
+@dataclass(frozen=True)
+class _Judged:
+    """Pseudo-labels (n,) with their weights, or the reason why there are none."""
+
+    labels: Tensor
+    weights: Tensor | None
+    reason: str = ""
+
+
+def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> _Judged:
+    """The whole pool by the method's final state; by the network alone where the method has no weights, or cannot be had."""
+    alone, config = probs.argmax(-1), _spelled_out(pool.task.config)
+    name = config.method if given is None or given == pool.task.config.method else given
+    used = [name, config.method_options] if name == config.method else name  # as `build_method` does
+    if unnamed := _code(used) - _code(given):
+        reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
+        return _Judged(alone, None, f"no weights: {reason}")
+    method = build_method(replace(pool.task, config=config), name)
     if _match(method) is None:
-        return None, f"no weights: {name} has no λ for each sample"
+        return _Judged(alone, None, f"no weights: {name} has no λ for each sample")
     saved = list_checkpoints(run / "checkpoints")
     if not saved:
-        return None, "no weights: the run has no checkpoint any more, which holds the method's state"
+        return _Judged(alone, None, "no weights: the run has no checkpoint any more, which holds the method's state")
     _, tensors = load_checkpoint(saved[-1])
     _restore(method, pool, {key.removeprefix("method."): value for key, value in tensors.items() if key.startswith("method.")})
     found = [weigh(method, probs[part], part) for part in torch.split(torch.arange(len(probs)), PART)]
     labels, weights = zip(*(one for one in found if one is not None), strict=True)
-    return (torch.cat(labels), torch.cat(weights)), ""
+    return _Judged(torch.cat(labels), torch.cat(weights))
+
+
+def _spelled_out(config: Config) -> Config:
+    """The method inside another, which may be an option of that, as part of the name: saw+softmatch."""
+    inside = config.method_options.get("base")
+    if config.method not in METHODS or not isinstance(inside, str):
+        return config
+    return config.model_copy(update={"method": f"{config.method}+{inside}"})
+
+
+def _code(named: Any) -> set[str]:
+    """Everything in names of methods, or in their options, that `build` would take for code: file.py:name or module:name."""
+    if isinstance(named, Mapping):
+        named = list(named.values())
+    if isinstance(named, list):
+        return {code for one in named for code in _code(one)}
+    if not isinstance(named, str):
+        return set()
+    wrapper, inside = split_wrapper(named)
+    if wrapper is not None:
+        return _code([wrapper, inside])
+    return {named} if ":" in named else set()
 
 
 def _restore(method: Method, pool: Pool, state: dict[str, Tensor]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from softmatch.runs import Model
 from softmatch.using.clusters import PART, SOME, Array, far_out, k_means, reduced, standardized, thumbnails, typical
 from softmatch.using.pool import Pool, open_pool
 from softmatch.using.predicting import Progress
-from softmatch.using.writing import Cell, Values, choose_path, refuse_unfit, write_table
+from softmatch.using.writing import Values, choose_path, refuse_unfit, write_samples
 
 CANDIDATES = 10
 """Times the number asked for, so many of the most doubtful samples are grouped."""
@@ -80,29 +80,16 @@ def suggest(
     refuse_unfit(out)  # now, not after minutes
     pool = open_pool(run, source, device, network)
     probs = pool.calibrated(pool.probabilities(progress))
-    best, second = probs.topk(2).values.unbind(-1)
-    margin = best - second
+    margin = _margin(probs)
     free = _free(pool)
     if not len(free):
-        raise InputError(f"every sample of {run} has a label: there is nothing left to label.")
-    candidates = free[margin[free].argsort(stable=True)[: CANDIDATES * number]]
-    candidates, features = _without_oddities(pool, free, candidates, number, seed)
-    clusters = k_means(features, min(number, len(candidates)), seed)
-    places = torch.from_numpy(clusters)
-    firsts = [candidates[places == cluster] for cluster in range(int(places.max()) + 1)]  # most doubtful first, as all are
-    sizes = {int(members[0]): len(members) for members in firsts if len(members)}
+        raise InputError(f"every sample of {run}, or a copy of it, has a label: there is nothing left to label.")
+    sizes = _doubtful(pool, margin, free, number, seed)
     chosen = torch.tensor(sorted(sizes, key=lambda k: float(margin[k])))
-    top = probs[chosen].topk(2).indices
-    classes, names = pool.model.classes, pool.names(pool.positions[chosen])
-    likely = [[classes[k] for k in column.tolist()] for column in top.unbind(-1)]
-    reasons = [
-        f"{one} ({best[k]:.0%}) or {other} ({second[k]:.0%}); stands for {sizes[k]} doubtful samples like it"
-        for k, one, other in zip(chosen.tolist(), *likely, strict=True)
-    ]
-    table: dict[str, Values] = {"name": names, "label": [None] * len(names), "predicted": likely[0], "second": likely[1]}
-    table |= {"margin": margin[chosen], "reason": reasons}
+    names = pool.names(pool.positions[chosen])
     path = choose_path(out, Path(run), "to_label.csv")
-    _write(path, table, pool.texts(names))
+    table = {"name": names, "label": [None] * len(names), **_reasons(pool.model.classes, probs, chosen, sizes)}
+    write_samples(path, table, ("margin",), pool.texts(names))
     mean, usual = float(margin[chosen].mean()), float(margin[free].mean())
     return Suggestions(
         tuple(names),
@@ -111,6 +98,36 @@ def suggest(
         f"{len(names)} of {len(free):,} unlabelled samples, doubtful and different: the two likeliest classes are {mean:.2f} "
         f"apart on average, {usual:.2f} among all.",
     )
+
+
+def _margin(probs: Tensor) -> Tensor:
+    """Between the two likeliest classes (n,)."""
+    best, second = probs.topk(2).values.unbind(-1)
+    return best - second
+
+
+def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) -> dict[int, int]:
+    """Places in the pool of the most doubtful sample of each group, and how many are in its group.
+
+    Args:
+        free: places to choose from.
+    """
+    candidates = free[margin[free].argsort(stable=True)[: CANDIDATES * number]]
+    candidates, features = _without_oddities(pool, free, candidates, number, seed)
+    clusters = torch.from_numpy(k_means(features, min(number, len(candidates)), seed))
+    groups = [candidates[clusters == cluster] for cluster in range(int(clusters.max()) + 1)]
+    return {int(members[0]): len(members) for members in groups if len(members)}  # most doubtful first, as the candidates are
+
+
+def _reasons(classes: Sequence[str], probs: Tensor, chosen: Tensor, sizes: Mapping[int, int]) -> dict[str, Values]:
+    """The columns that say why each was chosen."""
+    shares, top = probs[chosen].topk(2)
+    one, other = ([classes[k] for k in column.tolist()] for column in top.unbind(-1))
+    reasons = [
+        f"{first} ({high:.0%}) or {second} ({low:.0%}); stands for {sizes[place]} doubtful samples like it"
+        for first, second, (high, low), place in zip(one, other, shares.tolist(), chosen.tolist(), strict=True)
+    ]
+    return {"predicted": one, "second": other, "margin": shares[:, 0] - shares[:, 1], "reason": reasons}
 
 
 def cold_start(
@@ -144,7 +161,7 @@ def cold_start(
     reasons = [f"the most typical of {size} similar samples" for size in sizes]
     table: dict[str, Values] = {"name": picked, "label": [None] * len(chosen), "reason": reasons}
     path = choose_path(out, Path(), "to_label.csv")
-    _write(path, table, None if texts is None else [texts[k] for k in chosen])
+    write_samples(path, table, (), None if texts is None else [texts[k] for k in chosen])
     return Suggestions(
         tuple(picked), tuple(chosen), path, f"{len(chosen)} of {len(names):,} samples, each typical of a group of its own."
     )
@@ -155,17 +172,9 @@ def _refuse_number(number: int) -> None:
         raise InputError(f"--number {number}: ask for one sample or more.")
 
 
-def _write(path: Path, table: dict[str, Values], texts: Sequence[str] | None) -> None:
-    if texts is not None:
-        table = {**table, "text": texts}
-    header: dict[str, Cell] = {name: "number" if name == "margin" else "text" for name in table}
-    with write_table(path, header) as write:
-        write(table)
-
-
 def _free(pool: Pool) -> Tensor:
     """Places in the pool of samples that have no label, nor a copy that has one; of copies the first."""
-    groups = group(digests(pool.examples.items)) if pool.examples.groups is None else pool.examples.groups
+    groups = _groups(pool.examples.items) if pool.examples.groups is None else pool.examples.groups
     taken = set(groups[pool.task.split.labeled].tolist())
     free = []
     for place, content in enumerate(groups[pool.positions].tolist()):
@@ -173,6 +182,13 @@ def _free(pool: Pool) -> Tensor:
             taken.add(content)
             free.append(place)
     return torch.tensor(free, dtype=torch.int64)
+
+
+def _groups(items: Tensor | ImageFiles) -> Tensor:
+    """Of a named source, whose copies nobody has looked for yet."""
+    if isinstance(items, ImageFiles):
+        return group("image", digests("image", items.paths, items))
+    return group("array", digests("array", (), items))
 
 
 def _without_oddities(pool: Pool, free: Tensor, candidates: Tensor, number: int, seed: int) -> tuple[Tensor, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -145,6 +145,19 @@ def write_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Callable[[M
         finally:
             with explained(path):
                 writer.close()
+
+
+def write_samples(path: Path, table: Mapping[str, Values], numbers: Collection[str], texts: Sequence[str] | None = None) -> None:
+    """A whole table of samples.
+
+    Args:
+        numbers: names of the columns that hold numbers; all others hold texts.
+        texts: of the samples, which become the last column, where they are texts.
+    """
+    if texts is not None:
+        table = {**table, "text": texts}
+    with write_table(path, {name: "number" if name in numbers else "text" for name in table}) as write:
+        write(table)
 
 
 class _Lines:

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from torch import Generator, Tensor
 from softmatch.errors import InputError
 from softmatch.views.image import RANDAUGMENT, ImageViews
 from softmatch.views.operations import cutout_color
+from softmatch.views.pictures import EncodedImage, Picture
 
 Operation = Callable[[Image.Image, float], Image.Image]
 
@@ -171,9 +173,7 @@ class UnreadableImage(InputError):  # noqa: N818  # says what it is
     """An image that cannot be read; `reason` is the part of the message that says why."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(
-            f"the image {name} cannot be read: {reason}. Replace this file by an intact one, or remove it and start again."
-        )
+        super().__init__(f"the image {name} cannot be read: {reason}. Replace it by an intact one, or remove it and start again.")
         self.reason = reason
 
 
@@ -191,7 +191,7 @@ def read_image(path: Path, side: int, channels: int = 3, upright: bool = False) 
         return decode(path, (side, side), channels, upright)
 
 
-def decode(source: Path | Image.Image, size: tuple[int, int], channels: int, upright: bool) -> Image.Image:
+def decode(source: Picture, size: tuple[int, int], channels: int, upright: bool) -> Image.Image:
     """`read_image` for any width and height, and for threads: Pillow's warnings are left to whoever starts these."""
     with opened(source) as image:
         if not isinstance(source, Image.Image):
@@ -206,7 +206,7 @@ def decode(source: Path | Image.Image, size: tuple[int, int], channels: int, upr
             return plain if turn is None else plain.transpose(turn)
 
 
-def look(source: Path | Image.Image) -> Header:
+def look(source: Picture) -> Header:
     """What the header of an image says; no pixel is decoded. For threads, as `decode`.
 
     Raises:
@@ -222,18 +222,18 @@ def look(source: Path | Image.Image) -> Header:
 
 
 @contextmanager
-def opened(source: Path | Image.Image) -> Iterator[Image.Image]:
+def opened(source: Picture) -> Iterator[Image.Image]:
     """An image of which only the header has been read. Whatever goes wrong with it inside becomes UnreadableImage."""
     try:
         if isinstance(source, Image.Image):
             yield source
         else:
             # Given a path, Pillow 13 maps the pixels of a plain TIFF into memory, and mixes them up where it has to turn them.
-            with source.open("rb") as file, Image.open(file, formats=FORMATS) as image:
+            stored = BytesIO(source.content) if isinstance(source, EncodedImage) else source.open("rb")
+            with stored as file, Image.open(file, formats=FORMATS) as image:
                 yield image
     except Exception as error:  # Pillow has no common class for what damaged files lead to
-        name = "given" if isinstance(source, Image.Image) else printable(source)
-        raise UnreadableImage(name, _reason(source, error)) from error
+        raise UnreadableImage(_name(source), _reason(source, error)) from error
 
 
 @contextmanager
@@ -270,9 +270,17 @@ def _refuse_huge(image: Image.Image) -> None:
         raise ValueError(f"it has {image.width:,}×{image.height:,} pixels, more than {MOST_PIXELS // 10**6} million")
 
 
-def _reason(source: Path | Image.Image, error: Exception) -> str:
+def _name(source: Picture) -> str:
+    if isinstance(source, EncodedImage):
+        return source.name
+    return printable(source) if isinstance(source, Path) else "given"
+
+
+def _reason(source: Picture, error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError):
         return "it has more pixels than Pillow decodes, or claims so"
+    if isinstance(source, EncodedImage) and not source.content:
+        return source.lack
     if isinstance(error, UnidentifiedImageError):
         empty = isinstance(source, Path) and source.stat().st_size == 0
         return "the file is empty" if empty else "not an image that Pillow knows"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from softmatch.data.cells import as_column, as_text, as_texts, is_missing, join_columns, number_text, parse_number
+from softmatch.data.cells import as_column, as_text, as_text_column, is_missing, join_columns, number_text, parse_number
 from softmatch.errors import InputError
 
 
@@ -87,7 +87,7 @@ def test_one_word_makes_texts_of_a_column() -> None:
 
 def test_lists_are_refused_with_row_and_column() -> None:
     with pytest.raises(InputError, match=r"rows.jsonl, row 12: column 'a' holds a list"):
-        as_texts(["x", [1]], "rows.jsonl", "a", 11)
+        as_text_column(["x", [1]], "rows.jsonl", "a", 11)
 
 
 def test_parts_of_a_column_are_joined() -> None:

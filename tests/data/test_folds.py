@@ -58,7 +58,7 @@ def test_a_class_with_one_label_is_kept_for_training_and_said_to_be_untested() -
     examples = _examples([0] * 15 + [1] * 15 + [2] + [-1] * 10)
     found = plan_evaluation(examples, _own(examples), seed=0)
     assert found.reason is not None
-    assert "1 of the 31" in found.reason
+    assert "1 of 3 classes have no sample to spare" in found.reason
     for fold in found.folds:
         assert 30 in fold.labeled
         assert 30 not in fold.test
@@ -94,6 +94,29 @@ def test_many_labels_are_held_out_by_class() -> None:
     assert found.kind == "holdout"
     assert torch.bincount(examples.labels[found.final.test]).tolist() == [HOLD_OUT_FROM // 10] * 2
     assert not set(found.final.test.tolist()) & set(found.final.unlabeled.tolist())
+
+
+@pytest.mark.parametrize(("share", "held_out"), [(0.15, 150), (0.3, 300), (0.45, 450), (0.9, 900)])
+def test_as_many_are_held_out_as_asked_for(share: float, held_out: int) -> None:
+    examples = _examples([0, 1] * 500 + [-1] * 7, classes=2)
+    assert len(plan_evaluation(examples, _own(examples), seed=0, how="holdout", test_fraction=share).final.test) == held_out
+
+
+def test_held_out_samples_take_their_copies_along() -> None:
+    examples = _examples(([0] * 2 + [1] * 2) * 300 + [-1] * 100, classes=2)
+    groups = torch.cat([torch.arange(1200) // 2 * 2, torch.arange(100) * 2])
+    final = plan_evaluation(examples, groups, seed=0).final
+    assert len(final.test) == 240
+    assert not set(groups[final.test].tolist()) & set(groups[final.unlabeled].tolist())
+
+
+def test_copies_with_another_label_never_empty_a_class() -> None:
+    labels, groups = [0] * 15 + [1] * 15 + [2, 2], list(range(32))
+    groups[30], groups[31] = 0, 5  # both samples of the last class are copies of the first one's
+    examples = _examples(labels)
+    for seed in range(30):
+        for fold in plan_evaluation(examples, torch.tensor(groups), seed=seed, folds=3).folds:
+            assert set(examples.labels[fold.labeled].tolist()) == {0, 1, 2}
 
 
 def test_hold_out_of_few_labels_is_refused() -> None:

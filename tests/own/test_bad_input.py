@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -15,9 +14,18 @@ import pytest
 from PIL import Image
 
 from softmatch.cli import main
+from softmatch.runs import RunFolder
+from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from tests.own.sources import blobs, pictures, texts, write_csv
 
 QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-twin", "--evaluation", "none")
+
+
+NAMESPACES = (
+    shutil.which("unshare") is None
+    or subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0
+)
+"""Whether there are none of them."""
 
 
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], source: Path | str, *options: str) -> str:
@@ -60,6 +68,18 @@ def test_one_class_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_all_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = trained(tmp_path, capsys, blobs(tmp_path / "t.csv", 30, 0))
     assert "method supervised" in said
+    assert "every sample has a label: there is nothing unlabelled to learn from" in said
+
+
+def test_more_classes_than_labels_of_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(i, i * i % 7, f"kind {i}" if i < 6 else "") for i in range(40)]
+    path = write_csv(tmp_path / "t.csv", rows, ("width", "height", "label"))
+    assert main(["train", str(path), *QUICK[:-2], "--out", str(tmp_path / "run")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "every class has a single labelled sample" in said
+    assert "The error cannot be measured" in said
+    assert main(["train", str(path), *QUICK, "--labels", "3", "--out", str(tmp_path / "other")]) == 2
+    assert "--labels 3 cannot be shared evenly by 6 classes" in capsys.readouterr().err
 
 
 def test_a_class_with_one_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +117,7 @@ def test_images_that_are_damaged_huge_or_odd_are_left_out_or_read(tmp_path: Path
 def test_strange_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = pictures(tmp_path / 'my photos \'n "more"')
     (folder / "dark").rename(folder / "dark 🌑 <b>&\n'\"")
-    said = trained(tmp_path, capsys, folder, "--model", "small-conv-4", "--test-fraction", "0.5")
+    said = trained(tmp_path, capsys, folder, "--model", "small-conv-4")
     assert "2 classes" in said
     report = (tmp_path / "run" / "report.html").read_text()
     assert "dark 🌑 <b>" not in report
@@ -143,7 +163,19 @@ def test_numbers_as_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "2 classes" in trained(tmp_path, capsys, write_csv(tmp_path / "t.csv", rows, ("width", "height", "label")))
 
 
-def test_a_read_only_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.skipif(NAMESPACES, reason="a disk of one's own, which root cannot write to either, needs user namespaces")
+def test_a_read_only_place(tmp_path: Path) -> None:
+    source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
+    disk.mkdir()
+    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --out {disk}/run"
+    script = f"mount -t tmpfs -o ro none {disk} && {train}"
+    done = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Read-only file system" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = blobs(tmp_path / "t.csv")
     (tmp_path / "file").write_text("not a folder")
     assert main(["train", str(path), *QUICK, "--out", str(tmp_path / "file" / "run")]) == 2
@@ -151,11 +183,7 @@ def test_a_read_only_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-@pytest.mark.skipif(
-    shutil.which("unshare") is None
-    or subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0,
-    reason="a small disk of one's own needs user namespaces",
-)
+@pytest.mark.skipif(NAMESPACES, reason="a small disk of one's own needs user namespaces")
 def test_a_full_disk(tmp_path: Path) -> None:
     source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
     disk.mkdir()
@@ -168,15 +196,26 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert "safetensors" not in done.stdout  # no part of a file that looks whole
 
 
-@pytest.mark.parametrize("moment", [0.5, 2.5, 5.0])
-def test_an_interruption_at_any_moment(tmp_path: Path, moment: float) -> None:
-    source = texts(tmp_path / "t.csv", 40, 400)
-    command = [sys.executable, "-m", "softmatch", "train", str(source), "--steps", "100000", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ})
-    time.sleep(moment)
+@pytest.mark.parametrize("moment", ["early", "reading", "training"])
+def test_an_interruption_at_any_moment(tmp_path: Path, moment: str) -> None:
+    source, run = texts(tmp_path / "t.csv", 40, 400), tmp_path / "run"
+    options = ["--steps", "100000", "--evaluate-every", "20", "--checkpoint-every", "20", "--evaluation", "none"]
+    command = [sys.executable, "-m", "softmatch", "train", str(source), *options, "--out", str(run)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    waiting = time.monotonic() + 60
+    if moment == "training":
+        while not list(run.glob("checkpoints/*.safetensors")) and time.monotonic() < waiting:
+            time.sleep(0.05)
+    else:
+        time.sleep(0.7 if moment == "early" else 2.5)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted" in said
     assert "Traceback" not in said
     assert source.is_file()
+    if moment == "training":
+        assert RunFolder(run).records()
+        step, state = load_checkpoint(list_checkpoints(run / "checkpoints")[-1])
+        assert step >= 20
+        assert any(name.startswith("network.") for name in state)

@@ -34,10 +34,17 @@ def test_interval_of_an_error_rate_is_close_to_the_binomial_one() -> None:
     assert high == pytest.approx(0.1 + half, abs=0.003)
 
 
+def test_no_errors_among_few_samples_are_not_taken_for_certainty() -> None:
+    low, high = error_interval(torch.zeros(30))
+    assert low == 0.0
+    assert high == pytest.approx(0.1135, abs=1e-4)  # by Wilson's formula, z²/(n + z²)
+    assert error_interval(torch.ones(30)) == pytest.approx((1 - high, 1.0))
+
+
 def test_interval_of_a_difference_is_paired() -> None:
-    """Two classifiers wrong on the same samples: no doubt about their difference, though each rate is uncertain."""
+    """Two classifiers wrong on the same samples: little doubt about their difference, though each rate is uncertain."""
     first = (torch.arange(500) < 50).float()
-    assert error_interval(first, first) == (0.0, 0.0)
+    assert error_interval(first, first) == (-3 / 500, 3 / 500)
     second = (torch.arange(500) < 75).float()
     low, high = error_interval(first, second)
     assert low < -0.05 < high < 0

@@ -57,7 +57,25 @@ def test_all_labelled_trains_supervised_unless_told_otherwise(tmp_path: Path) ->
     assert open_job(path, {"labels": 10}).config.method == "softmatch"
 
 
-@pytest.mark.parametrize("option", [{"label": "x"}, {"encoder": "x"}, {"image_size": 32}, {"test": "x.csv"}])
+def test_what_is_there_already_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "precious").write_text("x")
+    with pytest.raises(InputError, match="never overwritten"):
+        open_job(str(tmp_path / "not there.csv"), {"out": tmp_path / "run"})
+
+
+OPTIONS: list[dict[str, object]] = [
+    {"label": "x"},
+    {"encoder": "x"},
+    {"image_size": 32},
+    {"test": "x.csv"},
+    {"fine_tune": True},
+    {"evaluation": "none"},
+    {"folds": 3},
+]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
 def test_options_for_own_data_are_refused_elsewhere(option: dict[str, object]) -> None:
     with pytest.raises(InputError, match="is for data of your own"):
         open_job("digits", option)

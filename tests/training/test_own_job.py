@@ -12,9 +12,12 @@ import torch
 import yaml
 
 import softmatch
+from softmatch.config import make_config
 from softmatch.runs import RunFolder, load_model
 from softmatch.training.job import Result
-from tests.own.sources import blobs, pictures, texts
+from softmatch.training.task import prepare
+from tests.own.sources import blobs, pictures, texts, write_csv
+from tests.tiny_encoder import make_text_encoder
 
 QUICK: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 16, "labeled_batch": 8, "threads": 1}
 
@@ -58,8 +61,8 @@ def test_the_run_repeats_from_its_settings(crossfit: Result, tmp_path: Path) -> 
     settings = yaml.safe_load((crossfit.run / "config.yaml").read_text())
     source = settings.pop("source")
     again = softmatch.train(source, **{**settings, "out": tmp_path / "again"})
-    for one, other in zip((crossfit.run, again.run), (again.run, crossfit.run), strict=True):
-        assert (one / "model" / "model.safetensors").read_bytes() == (other / "model" / "model.safetensors").read_bytes()
+    for name in ("model/model.safetensors", "model/model.json", "held_out.csv", "split.json"):
+        assert (again.run / name).read_bytes() == (crossfit.run / name).read_bytes()
     assert again.test_error == crossfit.test_error
 
 
@@ -87,6 +90,53 @@ def test_test_data_are_measured_on_and_never_trained_on(tmp_path: Path) -> None:
     assert result.evaluation["kind"] == "test"
     assert result.test_samples == 20
     assert result.labels == 30
+    other = softmatch.train(train, test=blobs(tmp_path / "c.csv", 16, 0, seed=2), out=tmp_path / "other", **QUICK)
+    weights = ((run.run / "model" / "model.safetensors").read_bytes() for run in (result, other))
+    assert len(set(weights)) == 1
+
+
+def test_a_number_of_labels_keeps_copies_of_test_samples_out_of_training(tmp_path: Path) -> None:
+    rows = [(i % 50 / 7, i % 50 * 3, "ab"[i % 2]) for i in range(100)]  # each twice
+    path = write_csv(tmp_path / "t.csv", rows, ("width", "height", "label"))
+    with pytest.raises(softmatch.InputError, match="leave out --evaluation"):
+        softmatch.train(path, labels=10, evaluation="crossfit", out=tmp_path / "run", **QUICK)
+    items = [*range(100)]
+    texts_path = write_csv(tmp_path / "u.csv", [(f"the text number {i % 97} of them", "ab"[i % 2]) for i in items], ("text", "label"))
+    result = softmatch.train(texts_path, labels=10, out=tmp_path / "run", **QUICK)
+    split = json.loads((result.run / "split.json").read_text())
+    assert result.evaluation["kind"] == "holdout"
+    assert not {position % 97 for position in split["test"]} & {position % 97 for position in split["unlabeled"]}
+
+
+def test_the_callers_torch_is_left_as_it_was(tmp_path: Path) -> None:
+    torch.set_num_threads(2)
+    state = torch.get_rng_state()
+    softmatch.train(blobs(tmp_path / "t.csv", labeled=6), out=tmp_path / "run", **QUICK)
+    assert torch.get_num_threads() == 2
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_nothing_to_measure_needs_no_twin(tmp_path: Path) -> None:
+    result = softmatch.train(blobs(tmp_path / "t.csv"), evaluation="none", out=tmp_path / "run", **QUICK)
+    assert not (result.run / "twin").exists()
+
+
+def test_an_encoder_is_trained_saved_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_text_encoder(tmp_path / "encoder")
+    monkeypatch.chdir(tmp_path)
+    texts(tmp_path / "t.csv")
+    settings = {**QUICK, "steps": 2, "evaluate_every": 2}
+    tuned = softmatch.train("t.csv", encoder="encoder", fine_tune=True, folds=2, out=tmp_path / "tuned", **settings)
+    frozen = softmatch.train("t.csv", encoder="encoder", folds=2, out=tmp_path / "frozen", **settings)
+    monkeypatch.chdir("/")
+    for run in (tuned.run, frozen.run):
+        settings = yaml.safe_load((run / "config.yaml").read_text())
+        task = prepare(settings.pop("source"), make_config(settings))
+        model = load_model(run)
+        items = model.preparation(["where is my parcel", "my bank card"])
+        assert isinstance(items, torch.Tensor)
+        assert model.predict_proba(items).shape == (2, 2)
+        assert task.examples.items.shape[1:] == model.shape
 
 
 def test_hidden_labels_give_the_quality_of_pseudo_labels(tmp_path: Path) -> None:

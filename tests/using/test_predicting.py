@@ -12,11 +12,18 @@ import numpy as np
 import pytest
 import torch
 
+import softmatch
+from softmatch.data.preparations import encoder as encoder_module
+from softmatch.data.preparations.encoder import EncoderPreparation
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
 from softmatch.runs import load_model
-from softmatch.using.predicting import Predictions, predict, predict_pieces
+from softmatch.using.pool import open_pool
+from softmatch.using.predicting import Predictions, predict, predict_pieces, use_device
+from softmatch.using.pseudo_labels import write_pseudo_labels
+from softmatch.using.suggesting import suggest
 from tests.own.sources import write_csv
+from tests.tiny_encoder import make_text_encoder
 from tests.using.tables import read_csv
 
 GRADE = Columns(label="grade")
@@ -187,6 +194,87 @@ def test_a_folder_of_nothing_but_damaged_files_stops(image_folder: Path, tmp_pat
     with pytest.raises(InputError, match=r"none of the first 3 samples can be used\. the image .*0\.png"):
         predict(image_folder / "run", tmp_path / "images", tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_rows_that_cannot_be_used_do_not_stop_the_others(tmp_path: Path) -> None:
+    """The first and the last of a piece fail alone with the same words as the piece does."""
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = ["a" if point[0] > 0 else "b" for point in x]
+    softmatch.train((x, y), steps=2, twin=False, evaluation="none", out=tmp_path / "run", device="cpu")
+    good = predict(tmp_path / "run", x, tmp_path / "good.csv")
+    x[[0, 13, 19, 29]] = np.nan
+    found = predict(tmp_path / "run", x, tmp_path / "p.csv", rows=20)
+    rows = read_csv(tmp_path / "p.csv")
+    assert [row["name"] for row in rows if row["problem"]] == ["1", "14", "20", "30"]
+    assert [row["label"] for row in rows if row["problem"]] == [""] * 4
+    assert (good.problems, found.problems, found.samples) == (0, 4, 30)
+    expected = {row["name"]: row["label"] for row in read_csv(tmp_path / "good.csv")}
+    assert all(row["label"] == expected[row["name"]] for row in rows if not row["problem"])
+    with pytest.raises(InputError, match=r"^items are 3, those of the training data were 2"):
+        predict(tmp_path / "run", np.zeros((9, 3)), tmp_path / "q.csv")
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """texts.csv, encoder/, and run/ on the features of that."""
+    folder = tmp_path_factory.mktemp("encoder")
+    make_text_encoder(folder / "encoder")
+    rows = [("the cat sat" if k % 2 else "a dog ran", str(k), ("A", "B")[k % 2] if k < 12 else "") for k in range(40)]
+    write_csv(folder / "texts.csv", [(f"{text} {number}", label) for text, number, label in rows], ("text", "label"))
+    settings = {"steps": 2, "twin": False, "evaluation": "none", "device": "cpu"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOFTMATCH_CACHE", str(folder / "cache"))
+        softmatch.train(str(folder / "texts.csv"), encoder=str(folder / "encoder"), out=folder / "run", **settings)
+    return folder
+
+
+@pytest.fixture
+def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_a_changed_encoder_is_told_at_once(encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not after its files have been looked at for every text."""
+    taken, run = [], encoder_folder / "run"
+    real = encoder_module.take_fingerprint
+
+    def count(folder: Path) -> str:
+        taken.append(folder)
+        return real(folder)
+
+    monkeypatch.setattr(encoder_module, "take_fingerprint", count)
+    settings = encoder_folder / "encoder" / "config.json"
+    before = settings.read_text()
+    settings.write_text(before + "\n")
+    try:
+        with pytest.raises(InputError, match="is not the one that this model was trained with: its files are others"):
+            predict(run, encoder_folder / "texts.csv", tmp_path / "p.csv")
+    finally:
+        settings.write_text(before)
+    assert len(taken) == 2
+    assert not (tmp_path / "p.csv").exists()
+    assert predict(run, encoder_folder / "texts.csv", tmp_path / "p.csv").samples == 40
+
+
+@pytest.mark.usefixtures("no_cache")
+def test_the_device_is_also_that_of_the_encoder(encoder_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load_model(encoder_folder / "run")
+    use_device(model, torch.device("meta"))
+    assert isinstance(model.preparation, EncoderPreparation)
+    assert model.preparation.device.type == "meta"
+    assert {parameter.device.type for parameter in model.network.parameters()} == {"meta"}
+    real = encoder_module.choose_device  # a machine on which "auto" is a device that cannot compute
+
+    def choose(name: str) -> torch.device:
+        return torch.device("meta") if name == "auto" else real(name)
+
+    monkeypatch.setattr(encoder_module, "choose_device", choose)
+    run = shutil.copytree(encoder_folder / "run", tmp_path / "run")
+    assert predict(run, encoder_folder / "texts.csv", device="cpu").problems == 0
+    assert open_pool(run, device="cpu").model.preparation.device == torch.device("cpu")  # type: ignore[attr-defined]  # of an encoder
+    assert len(suggest(run, 2, device="cpu").names) == 2
+    assert write_pseudo_labels(run, device="cpu").samples == 40
 
 
 def test_nothing_is_overwritten(text_folder: Path, tmp_path: Path) -> None:

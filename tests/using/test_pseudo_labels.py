@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import softmatch
 from softmatch.errors import InputError
@@ -104,6 +105,58 @@ def test_code_of_the_users_own_is_run_only_if_named(tmp_path: Path) -> None:
     assert trace.exists()
     assert found.weight is not None
     assert {row["weight"] for row in read_csv(found.file)} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "full"),
+    [
+        ("evil:Evil", {}, "evil:Evil"),
+        ("saw+evil:Evil", {}, "saw+evil:Evil"),
+        ("evil:Evil+softmatch", {}, "evil:Evil+softmatch"),
+        ("saw", {"base": "evil:Evil"}, "saw+evil:Evil"),
+        ("semireward", {"base": "saw+evil:Evil"}, "semireward+saw+evil:Evil"),
+    ],
+)
+def test_no_method_that_the_folder_names_is_run(
+    method: str, options: dict[str, str], full: str, digits_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither as the method, nor inside another one, nor as an option."""
+    run, trace = shutil.copytree(digits_run, tmp_path / "run"), tmp_path / "ran"
+    place = f"{run / 'evil.py'}:Evil"
+    (run / "evil.py").write_text(f"from pathlib import Path\nPath({str(trace)!r}).touch()\nclass Evil: pass\n")
+    monkeypatch.chdir(run)
+    written = yaml.safe_load((run / "config.yaml").read_text())
+    for name in (place, "evil:Evil"):
+        given = {key: value.replace("evil:Evil", name) for key, value in options.items()}
+        named = method.replace("evil:Evil", name)
+        (run / "config.yaml").write_text(yaml.safe_dump({**written, "method": named, "method_options": given}))
+        for said in (None, *([named] if ":" not in named else [])):
+            found = write_pseudo_labels(run, method=said)
+            wanted = f"no weights: {name} is code of your own, which is run only if you name it: --method "
+            assert found.reason == wanted + full.replace("evil:Evil", name)
+            assert {row["weight"] for row in read_csv(found.file)} == {""}
+    assert not trace.exists()
+    with pytest.raises(InputError):  # it is no method, but its code was run: the user has named it
+        write_pseudo_labels(run, method=full.replace("evil:Evil", place))
+    assert trace.exists()
+
+
+def test_a_method_inside_another_is_found_again_with_its_options(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from softmatch import Threshold\nclass Mine(Threshold):\n    def __init__(self):\n        super().__init__(0.7)\n"
+    )
+    name = f"{tmp_path / 'mine.py'}:Mine"
+    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "twin": False, "out": tmp_path / "run"}
+    softmatch.train("two-moons", method="influence", method_options={"base": name, "lr": 0.02}, **quick)
+    assert write_pseudo_labels(tmp_path / "run").reason.endswith(f"--method influence+{name}")
+    found = write_pseudo_labels(tmp_path / "run", method=f"influence+{name}")
+    assert found.weight is not None
+    assert {row["weight"] for row in read_csv(found.file)} == {"0", "0.98", "1", "1.02"}  # one step of ± 0.02 at most
+    config = tmp_path / "run" / "config.yaml"
+    written = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**written, "method_options": {"base": name, "speed": 1}}))
+    with pytest.raises(InputError, match="method 'influence' has no option 'speed'"):
+        write_pseudo_labels(tmp_path / "run", method=f"influence+{name}")
 
 
 def test_a_state_of_another_method_is_refused(digits_run: Path) -> None:

@@ -60,9 +60,10 @@ def test_suggestions_differ_from_each_other(digits_run: Path, tmp_path: Path) ->
 
 def test_copies_are_suggested_once_and_never_of_a_labelled_sample(tmp_path: Path) -> None:
     drawn = np.random.default_rng(0)
-    points = [(round(float(x), 3), round(float(y), 3)) for x, y in drawn.normal(size=(20, 2))]
+    points = [(round(float(x), 3), round(float(y), 3)) for x, y in drawn.normal(size=(30, 2))]
     labeled = [(*point, "ab"[point[0] > 0]) for point in points[:10]]
-    source = write_csv(tmp_path / "t.csv", [*labeled, *[(*point, "") for point in points * 3]], ("x", "y", "label"))
+    others = [*points[10:], points[3], points[12], points[20]]
+    source = write_csv(tmp_path / "t.csv", [*labeled, *[(*point, "") for point in others]], ("x", "y", "label"))
     softmatch.train(str(source), steps=3, twin=False, evaluation="none", out=tmp_path / "run")
     found = suggest(tmp_path / "run", 50, tmp_path / "s.csv")
     rows = read_csv(source)

@@ -185,7 +185,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((8, 8), np.float32)).save(tmp_path / "float.tif")
     reasons = {"cut.png": "", "text.jpg": "not an image", "missing.png": "No such file", "float.tif": "mode F"}
     for name, reason in reasons.items():
-        with pytest.raises(InputError, match=f"{name} cannot be read: .*{reason}.*Replace this file"):
+        with pytest.raises(InputError, match=f"{name} cannot be read: .*{reason}.*Replace it by an intact one"):
             read_image(tmp_path / name, 16)
 
 

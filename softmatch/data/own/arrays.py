@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.examples import UNLABELED
+from softmatch.data.given_labels import are_missing
 from softmatch.data.own.labels import clean_labels
 from softmatch.data.own.piece import Piece, refuse_twice
 from softmatch.data.own.tables import OpenedTable
@@ -28,6 +28,7 @@ class OpenedArrays:
     """Numbers (n, …) or texts with their labels. See `records.Opened`.
 
     Attributes:
+        columns: of a .npz, the arrays that the user has named.
         test: what a .npz holds as its test set, if anything.
     """
 
@@ -59,7 +60,7 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> OpenedArrays:
 
     Args:
         x: numbers (n, …), or n texts.
-        y: n labels, text or numbers; None, NaN, "" and the whole number −1 are unlabelled. None: there are no labels at all.
+        y: n labels, text or numbers; None, NaN, "" and the number −1 are unlabelled. None: there are no labels at all.
         where: to call them in messages.
     """
     inputs = _inputs(x, where)
@@ -80,11 +81,8 @@ def array_labels(y: Any, where: str = "y") -> list[str | None]:
         raise InputError(
             f"{where}: the labels must have one dimension. Of a matrix with a column for each class, give argmax(1)."
         )
-    return clean_labels([None if _is_minus_one(value) else value for value in values], place=where)
-
-
-def _is_minus_one(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and value == UNLABELED
+    missing = are_missing(values)
+    return clean_labels([None if none else value for value, none in zip(values, missing, strict=True)], place=where)
 
 
 def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
@@ -148,6 +146,7 @@ def _from_archive(archive: Any, path: Path, columns: Columns) -> OpenedArrays:
             )
         opened = OpenedArrays(np.concatenate([x, more.inputs]), [*opened.labels, *more.labels], where)
     opened.where = where
+    opened.columns = Columns(label=columns.label, features=columns.features, unlabeled=columns.unlabeled)
     if "x_test" in by_name and "y_test" in by_name and by_name["x_test"] != x_key:
         y_test = _with_word(archive[by_name["y_test"]], columns.unlabeled, f"{path}, y_test")
         opened.test = open_arrays(archive[by_name["x_test"]], y_test, f"{path}, x_test")

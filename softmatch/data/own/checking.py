@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from softmatch.data.duplicates import digests
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.own.labels import look_alikes, suspicious_unlabeled
 from softmatch.data.records import Finding
@@ -71,51 +70,70 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
     return found
 
 
-def check_items(examples: Examples, contents: Sequence[bytes]) -> list[Finding]:
-    """About the items themselves: copies, copies with different labels, and test items that are trained on.
+def check_lost(every: Mapping[str, int], kept: Mapping[str, int]) -> list[Finding]:
+    """Classes of which no labelled sample could be read."""
+    lost = sorted(set(every) - set(kept))
+    if not lost:
+        return []
+    text = f"none of the labelled samples of {listed(lost)} could be read: the classifier will not know of it."
+    return [Finding("warning", text, tuple(lost))]
+
+
+def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]:
+    """Samples that stand there more than once, and those of them with different labels.
 
     Args:
         contents: a digest of each item.
     """
-    found, members = [], defaultdict[bytes, list[int]](list)
+    members = defaultdict[bytes, list[int]](list)
     for position, digest in enumerate(contents):
         members[digest].append(position)
     copies = [group for group in members.values() if len(group) > 1]
-    if copies:
-        extra = sum(map(len, copies)) - len(copies)
-        first = [_name(examples, position) for position in copies[0][:2]]
-        found.append(
-            Finding(
-                "note",
-                f"{extra:,} samples are exact copies of others, such as {first[0]!r} and {first[1]!r}. "
-                "A sample and its copies are held out together.",
-                tuple(" = ".join(_name(examples, position) for position in group) for group in copies),
-            )
+    if not copies:
+        return []
+    extra = sum(map(len, copies)) - len(copies)
+    if examples.groups is not None and len(examples.groups.unique()) == len(examples):
+        return [Finding("note", f"{extra:,} rows equal others in all columns: they are taken as different samples.")]
+    first = [_name(examples, position) for position in copies[0][:2]]
+    text = f"{extra:,} {'sample is an exact copy' if extra == 1 else 'samples are exact copies'} of others, such as "
+    found = [
+        Finding(
+            "note",
+            f"{text}{first[0]!r} and {first[1]!r}. A sample and its copies are held out together.",
+            tuple(" = ".join(_name(examples, position) for position in group) for group in copies),
         )
+    ]
     disputed = [group for group in copies if len(_labels(examples, group)) > 1]
     if disputed:
         name, labels = _name(examples, disputed[0][0]), sorted(_labels(examples, disputed[0]))
+        stand = "sample stands" if len(disputed) == 1 else "samples stand"
         found.append(
             Finding(
                 "warning",
-                f"{len(disputed):,} samples stand there more than once with different labels, such as {name!r}: "
-                f"{' and '.join(labels)}. One of the labels is probably wrong.",
+                f"{len(disputed):,} {stand} there more than once with different labels, such as {name!r}: "
+                f"{' and '.join(labels)}. One of the labels may be wrong.",
                 tuple(", ".join(_name(examples, position) for position in group) for group in disputed),
             )
         )
-    if examples.test is not None:
-        test = digests(examples.test.items)
-        both = [_name(examples.test, position) for position, digest in enumerate(test) if digest in members]
-        if both:
-            found.append(
-                Finding(
-                    "warning",
-                    f"{len(both):,} of the {len(test):,} test samples also stand in the training data: {listed(both)}. "
-                    "The error measured on them says nothing about new data: remove them from one of the two.",
-                    tuple(both),
-                )
-            )
     return found
+
+
+def check_leaks(examples: Examples, contents: Sequence[bytes], test: Sequence[bytes]) -> list[Finding]:
+    """Test samples that also stand in the training data."""
+    if examples.test is None:
+        return []
+    known = set(contents)
+    both = [_name(examples.test, position) for position, digest in enumerate(test) if digest in known]
+    if not both:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{len(both):,} of the {len(test):,} test samples also stand in the training data: {listed(both)}. "
+            "The error measured on them says nothing about new data: remove them from one of the two.",
+            tuple(both),
+        )
+    ]
 
 
 def _name(examples: Examples, position: int) -> str:

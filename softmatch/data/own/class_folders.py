@@ -13,8 +13,8 @@ from softmatch.data.records import Finding
 from softmatch.data.words import some
 from softmatch.views.pillow import printable
 
-UNLABELED = frozenset({"unlabeled", "unlabelled"})
-"""Folders of images without a label: in any case, with _ or - around it or not."""
+UNLABELED_FOLDERS = frozenset({"unlabeled", "unlabelled"})
+"""Of images without a label: in any case, with _ or - around it or not."""
 TRAIN = ("train", "training")
 TEST = ("test", "testing", "val", "valid", "validation")
 """The first of these that is there is the test set."""
@@ -69,6 +69,17 @@ def labels_by_folder(walked: Walked, parts: Parts, word: str | None) -> dict[str
     return labels
 
 
+def certain_parts(labels: Mapping[str, str | None], parts: Parts) -> frozenset[str | None]:
+    """Parts whose folders surely are classes: two or more, or one beside a folder of unlabelled images. One may merely hold all."""
+    classes, apart = defaultdict[str | None, set[str]](set), set[str | None]()
+    for image, label in labels.items():
+        if label is not None:
+            classes[parts.use(image)].add(label)
+        elif not _is_loose(image, parts):
+            apart.add(parts.use(image))
+    return frozenset(use for use, names in classes.items() if len(names) > 1 or use in apart)
+
+
 def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]) -> list[Finding]:
     """What is odd about the folders of classes."""
     findings = []
@@ -81,7 +92,7 @@ def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]
             text = f"there are folders without an image: {some(empty)}. A class without any cannot be learned."
             findings.append(Finding("warning", text, tuple(empty)))
     known = {label for label in labels.values() if label is not None}
-    loose = [repr(printable(image)) for image in labels if posixpath.dirname(image) in ("", *parts.bases)]
+    loose = [repr(printable(image)) for image in labels if labels[image] is None and _is_loose(image, parts)]
     if loose and known:
         text = f"images that lie in no folder of a class are taken as unlabelled: {some(loose)}."
         findings.append(Finding("note", text, tuple(loose)))
@@ -104,8 +115,12 @@ def _first(folders: Sequence[str], wanted: Sequence[str]) -> str | None:
     return min((name for name in folders if name.lower() in wanted), key=lambda name: wanted.index(name.lower()), default=None)
 
 
+def _is_loose(image: str, parts: Parts) -> bool:
+    return posixpath.dirname(image) in ("", *parts.bases)
+
+
 def _is_unlabeled(name: str) -> bool:
-    return name.lower().strip("_- ") in UNLABELED
+    return name.lower().strip("_- ") in UNLABELED_FOLDERS
 
 
 def _class(folder: str) -> str:

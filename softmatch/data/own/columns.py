@@ -9,6 +9,7 @@ from typing import Literal
 
 from softmatch.data.cells import as_text, is_missing, parse_number
 from softmatch.data.records import Columns, Finding
+from softmatch.data.words import quoted
 from softmatch.errors import InputError, nearest
 
 LABEL_NAMES = frozenset({"label", "labels", "class", "category", "target", "y", "intent", "topic"})
@@ -99,13 +100,13 @@ def decide(
         if columns.text is None:
             found.append(f"text: column {text!r}")
             others = [name for name in rest if name != text]
-            found += [f"left out: {_listed(others)}"] if others else []
+            found += [f"left out: {_quoted(others)}"] if others else []
         return Decided(_with(kept, text=text), "text", _note(where, found))
     features = tuple(name for name in rest if name not in left_out)
     if not features:
         reasons = "; ".join(f"{name!r} ({reason})" for name, reason in left_out.items())
         raise InputError(f"{where} has no column to learn from{': ' if reasons else ''}{reasons}. Name them with --features.")
-    found.append(f"features: {_listed(features)}")
+    found.append(f"features: {_quoted(features)}")
     if left_out:
         found.append("left out: " + ", ".join(f"{name!r} ({reason})" for name, reason in left_out.items()))
     return Decided(_with(kept, features=features), "table", _note(where, found))
@@ -132,9 +133,8 @@ def _note(where: str, found: Sequence[str]) -> list[Finding]:
     return [Finding("note", f"{where}: {'; '.join(found)}.")] if found else []
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN:,} more columns"
+def _quoted(names: Sequence[str]) -> str:
+    return quoted(names, SHOWN, "columns")
 
 
 def _label(names: Sequence[str], columns: Columns, where: str, need_label: bool, found: list[str]) -> str | None:
@@ -151,10 +151,10 @@ def _label(names: Sequence[str], columns: Columns, where: str, need_label: bool,
     if not need_label and (not named or used != {None}):
         return None
     if not named:
-        reason = f"it is not obvious which column of {where} holds the labels: it has {_listed(names)}"
+        reason = f"it is not obvious which column of {where} holds the labels: it has {_quoted(names)}"
         raise InputError(f"{reason} (by its first line). Give --label COLUMN.")
     choice = " or ".join(f"--label {_option(name)}" for name in named)
-    raise InputError(f"{where}: columns {_listed(named)} may all hold the labels. Give {choice}.")
+    raise InputError(f"{where}: columns {_quoted(named)} may all hold the labels. Give {choice}.")
 
 
 def _option(name: str) -> str:
@@ -208,13 +208,13 @@ def _text(rest: Mapping[str, _Looks], left_out: Mapping[str, str], where: str) -
     chosen = exact if len(exact) == 1 else chosen
     if len(chosen) > 1:
         choice = " or ".join(f"--text {_option(name)}" for name in chosen)
-        raise InputError(f"{where}: columns {_listed(chosen)} may all hold the texts. Give {choice}.")
+        raise InputError(f"{where}: columns {_quoted(chosen)} may all hold the texts. Give {choice}.")
     if not chosen:
         return None
     numbers = [name for name, looks in rest.items() if looks.number and name not in left_out]
     if len(numbers) >= 2 and chosen[0].lower() not in TEXT_NAMES:
         raise InputError(
-            f"{where} has texts in column {chosen[0]!r} and numbers in {_listed(numbers)}. Give --text {_option(chosen[0])} to "
+            f"{where} has texts in column {chosen[0]!r} and numbers in {_quoted(numbers)}. Give --text {_option(chosen[0])} to "
             f"learn from the texts, or --features {','.join(numbers[:3])}{',…' if len(numbers) > 3 else ''} to learn from them."
         )
     return chosen[0]

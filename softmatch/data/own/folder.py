@@ -13,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from softmatch.data.own.class_folders import Parts, about_classes, below, find_parts, labels_by_folder, relative
-from softmatch.data.own.columns import LABEL_NAMES
-from softmatch.data.own.image_labels import Images, find_file_column, find_label_column, folders_named, match
-from softmatch.data.own.labels import clean_label, clean_labels
-from softmatch.data.own.tables import open_table, read_columns, read_head
+from softmatch.data.own.class_folders import about_classes, certain_parts, find_parts, labels_by_folder
+from softmatch.data.own.folder_tables import combine, read_tables
+from softmatch.data.own.image_labels import Images, find_label_column, folders_named, match
+from softmatch.data.own.labels import clean_label
+from softmatch.data.own.tables import open_table, read_head
 from softmatch.data.own.walk import SUFFIXES, Walked, images_in, walk
 from softmatch.data.records import Columns, Finding, InputKind, Records
-from softmatch.data.words import some
 from softmatch.errors import InputError
 from softmatch.views.pillow import printable
 
@@ -76,18 +75,17 @@ def open_folder(path: Path, columns: Columns) -> OpenedFolder:
         raise InputError(f"{where} holds no images{_instead(walked, where)}. {EXPECTED.format(where=where)}")
     parts = find_parts(walked)
     labels = labels_by_folder(walked, parts, clean_label(columns.unlabeled))
-    tables, findings = _read_tables(path, walked, parts, columns, certain=len({*labels.values()} - {None}) > 1)
+    certain = certain_parts(labels, parts)
+    tables, findings = read_tables(path, walked, parts, columns, certain=bool(certain))
     if tables:
-        told = {image: label for table in tables for image, label in table.labels.items()}
-        uses = {parts.use(image) for image in told}  # a test set in folders is not concerned by a table of the training images
-        labels = {image: told.get(image) if parts.use(image) in uses else label for image, label in labels.items()}
-        columns = replace(columns, label=next((table.column for table in tables if table.column is not None), None))
-    else:
+        labels, noticed = combine(labels, parts, certain, tables, where)
+        findings += noticed
+    elif columns.label is not None and not any(finding.level == "stop" for finding in findings):
+        findings.append(Finding("note", f"--label {columns.label} is not used: no table in {where} says what the images are."))
+    if certain or not tables:
         findings += about_classes(walked, parts, labels)
-        if columns.label is not None and not any(finding.level == "stop" for finding in findings):
-            findings.append(
-                Finding("note", f"--label {columns.label} is not used: no table in {where} says what the images are.")
-            )
+    else:
+        columns = replace(columns, label=next((table.column for table in tables if table.column is not None), None))
     opened = _opened(path, where, [image for image in walked.images if parts.use(image) == "train"], labels, columns)
     opened.findings = [*walked.findings(), *parts.findings, *findings]
     if parts.test is not None:
@@ -133,67 +131,3 @@ def _instead(walked: Walked, where: str) -> str:
     if walked.tables:
         return f", but a table: to learn from its columns, give {where}/{printable(walked.tables[0])} itself"
     return f" but {walked.others.total():,} other files, {walked.kinds()}" if walked.others else ""
-
-
-@dataclass(frozen=True)
-class _Table:
-    """What a table beside images says: their labels by name, and the column that these are from."""
-
-    name: str
-    labels: dict[str, str | None]
-    column: str | None
-
-
-def _read_tables(root: Path, walked: Walked, parts: Parts, columns: Columns, certain: bool) -> tuple[list[_Table], list[Finding]]:
-    """Those tables that name images.
-
-    Args:
-        certain: the folders name classes, so that it takes a table beside them that cannot mean anything else.
-    """
-    tables, findings, unused = list[_Table](), list[Finding](), list[str]()
-    for name in walked.tables:
-        if certain and posixpath.dirname(name) not in ("", *parts.bases):
-            continue
-        try:
-            table = _read_table(root, name, walked.images, columns, certain, findings)
-        except InputError as error:
-            findings.append(Finding("note", f"{error} This table is not used.") if certain else Finding("stop", str(error)))
-            continue
-        if table is None:
-            unused.append(repr(printable(name)))
-        else:
-            findings += _about_both(tables, table)
-            tables.append(table)
-    if unused:
-        text = f"{some(unused)} in {printable(root)} does not say what the images are, and is not used."
-        findings.append(Finding("note" if certain else "warning", text, tuple(unused)))
-    return tables, findings
-
-
-def _read_table(
-    root: Path, name: str, images: Sequence[str], columns: Columns, certain: bool, findings: list[Finding]
-) -> _Table | None:
-    """None where it does not name images, relative to the folder that it lies in."""
-    base, shown, cells = posixpath.dirname(name), printable(root / name), read_columns(root / name)
-    inside = list(below(images, base))
-    index = Images([printable(relative(image, base)) for image in inside])
-    files = find_file_column(cells, index, certain)
-    if files is None:
-        return None
-    column = find_label_column(shown, list(cells), files, columns.label)
-    if certain and columns.label is None and (column is None or column.lower() not in LABEL_NAMES):
-        return None
-    labels = [None] * len(cells[files]) if column is None else clean_labels(cells[column], columns.unlabeled)
-    found, noticed = match(shown, cells[files], labels, index, printable(root / base))
-    findings += noticed
-    return _Table(shown, {inside[position]: label for position, label in found.items()}, column)
-
-
-def _about_both(tables: Sequence[_Table], last: _Table) -> list[Finding]:
-    """Whether one of the tables names an image that the last one names too."""
-    for table in tables:
-        both = [printable(image) for image in last.labels if image in table.labels]
-        if both:
-            text = f"{table.name} and {last.name} both name images, such as {both[0]!r}. Keep one of them beside the images."
-            return [Finding("stop", text, tuple(both))]
-    return []

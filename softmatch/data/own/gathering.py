@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from softmatch.data.cells import as_column, as_texts, join_columns
+from softmatch.data.cells import as_column, as_text_column, join_columns
 from softmatch.data.own.labels import clean_labels
 from softmatch.data.own.piece import Piece
 from softmatch.data.records import Column, Columns, InputKind, Records
@@ -39,7 +39,7 @@ class Gathering:
         """The next rows."""
         first = self.first + len(self)
         for name in self.inputs:
-            make = as_texts if self.kind == "text" else as_column
+            make = as_text_column if self.kind == "text" else as_column
             self.parts[name].append(self._share(name, make(piece[name], self.where, name, first)))
         count = len(piece[self.inputs[0]])
         if self.columns.label is None:

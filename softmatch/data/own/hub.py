@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import io
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from softmatch.data.own.columns import LABEL_NAMES
-from softmatch.data.own.labels import clean_label
+from softmatch.data.own.labels import clean_labels
 from softmatch.data.own.piece import Piece
 from softmatch.data.own.tables import OpenedTable
+from softmatch.data.preparations.images import EXPORT, LIMIT
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Records
 from softmatch.errors import InputError, nearest
+from softmatch.views.pictures import EncodedImage
 
 UNLABELED_SPLITS = ("unlabeled", "unsupervised")
 TEST_SPLITS = ("test", "validation")
+ROWS = 1000
 
 
 def open_hub(name: str, columns: Columns, need_label: bool = True) -> Opened:
@@ -34,9 +35,10 @@ def open_hub(name: str, columns: Columns, need_label: bool = True) -> Opened:
             raise InputError(f"{name} has no split called train; it has {', '.join(splits)}.")
         train = list(splits.values())
     tests = next(([splits[split]] for split in TEST_SPLITS if split in splits and splits[split] not in train), None)
-    opened = _open(train, name, columns, need_label)
+    folders = _folders(name)
+    opened = _open(train, name, columns, need_label, folders)
     if tests is not None:
-        opened.test = _open(tests, f"{name}, its test split", opened.columns, need_label)  # type: ignore[attr-defined]  # read_own looks for it
+        opened.test = _open(tests, f"{name}, its test split", opened.columns, need_label, folders)
     return opened
 
 
@@ -52,7 +54,22 @@ def _load(name: str) -> dict[str, Any]:
         raise InputError(f"the dataset {name} cannot be had: {reason}.") from error
 
 
-def _open(parts: Sequence[Any], name: str, columns: Columns, need_label: bool) -> Opened:
+def _folders(name: str) -> tuple[Path, ...]:
+    """Where files that a dataset names may lie: its own folder, or what was fetched and unpacked of the hub."""
+    if Path(name).is_dir():
+        found = [Path(name)]
+    else:
+        from datasets import config
+        from huggingface_hub.constants import HF_HUB_CACHE
+
+        fetched = Path(HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}"
+        found = [fetched, Path(config.DOWNLOADED_DATASETS_PATH) / config.EXTRACTED_DATASETS_DIR]
+    return tuple(Path(os.path.realpath(folder)) for folder in found)
+
+
+def _open(
+    parts: Sequence[Any], name: str, columns: Columns, need_label: bool, folders: tuple[Path, ...]
+) -> OpenedTable | _HubImages:
     image = next((key for key, kind in parts[0].features.items() if type(kind).__name__ == "Image"), None)
     if image is None or columns.text is not None or columns.features is not None:
         return OpenedTable(_Rows(parts, name), name, columns, need_label)
@@ -61,26 +78,45 @@ def _open(parts: Sequence[Any], name: str, columns: Columns, need_label: bool) -
         raise InputError(f"{name}: which column has the labels? Give --label; there are {', '.join(parts[0].column_names)}.")
     if label is not None and label not in parts[0].column_names:
         raise InputError(f"{name} has no column {label!r}. {nearest(label, parts[0].column_names)}")
+    if label is not None and _is_decoded(parts[0], label):
+        raise InputError(f"{name}: the column {label!r} holds images or sounds, no labels. Give another --label.")
     found = Finding("note", f"{name}: images in the column {image!r}, labels in {label!r}.")
-    return _HubImages(name, parts, image, Columns(label=label, unlabeled=columns.unlabeled), [found])
+    return _HubImages(name, parts, image, Columns(label=label, unlabeled=columns.unlabeled), folders, [found])
+
+
+def _is_decoded(part: Any, column: str) -> bool:
+    """Whether the hub's library would open what stands in a column, as images in any format that Pillow has, when it is read."""
+    from datasets.features.features import require_decoding
+
+    return bool(require_decoding(part.features[column]))
 
 
 class _Rows:
-    """The rows of some splits as a table. Classes are given by their names; the number −1 is unlabelled."""
+    """The rows of some splits as a table. Classes are given by their names; the number −1 is unlabelled.
+
+    Columns of images or sounds are none of this table.
+    """
 
     def __init__(self, parts: Sequence[Any], name: str) -> None:
         self.parts, self.name = parts, name
-        self.names = tuple(parts[0].column_names)
+        self.names = tuple(column for column in parts[0].column_names if not _is_decoded(parts[0], column))
+        if not self.names:
+            raise InputError(f"{name} has no column of texts or numbers.")
         self.findings: list[Finding] = []
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
         """These columns, so many rows at a time."""
         for part in self.parts:
-            missing = [column for column in wanted if column not in part.column_names]
-            if missing:
-                raise InputError(f"{self.name}: a split has no column {missing[0]!r}; it has {', '.join(part.column_names)}.")
-            for batch in part.select_columns(list(wanted)).iter(rows):
+            for batch in _selected(part, wanted, self.name).iter(rows):
                 yield {column: _class_names(part, column, batch[column]) for column in wanted}
+
+
+def _selected(part: Any, wanted: Sequence[str], name: str) -> Any:
+    """These columns of a split, and no others: reading one would open the images that are in it."""
+    missing = [column for column in wanted if column not in part.column_names]
+    if missing:
+        raise InputError(f"{name}: a split has no column {missing[0]!r}; it has {', '.join(part.column_names)}.")
+    return part.select_columns(list(wanted))
 
 
 def _class_names(part: Any, column: str, cells: Sequence[Any]) -> Sequence[Any]:
@@ -90,25 +126,36 @@ def _class_names(part: Any, column: str, cells: Sequence[Any]) -> Sequence[Any]:
 
 @dataclass
 class _HubImages:
-    """Images of the hub, still encoded. See `records.Opened`."""
+    """Images of the hub, still encoded. See `records.Opened`.
+
+    Attributes:
+        folders: where files that the rows name may lie.
+    """
 
     where: str
     parts: Sequence[Any]
     image: str
     columns: Columns
+    folders: tuple[Path, ...]
     findings: list[Finding] = field(default_factory=list)
     test: Opened | None = None
     kind: InputKind = "image"
 
     def read(self) -> Records:
-        """All of them."""
-        pieces = list(self.stream(1000))
-        return Records(
-            self.kind,
-            [picture for piece in pieces for picture in piece.inputs],  # type: ignore[arg-type]  # as `fit_images` takes them
-            [name for piece in pieces for name in piece.names],
-            [label for piece in pieces for label in piece.labels],
-        )
+        """All of them.
+
+        Raises:
+            InputError: they are too large to be held in memory.
+        """
+        pictures, names, labels, held = list[Path | EncodedImage](), list[str](), list[str | None](), 0
+        for piece in self.stream(ROWS):
+            pictures += piece.inputs  # type: ignore[arg-type]  # as `stream` gives them
+            names += piece.names
+            labels += piece.labels
+            held += sum(len(each.content) for each in pictures[-len(piece) :] if isinstance(each, EncodedImage))
+            if held > LIMIT:
+                raise InputError(f"{self.where}: its images take more than {LIMIT / 1e9:.1f} GB of memory. {EXPORT}")
+        return Records(self.kind, pictures, names, labels)  # type: ignore[arg-type]  # as `fit_images` takes them
 
     def stream(self, rows: int) -> Iterator[Records]:
         """Some at a time, in order."""
@@ -116,25 +163,28 @@ class _HubImages:
 
         first = 1
         for part in self.parts:
-            for batch in part.cast_column(self.image, ImageFeature(decode=False)).iter(rows):
-                pictures = [_picture(cell, f"{self.where}, row {first + i}") for i, cell in enumerate(batch[self.image])]
-                names = [str(first + i) for i in range(len(pictures))]
-                yield Records(self.kind, pictures, names, self._labels(part, batch, len(pictures)))  # type: ignore[arg-type]  # as `fit_images` takes them
-                first += len(pictures)
+            label = self.columns.label if self.columns.label in part.column_names else None
+            chosen = _selected(part, [self.image] if label is None else [self.image, label], self.where)
+            for batch in chosen.cast_column(self.image, ImageFeature(decode=False)).iter(rows):
+                cells = batch[self.image]
+                pictures = [_picture(cell, f"{self.where}, row {row}", self.folders) for row, cell in enumerate(cells, first)]
+                names = [str(row) for row in range(first, first + len(cells))]
+                labels: list[str | None] = [None] * len(cells)
+                if label is not None:
+                    labels = clean_labels(_class_names(part, label, batch[label]), self.columns.unlabeled, self.where, first)
+                yield Records(self.kind, pictures, names, labels)  # type: ignore[arg-type]  # as `fit_images` takes them
+                first += len(cells)
 
-    def _labels(self, part: Any, batch: Mapping[str, Sequence[Any]], number: int) -> list[str | None]:
-        label = self.columns.label
-        if label is None or label not in batch:
-            return [None] * number
-        found = [clean_label(cell) for cell in _class_names(part, label, batch[label])]
-        return [None if cell == self.columns.unlabeled else cell for cell in found]
 
-
-def _picture(cell: Any, place: str) -> Image.Image:
-    """Opened, not yet decoded."""
-    try:
-        if isinstance(cell.get("bytes"), bytes):
-            return Image.open(io.BytesIO(cell["bytes"]))
-        return Image.open(Path(cell["path"]))
-    except (AttributeError, KeyError, TypeError, OSError) as error:
-        raise InputError(f"{place} holds no image that Pillow knows.") from error
+def _picture(cell: Any, name: str, folders: Sequence[Path]) -> Path | EncodedImage:
+    """What a row has as its image: bytes, or else a file, which must lie in one of the folders."""
+    content, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, Mapping) else (None, None)
+    if isinstance(content, bytes):
+        return EncodedImage(content, name)
+    if not isinstance(path, str):
+        return EncodedImage(b"", name, "the row has none")
+    for folder in folders:
+        file = Path(os.path.realpath(folder / path.replace("\0", "")))
+        if file.is_relative_to(folder):
+            return file
+    return EncodedImage(b"", name, f"it is said to be in {path!r}, which is no file of this dataset")

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,10 +16,10 @@ from softmatch.data.duplicates import digests, group
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.files import ImageFiles
 from softmatch.data.own import open_source
-from softmatch.data.own.checking import check_classes, check_items, listed
+from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost, listed
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation, fit_images
-from softmatch.data.records import Columns, Finding, Inputs, Opened, Records
+from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Records
 from softmatch.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -34,6 +34,7 @@ class Reading:
         test: a further source of the same form, to measure the error on.
         image_size: side that images are resized to; None: by their sizes.
         encoder, fine_tune: a pretrained encoder (folder or hub id), and whether it is to be trained too.
+        device: for the encoder.
     """
 
     columns: Columns = field(default_factory=Columns)
@@ -41,6 +42,7 @@ class Reading:
     image_size: int | None = None
     encoder: str | None = None
     fine_tune: bool = False
+    device: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,6 @@ class Understood:
     examples: Examples
     findings: tuple[Finding, ...]
 
-    def stop(self) -> None:
-        """Raise InputError with all that makes training impossible, if there is any."""
-        reasons = [finding.text for finding in self.findings if finding.level == "stop"]
-        if reasons:
-            raise InputError("\n".join(reasons))
-
 
 def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> Understood:
     """Read everything.
@@ -66,29 +62,31 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
             else that is noticed is a finding.
     """
     opened = open_source(where, reading.columns)
+    refuse_unused(opened.kind, reading)
     records = opened.read()
-    tests = open_source(reading.test, opened.columns) if reading.test is not None else getattr(opened, "test", None)
+    tests = open_source(reading.test, opened.columns) if reading.test is not None else opened.test
     findings = list(opened.findings)
-    counts = Counter(label for label in records.labels if label is not None)
-    findings += check_classes(opened.where, counts, len(records), reading.columns.unlabeled)
-    _stop(findings)
-    classes = tuple(sorted(counts, key=natural))
+    every = Counter(label for label in records.labels if label is not None)
+    stop([*findings, *check_classes(opened.where, every, len(records), reading.columns.unlabeled)])
     preparation, items, kept, found = fit_preparation(records, reading, opened.columns.text, progress)
-    findings += found
-    _stop(findings)
-    number = {name: position for position, name in enumerate(classes)}
+    counts = Counter(label for k in kept if (label := records.labels[k]) is not None)
+    findings += [*found, *check_classes(opened.where, counts, len(kept), reading.columns.unlabeled)]
+    findings += check_lost(every, counts)
+    stop(findings)
+    number = {name: position for position, name in enumerate(sorted(counts, key=natural))}
     labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])
     examples = Examples(
-        items, labels, classes, kind_of(preparation), names=[records.names[k] for k in kept], preparation=preparation
+        items, labels, tuple(number), kind_of(preparation), names=[records.names[k] for k in kept], preparation=preparation
     )
     examples = _with_statistics(examples, reading)
-    test = None
+    contents, test_contents = digests(records.kind, select_inputs(records.inputs, kept), items), list[bytes]()
+    examples = replace(examples, groups=group(records.kind, contents))
     if tests is not None:
-        test, found = _test_examples(tests, examples, number)
+        test, test_contents, found = _test_examples(tests, examples, number)
+        examples = replace(examples, test=test)
         findings += [*tests.findings, *found]
-    contents = digests(items)
-    examples = replace(examples, test=test, groups=group(contents))
-    findings += check_items(examples, contents)
+    findings += check_copies(examples, contents)
+    findings += check_leaks(examples, contents, test_contents)
     return Understood(opened.where, examples, tuple(findings))
 
 
@@ -100,15 +98,33 @@ def natural(name: str) -> tuple[Any, ...]:
         return (1, name.casefold(), name)
 
 
-def _stop(findings: Sequence[Finding]) -> None:
-    Understood("", None, tuple(findings)).stop()  # type: ignore[arg-type]  # only its findings are looked at
+def stop(findings: Sequence[Finding]) -> None:
+    """Raise InputError with all that makes training impossible, if there is any."""
+    reasons = [finding.text for finding in findings if finding.level == "stop"]
+    if reasons:
+        raise InputError("\n".join(dict.fromkeys(reasons)))
 
 
-def kind_of(preparation: Preparation) -> Any:
+def refuse_unused(kind: InputKind, reading: Reading) -> None:
+    """Raise InputError for what the user says about a source that this kind of source has no use for."""
+    if reading.fine_tune and reading.encoder is None:
+        raise InputError("--fine-tune trains a pretrained encoder: give one with --encoder, or leave it out.")
+    if reading.encoder is not None and kind not in ("image", "text"):
+        raise InputError("--encoder is for texts and images; this source has neither.")
+    if reading.image_size is not None and kind != "image":
+        raise InputError("--image-size is for files of images; this source has none.")
+    if kind == "image" and (reading.columns.text is not None or reading.columns.features is not None):
+        raise InputError("--text and --features are for tables; this source has images.")
+
+
+def kind_of(preparation: Preparation) -> Literal["image", "vector", "text"]:
+    """What the items are that a preparation makes."""
     settings = preparation.settings()
     if settings["kind"] == "array":
         return "image" if len(settings["shape"]) == 3 else "vector"
-    return {"image": "image", "tokens": "text"}.get(settings["kind"], "vector")
+    if settings["kind"] == "tokens":
+        return "text"
+    return "image" if settings["kind"] == "image" else "vector"
 
 
 def fit_preparation(
@@ -121,15 +137,13 @@ def fit_preparation(
     """
     everything: Sequence[int] = range(len(records))
     preparation: Preparation
-    if reading.encoder is not None and records.kind not in ("image", "text"):
-        raise InputError("--encoder is for texts and images; this source has neither.")
     if records.kind == "image":
         paths: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
         if reading.encoder is None or reading.fine_tune:
-            return fit_images(paths, reading.image_size, progress=progress, names=records.names)
+            return fit_images(paths, _side(reading), progress=progress, names=records.names)
         from softmatch.data.preparations.encoder import fit_image_encoder
 
-        return fit_image_encoder(reading.encoder, paths, progress, names=records.names)
+        return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
     if records.kind == "text":
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
         preparation = _fit_text(texts, column or "text", reading, progress)
@@ -156,7 +170,16 @@ def _fit_text(texts: Sequence[str], column: str, reading: Reading, progress: Pro
         return fit_tokens(texts, column, reading.encoder)
     from softmatch.data.preparations.encoder import fit_text_encoder
 
-    return fit_text_encoder(reading.encoder, column, progress)
+    return fit_text_encoder(reading.encoder, column, progress, reading.device)
+
+
+def _side(reading: Reading) -> int | None:
+    """That images are resized to: as the user says, else the one that an encoder was trained on."""
+    if reading.image_size is not None or reading.encoder is None:
+        return reading.image_size
+    from softmatch.networks.pretrained import encoder_statistics
+
+    return encoder_statistics(reading.encoder)[2]
 
 
 def _with_statistics(examples: Examples, reading: Reading) -> Examples:
@@ -169,8 +192,8 @@ def _with_statistics(examples: Examples, reading: Reading) -> Examples:
     return replace(examples, statistics=(tuple(mean), tuple(std)))
 
 
-def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[Finding]]:
-    """The test data, by the preparation of the training data. Those without a label are left out."""
+def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[bytes], list[Finding]]:
+    """The test data, by the preparation of the training data, with a digest of each. Those without a label are left out."""
     records, findings = opened.read(), list[Finding]()
     known = [position for position, label in enumerate(records.labels) if label is not None]
     if not known:
@@ -188,15 +211,19 @@ def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -
     assert examples.preparation is not None
     inputs = select_inputs(records.inputs, known)
     items: Tensor | ImageFiles
-    if isinstance(examples.preparation, ImagePreparation) and not isinstance(examples.items, ImageFiles):
+    if isinstance(examples.items, ImageFiles):
+        items = replace(examples.items, paths=[Path(str(path)) for path in inputs])
+    elif isinstance(examples.preparation, ImagePreparation):
         items, kept, found = examples.preparation.read(inputs, [records.names[position] for position in known])
         known, findings = [known[position] for position in kept], [*findings, *found]
-        _stop(findings)
+        inputs = select_inputs(records.inputs, known)
+        stop(findings)
     else:
         items = examples.preparation(inputs)
     labels = torch.tensor([number[str(records.labels[position])] for position in known])
     names = [records.names[position] for position in known]
-    return Examples(items, labels, examples.classes, examples.kind, names=names), findings
+    contents = digests(records.kind, inputs, items)
+    return Examples(items, labels, examples.classes, examples.kind, names=names), contents, findings
 
 
 def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:

@@ -13,7 +13,8 @@ from softmatch.data.own.jsons import JsonRows
 from softmatch.data.own.lines import read_lines
 from softmatch.data.own.parquet import Parquet
 from softmatch.data.own.piece import Piece, TableReader
-from softmatch.data.records import Columns, Finding, InputKind, Records
+from softmatch.data.records import Columns, Finding, InputKind, Opened, Records
+from softmatch.data.words import some
 from softmatch.errors import InputError
 
 DELIMITED = (".csv", ".tsv")
@@ -29,6 +30,9 @@ class OpenedTable:
     """A table as a source. See `records.Opened`.
 
     Every row of it is in what `stream` gives. `read`, which is for training, leaves out those whose text is empty.
+
+    Attributes:
+        test: None, unless whoever has opened it knows of a table for testing that belongs to it.
     """
 
     def __init__(self, reader: TableReader, where: str, columns: Columns, need_label: bool = True) -> None:
@@ -44,6 +48,7 @@ class OpenedTable:
         self.columns = decided.columns
         self.kind: InputKind = decided.kind
         self.findings: list[Finding] = [*reader.findings, *decided.findings]
+        self.test: Opened | None = None
 
     def read(self) -> Records:
         """Everything. Rows without a text are left out, and a finding."""
@@ -52,10 +57,9 @@ class OpenedTable:
             gathering.add(piece)
         records, empty = gathering.finish_without_empty()
         if empty:
-            shown = ", ".join(empty[:10]) + (" …" if len(empty) > 10 else "")
-            rows = f"row {shown} has" if len(empty) == 1 else f"{len(empty):,} rows have"
-            text = f"{self.where}: {rows} no text and {'is' if len(empty) == 1 else 'are'} left out"
-            self.findings.append(Finding("warning", f"{text}{'' if len(empty) == 1 else f': rows {shown}'}.", tuple(empty)))
+            count = "1 row has no text and is" if len(empty) == 1 else f"{len(empty):,} rows have no text and are"
+            text = f"{self.where}: {count} left out: {some([f'row {name}' for name in empty])}."
+            self.findings.append(Finding("warning", text, tuple(empty)))
         return records
 
     def stream(self, rows: int) -> Iterator[Records]:

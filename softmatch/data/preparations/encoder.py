@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.data.preparations.feature_cache import digest, load_features, store_features
-from softmatch.data.preparations.images import ImagePreparation, Picture
+from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.preparations.texts import as_texts
 from softmatch.data.records import Finding, Inputs
 from softmatch.errors import InputError
@@ -28,6 +28,7 @@ from softmatch.networks.encoder_folder import (
     take_fingerprint,
 )
 from softmatch.training.devices import choose_device
+from softmatch.views.pictures import Picture
 
 __all__ = ["EncoderPreparation", "fit_image_encoder", "fit_text_encoder"]
 
@@ -179,26 +180,31 @@ class EncoderPreparation:
         return f"{self.takes}s as features of the pretrained encoder {self.encoder}"
 
 
-def fit_text_encoder(encoder: str, column: str, progress: Progress | None = None) -> EncoderPreparation:
+def fit_text_encoder(encoder: str, column: str, progress: Progress | None = None, device: str = "auto") -> EncoderPreparation:
     """The preparation of texts by a frozen encoder, in a folder or of the hub."""
     found = EncoderPreparation.find(encoder, "text", column)
-    found.progress = progress
+    found.progress, found.device = progress, choose_device(device)
     return found
 
 
 def fit_image_encoder(
-    encoder: str, paths: Sequence[Picture], progress: Progress | None = None, names: Sequence[str] | None = None
+    encoder: str,
+    paths: Sequence[Picture],
+    progress: Progress | None = None,
+    names: Sequence[str] | None = None,
+    device: str = "auto",
 ) -> tuple[EncoderPreparation, Tensor, list[int], list[Finding]]:
     """The preparation of images by a frozen encoder, and the features of all images that can be read.
 
     Args:
-        paths: files, or Pillow images.
+        paths: files, images in memory, or Pillow images.
         names: what to call them in findings; None: their paths.
 
     Returns:
         the preparation, the features, the positions of the paths that they are of, what was noticed.
     """
     found = EncoderPreparation.find(encoder, "image")
+    found.device = choose_device(device)
     _, kept, findings = ImagePreparation(3, CHECKED_SIDE, CHECKED_SIDE).read(paths, names)
     found.progress = progress
     return found, found([paths[position] for position in kept]), kept, findings

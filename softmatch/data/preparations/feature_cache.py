@@ -14,6 +14,7 @@ from torch import Tensor
 
 from softmatch.data.sources.cache import folder
 from softmatch.training.checkpoint import write_atomically
+from softmatch.views.pictures import EncodedImage, Picture
 from softmatch.views.pillow import orientation
 
 __all__ = ["digest", "load_features", "store_features"]
@@ -21,7 +22,7 @@ __all__ = ["digest", "load_features", "store_features"]
 _log = logging.getLogger(__name__)
 
 
-def digest(maker: str, inputs: Sequence[str] | Sequence[Path | Image.Image]) -> str:
+def digest(maker: str, inputs: Sequence[str] | Sequence[Picture]) -> str:
     """The key of the features that `maker` makes of these texts, or of the content of these images, in this order."""
     total = hashlib.sha256(maker.encode())
     for item in inputs:
@@ -29,9 +30,11 @@ def digest(maker: str, inputs: Sequence[str] | Sequence[Path | Image.Image]) -> 
     return total.hexdigest()
 
 
-def _content(item: str | Path | Image.Image) -> bytes:
+def _content(item: str | Picture) -> bytes:
     if isinstance(item, str):
         return item.encode("utf-8", "surrogatepass")
+    if isinstance(item, EncodedImage):
+        return item.content
     if isinstance(item, Image.Image):
         about = (item.mode, item.size, item.getpalette(), item.info.get("transparency"), orientation(item))
         return repr(about).encode() + item.tobytes()

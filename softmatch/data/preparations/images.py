@@ -1,4 +1,4 @@
-"""Images in files, or as Pillow has them, become uint8 pixels of one size."""
+"""Images in files, in memory, or as Pillow has them, become uint8 pixels of one size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from softmatch.data.files import ImageFiles
@@ -19,15 +18,16 @@ from softmatch.data.loading import count_workers
 from softmatch.data.records import Finding, InputKind, Inputs
 from softmatch.data.words import some
 from softmatch.errors import InputError
+from softmatch.views.pictures import EncodedImage, Picture
 from softmatch.views.pillow import Header, UnreadableImage, decode, look, printable, quiet_pillow, to_tensor
 
-Picture = Path | Image.Image
 Progress = Callable[[int, int], None]
 """Told how many of how many images are read."""
 Found = TypeVar("Found")
 
 LIMIT = 2 * 2**30
 """Bytes of pixels to hold in memory."""
+EXPORT = "Export them to a folder of files, one folder in it for each class, and give that: files are read when they are needed."
 PART = 512
 """Images that threads work on before the next ones are begun, which bounds what lies between them."""
 SMALLEST = 8
@@ -92,10 +92,10 @@ class ImagePreparation:
         return f"{what} images resized to {self.resize}×{self.resize}, the middle {self.height}×{self.width} of them"
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
-        """uint8 (n, C, H, W) of files or Pillow images.
+        """uint8 (n, C, H, W) of files, images in memory, or Pillow images.
 
         Raises:
-            InputError: naming the first file that cannot be read.
+            InputError: naming the first one that cannot be read.
         """
         items = self._empty(len(inputs))
         with quiet_pillow():
@@ -140,13 +140,16 @@ def fit_images(
     """Choose colour and size by looking at all headers, and read everything that can be read.
 
     Args:
-        paths: files, or Pillow images.
+        paths: files, images in memory, or Pillow images.
         size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
         limit_bytes: files that would take more memory than this are not read but stay files.
         names: what to call them in findings; None: their paths.
 
     Returns:
         the preparation, the items, the positions of the paths that they come from, what was noticed.
+
+    Raises:
+        InputError: images that are in no files would take more memory than this.
     """
     names = _names(paths, names)
     with quiet_pillow():
@@ -159,20 +162,22 @@ def fit_images(
     side = size or _choose_side(list(headers.values()))
     made = ImagePreparation(1 if all(header.grey for header in headers.values()) else 3, side, side)
     noticed = _about_sizes(headers, names)
-    files = [path for path in paths if isinstance(path, Path)]
     needed = len(headers) * made.channels * side * side
-    if needed <= limit_bytes or len(files) < len(paths):
+    if needed + sum(len(each.content) for each in paths if isinstance(each, EncodedImage)) <= limit_bytes:
         items, kept, findings = made.read(paths, names, progress)
         return made, items, kept, findings + noticed
-    text = f"{len(headers):,} images of {side}×{side} would take {needed / 1e9:.1f} GB of memory: they are read from their files "
-    text += "again and again. One that turns out to be damaged later stops the training. A smaller --image-size needs less."
-    noticed.append(Finding("note", text))
-    left = ImageFiles([files[position] for position in headers], side, side, made.channels, made.upright)
+    files = [path for position in headers if isinstance(path := paths[position], Path)]
+    text = f"{len(headers):,} images of {side}×{side} would take {needed / 1e9:.1f} GB of memory"
+    if len(files) < len(headers):
+        raise InputError(f"{text}, besides what they take as they are stored. {EXPORT} A smaller --image-size needs less.")
+    text += ": they are read from their files again and again. One that turns out to be damaged later stops the training. "
+    noticed.append(Finding("note", f"{text}A smaller --image-size needs less."))
+    left = ImageFiles(files, side, side, made.channels, made.upright)
     return made, left, list(headers), _unreadable(failed, names) + noticed
 
 
 def _pictures(inputs: Inputs | Sequence[Picture]) -> Sequence[Picture]:
-    if isinstance(inputs, (Mapping, np.ndarray)) or any(not isinstance(each, (Path, Image.Image)) for each in inputs):
+    if isinstance(inputs, (Mapping, np.ndarray)) or any(not isinstance(each, Picture) for each in inputs):
         raise InputError("a model of images takes files of images, or Pillow images; these inputs are something else.")
     return inputs  # type: ignore[return-value]  # just checked
 
@@ -180,7 +185,10 @@ def _pictures(inputs: Inputs | Sequence[Picture]) -> Sequence[Picture]:
 def _names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence[str]:
     if names is not None:
         return names
-    return [printable(each) if isinstance(each, Path) else f"image {number}" for number, each in enumerate(pictures, 1)]
+    return [
+        each.name if isinstance(each, EncodedImage) else printable(each) if isinstance(each, Path) else f"image {number}"
+        for number, each in enumerate(pictures, 1)
+    ]
 
 
 def _by_threads(

@@ -12,6 +12,7 @@ from torch import Tensor
 from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn, column_from
 from softmatch.data.preparations.table_fit import Fitted, fit_column
 from softmatch.data.records import Column, Finding, InputKind, Inputs
+from softmatch.data.words import quoted, some
 from softmatch.errors import InputError
 
 SHOWN = 10
@@ -30,7 +31,7 @@ class TablePreparation:
         table = _columns(inputs)
         for name in self.columns:
             if name not in table:
-                there = _listed(list(table)) or "none"
+                there = quoted(list(table), SHOWN, "columns") or "none"
                 raise InputError(f"there is no column {name!r}, which the model learned from. There are: {there}.")
         count = len(table[self.columns[0]])
         made = np.empty((count, sum(part.width for part in self.parts)), np.float32)
@@ -92,7 +93,7 @@ def _findings(fitted: Mapping[str, Fitted], names: Sequence[str]) -> list[Findin
         findings[SHOWN:] = [Finding("warning", text, places)]
     commas = [name for name, found in fitted.items() if found.decimal_commas]
     if commas:
-        text = f"{_listed(commas)}: numbers with a decimal comma are taken as words. Write them with a point."
+        text = f"{quoted(commas, SHOWN, 'columns')}: numbers with a decimal comma are taken as words. Write them with a point."
         findings.append(Finding("warning", f"Columns {text}" if len(commas) > 1 else f"Column {text}"))
     notes = {
         "Missing values are filled with the median of the column, or are a category of their own": [
@@ -103,23 +104,16 @@ def _findings(fitted: Mapping[str, Fitted], names: Sequence[str]) -> list[Findin
         ],
         "Left out": [f"{name!r} ({found.left_out})" for name, found in fitted.items() if found.part is None],
     }
-    findings += [Finding("note", f"{text}: {_joined(shown)}.", tuple(shown[SHOWN:])) for text, shown in notes.items() if shown]
+    for text, shown in notes.items():
+        if shown:
+            findings.append(Finding("note", f"{text}: {some(shown, SHOWN)}.", tuple(shown[SHOWN:])))
     return findings
 
 
 def _cells_finding(column: str, what: str, cells: Mapping[int, str], names: Sequence[str]) -> Finding:
-    shown = ", ".join(f"row {names[position]} {text!r}" for position, text in list(cells.items())[:3])
-    more = " …" if len(cells) > 3 else ""
+    shown = some([f"row {names[position]} {text!r}" for position, text in cells.items()])
     subject = "1 cell is" if len(cells) == 1 else f"{len(cells):,} cells are"
     taken = "is taken" if len(cells) == 1 else "are taken"
     what = "not numbers" if what == "not a number" and len(cells) > 1 else what
     rows = tuple(f"row {names[position]}" for position in cells)
-    return Finding("warning", f"Column {column!r}: {subject} {what} and {taken} as missing: {shown}{more}.", rows)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return _joined([repr(name) for name in names])
-
-
-def _joined(shown: Sequence[str]) -> str:
-    return ", ".join(shown[:SHOWN]) + (f" and {len(shown) - SHOWN:,} more columns" if len(shown) > SHOWN else "")
+    return Finding("warning", f"Column {column!r}: {subject} {what} and {taken} as missing: {shown}.", rows)

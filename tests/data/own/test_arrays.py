@@ -25,6 +25,9 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
         [0, 1, -1, 1],
         [0, 1, None, 1],
         np.array([0.0, 1.0, np.nan, 1.0]),
+        np.array([0.0, 1.0, -1.0, 1.0], dtype=np.float32),
+        torch.tensor([0.0, 1.0, -1.0, 1.0]),
+        pd.Series([0, 1, -1.0, 1]),
         ["0", "1", "", "1.0"],
         np.array([[0], [1], [-1], [1]]),
         torch.tensor([0, 1, -1, 1]),
@@ -40,9 +43,9 @@ def test_labels_of_any_kind_are_the_same(y: Any) -> None:
     np.testing.assert_array_equal(np.asarray(records.inputs), X)
 
 
-def test_minus_one_is_a_label_where_it_is_no_whole_number() -> None:
+def test_minus_one_is_a_label_where_it_is_a_text() -> None:
     assert array_labels(["-1", "1"]) == ["-1", "1"]
-    assert array_labels(np.array([-1.0, 1.0])) == ["-1", "1"]
+    assert array_labels(np.array([-1.0, 1.0])) == [None, "1"]
 
 
 @pytest.mark.parametrize("x", [X.tolist(), torch.from_numpy(X), X.astype(object), X.astype(np.int64), X.astype(bool)])
@@ -116,6 +119,15 @@ def test_npz_with_names_of_ones_own_and_without_labels(tmp_path: Path) -> None:
     np.savez(path, mine=X, truth=np.array([1, 2, 1, 2]))
     assert open_npz(path, Columns(label="truth", features=("mine",))).read().labels == ["1", "2", "1", "2"]
     assert open_npz(path, Columns(features=("mine",))).read().labels == [None] * 4
+
+
+def test_names_of_ones_own_hold_for_a_further_archive(tmp_path: Path) -> None:
+    given = Columns(label="truth", features=("mine",), unlabeled="?", text="unused")
+    for name, labels in (("train.npz", ["a", "?", "b", "a"]), ("test.npz", ["b", "a", "?", "b"])):
+        np.savez(tmp_path / name, mine=X, other=X, truth=np.array(labels))
+    opened = open_npz(tmp_path / "train.npz", given)
+    assert opened.columns == Columns(label="truth", features=("mine",), unlabeled="?")
+    assert open_npz(tmp_path / "test.npz", opened.columns).read().labels == ["b", "a", None, "b"]
 
 
 @pytest.mark.parametrize(

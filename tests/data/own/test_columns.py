@@ -122,15 +122,21 @@ def test_nested_columns_are_left_out_where_no_one_asks_for_them() -> None:
     assert "'deep' (lists or objects)" in decided.findings[0].text
 
 
+def test_y_beside_a_label_is_a_coordinate() -> None:
+    decided = found({"x": [1, 2, 2, 3, 3, 1], "y": [4, 5, 4, 5, 5, 4], "class": LABELS})
+    assert decided.columns == Columns(label="class", features=("x", "y"))
+
+
 def test_labels_may_be_absent_where_none_are_needed() -> None:
     decided = found({"text": SENTENCES}, Columns(label="label", text="text"), need_label=False)
     assert decided.columns == Columns(text="text")
     decided = found({"text": SENTENCES, "label": LABELS}, Columns(label="label", text="text"), need_label=False)
     assert decided.columns == Columns(label="label", text="text")
     assert found({"a": [1, 2, 2]}, need_label=False).columns == Columns(features=("a",))
-    assert found({"a": [1, 2], "y": [1, 2], "class": [1, 2]}, Columns(features=("a",)), need_label=False).columns.label is None
-    with pytest.raises(InputError, match="'y', 'class' may all hold the labels"):
-        found({"a": [1, 2, 2], "y": [1, 2, 2], "class": [1, 2, 2]}, need_label=False)
+    both = {"a": [1, 2, 2], "topic": [1, 2, 2], "class": [1, 2, 2]}
+    assert found(both, Columns(features=("a",)), need_label=False).columns.label is None
+    with pytest.raises(InputError, match="'topic', 'class' may all hold the labels"):
+        found(both, need_label=False)
     with pytest.raises(InputError, match="has no column 'b'"):
         found({"a": [1, 2]}, Columns(features=("a", "b")), need_label=False)
 

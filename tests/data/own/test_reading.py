@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,9 @@ import pandas as pd
 import pytest
 import torch
 
+from softmatch.data.files import ImageFiles
 from softmatch.data.own.reading import Reading, Understood, natural, read_own
+from softmatch.data.preparations.images import fit_images
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
 from tests.own.sources import blobs, pictures, texts, write_csv
@@ -121,15 +125,57 @@ def test_a_class_of_the_test_data_alone_stops(tmp_path: Path) -> None:
         read_own(blobs(tmp_path / "a.csv"), Reading(test=test))
 
 
-def test_copies_are_noted_and_disputed_ones_are_warned_of(tmp_path: Path) -> None:
-    rows = [(1, 2, "a"), (1, 2, "b"), (3, 4, "a"), (3, 4, ""), (5, 6, "b"), (7, 9, "")]
-    found = read_own(write_csv(tmp_path / "t.csv", rows, ("x", "z", "label")), Reading())
+def test_copies_are_noted_and_disputed_ones_are_warned_of() -> None:
+    x = np.array([(1, 2), (1, 2), (3, 4), (3, 4), (5, 6), (7, 9)], np.float64)
+    found = read_own((x, ["a", "b", "a", "", "b", ""]), Reading())
     assert any("2 samples are exact copies" in text for text in _levels(found))
     assert any("different labels, such as '1': a and b" in text and level == "warning" for text, level in _levels(found).items())
     assert found.examples.groups is not None
     assert found.examples.groups.tolist() == [0, 0, 2, 2, 4, 5]
 
 
-def test_an_encoder_is_for_texts_and_images(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="texts and images"):
-        read_own(blobs(tmp_path / "t.csv"), Reading(encoder="somewhere"))
+def test_equal_rows_of_categories_are_not_copies(tmp_path: Path) -> None:
+    rows = [("red" if i % 2 else "blue", "big" if i % 3 else "small", "ab"[i % 2] if i < 30 else "") for i in range(90)]
+    found = read_own(write_csv(tmp_path / "t.csv", rows, ("colour", "size", "label")), Reading())
+    assert found.examples.groups is not None
+    assert found.examples.groups.tolist() == list(range(90))
+    assert any("taken as different samples" in text for text in _levels(found))
+
+
+def test_classes_are_those_that_can_be_read(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "photos")
+    (folder / "rare").mkdir()
+    (folder / "rare" / "x.png").write_bytes(b"broken")
+    found = read_own(folder, Reading())
+    assert found.examples.classes == ("dark", "light")
+    assert any("none of the labelled samples of 'rare' could be read" in text for text in _levels(found))
+    for path in (folder / "light").iterdir():
+        path.write_bytes(b"broken")
+    with pytest.raises(InputError, match="every label is 'dark'"):
+        read_own(folder, Reading())
+
+
+def test_images_that_stay_in_files_are_read_and_their_leaks_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = pictures(tmp_path / "photos")
+    monkeypatch.setattr("softmatch.data.own.reading.fit_images", partial(fit_images, limit_bytes=100))
+    found = read_own(folder, Reading(test=folder))
+    assert isinstance(found.examples.items, ImageFiles)
+    assert found.examples.test is not None
+    assert isinstance(found.examples.test.items, ImageFiles)
+    assert any("24 of the 24 test samples also stand" in text for text in _levels(found))
+
+
+@pytest.mark.parametrize(
+    ("source", "reading", "message"),
+    [
+        (blobs, Reading(encoder="somewhere"), "texts and images"),
+        (blobs, Reading(image_size=32), "files of images"),
+        (texts, Reading(fine_tune=True), "--encoder"),
+        (pictures, Reading(Columns(text="x")), "tables"),
+    ],
+)
+def test_what_a_source_has_no_use_for_is_refused(
+    tmp_path: Path, source: Callable[[Path], Path], reading: Reading, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_own(source(tmp_path / "t.csv"), reading)

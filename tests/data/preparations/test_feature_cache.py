@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from softmatch.data.preparations.feature_cache import digest, load_features, store_features
+from softmatch.views.pictures import EncodedImage
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,7 @@ def test_the_key_is_of_maker_content_and_order(tmp_path: Path) -> None:
     ]
     assert len(set(keys)) == len(keys)
     assert digest("files", [first, second]) == digest("files", [copied, second])
+    assert digest("files", [first, second]) == digest("files", [EncodedImage(b"one", "1"), EncodedImage(b"two", "2")])
 
 
 def test_the_key_of_pillow_images_is_of_their_pixels_and_palette() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from softmatch.data.loading import read_plain
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.errors import InputError
+from softmatch.views.pictures import EncodedImage
 from tests.data.own.images import QUADRANTS, write_animation, write_claiming, write_image, write_truncated, write_turned
 
 
@@ -189,7 +191,7 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
 def test_the_first_bad_file_is_named_when_all_are_wanted(tmp_path: Path) -> None:
     good = write_image(tmp_path / "good.png")
     bad = [write_truncated(tmp_path / name) for name in ("second.png", "third.png")]
-    with pytest.raises(InputError, match=r"the image .*second\.png cannot be read: .*Replace this file"):
+    with pytest.raises(InputError, match=r"the image .*second\.png cannot be read: .*Replace it by an intact one"):
         ImagePreparation(3, 8, 8)([good, *bad])
 
 
@@ -258,13 +260,52 @@ def test_it_does_what_files_go_through_for_evaluation(tmp_path: Path, side: int,
 def test_pillow_images_are_taken_too(tmp_path: Path) -> None:
     paths = write_noise(tmp_path, 4)
     pictures = [Image.open(path) for path in paths]
-    made, items, kept, _ = fit_images(pictures, 16, limit_bytes=1)  # in memory already: the limit is for files
+    made, items, kept, _ = fit_images(pictures, 16)
     assert isinstance(items, Tensor)
     assert torch.equal(items, made(paths))
     assert torch.equal(made([Image.fromarray(np.asarray(picture)) for picture in pictures]), items)
     assert kept == [0, 1, 2, 3]
     with pytest.raises(InputError, match="the image given cannot be read"):
         made([Image.new("F", (8, 8))])
+
+
+def test_images_in_memory_are_taken_as_files_are(tmp_path: Path) -> None:
+    paths = [*write_noise(tmp_path, 4), *write_noise(tmp_path, 2, (300, 200), "jpg"), write_turned(tmp_path / "turned.jpg", 6)]
+    stored = [EncodedImage(path.read_bytes(), path.name) for path in paths]
+    made, items, kept, findings = fit_images(stored, 16)
+    assert kept == [0, 1, 2, 3, 4, 5, 6]
+    assert isinstance(items, Tensor)
+    assert torch.equal(items, made(paths))
+    assert findings == fit_images(paths, 16)[3]
+
+
+def test_bad_images_in_memory_are_left_out_and_named(tmp_path: Path) -> None:
+    good = EncodedImage(write_image(tmp_path / "good.png", 7).read_bytes(), "row 1")
+    eps = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(eps, "EPS")
+    cut = write_truncated(tmp_path / "cut.png").read_bytes()
+    bad = [EncodedImage(eps.getvalue(), "row 2"), EncodedImage(cut, "row 3"), EncodedImage(b"", "row 4", "it is lost")]
+    _, items, kept, (warning,) = fit_images([good, *bad, good, good], 8)
+    assert (len(items), kept) == (3, [0, 4, 5])
+    assert [place.split(": ", 1) for place in warning.places][::2] == [
+        ["row 2", "not an image that Pillow knows"],
+        ["row 4", "it is lost"],
+    ]
+    assert warning.places[1].startswith("row 3: image file is truncated")
+    with pytest.raises(InputError, match="the image row 4 cannot be read: it is lost"):
+        ImagePreparation(3, 8, 8)([good, bad[2]])
+
+
+def test_images_in_no_files_are_refused_above_the_limit(tmp_path: Path) -> None:
+    paths = write_noise(tmp_path, 4)
+    stored = [EncodedImage(path.read_bytes(), path.name) for path in paths]
+    needed = 4 * 3 * 16 * 16 + sum(len(each.content) for each in stored)
+    assert isinstance(fit_images(stored, 16, limit_bytes=needed)[1], Tensor)
+    for pictures, limit in ((stored, needed - 1), ([Image.open(io.BytesIO(each.content)) for each in stored], 1)):
+        with pytest.raises(InputError, match=r"4 images of 16×16 would take .* Export them to a folder of files"):
+            fit_images(pictures, 16, limit_bytes=limit)
+    lost = EncodedImage(b"", "5")  # what cannot be read anyway does not keep the others from being files
+    assert isinstance(fit_images([*paths, lost], 16, limit_bytes=1)[1], ImageFiles)
 
 
 @pytest.mark.parametrize("inputs", [["a.png"], np.zeros((2, 8, 8)), {"column": ["a"]}])

@@ -43,7 +43,7 @@ def test_cells_that_are_no_numbers_are_named_with_their_rows() -> None:
     preparation, findings = fit(age=cells)
     assert findings[0] == Finding(
         "warning",
-        "Column 'age': 4 cells are not numbers and are taken as missing: row 17 'abc', row 20 '12 kg', row 41 '1_0' ….",
+        "Column 'age': 4 cells are not numbers and are taken as missing: row 17 'abc'; row 20 '12 kg'; row 41 '1_0'; and 1 more.",
         ("row 17", "row 20", "row 41", "row 51"),
     )
     assert "'age' (1)" in findings[1].text
@@ -124,7 +124,7 @@ def test_what_cannot_be_learned_from_is_left_out_and_told() -> None:
     (note,) = findings
     assert note.level == "note"
     assert note.text == (
-        "Left out: 'notes' (200 different words or texts), 'same' (always the same), 'const' (always the same), "
+        "Left out: 'notes' (200 different words or texts); 'same' (always the same); 'const' (always the same); "
         "'empty' (no values)."
     )
 
@@ -205,7 +205,7 @@ def test_thousands_of_columns_give_few_findings() -> None:
     assert len(preparation.columns) == 1030
     assert len(findings) == 10 + 1 + 2
     assert findings[10].text == "20 further columns have cells that are not numbers or infinite."
-    assert findings[-1].text.endswith("and 10 more columns.")
+    assert findings[-1].text.endswith("; and 10 more.")
 
 
 def test_no_rows_make_no_items() -> None:

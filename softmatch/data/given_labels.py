@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import column_or_1d
 
 from softmatch.data.cells import is_nothing
 from softmatch.data.examples import UNLABELED
@@ -39,9 +39,11 @@ def read_targets(y: Any) -> Targets:
     Raises:
         InputError: where there are no labels, or they are no classes: fractions, infinity, numbers and texts mixed.
     """
+    from sklearn.utils import column_or_1d  # here: it takes a second, and others only want to know what is missing
+
     values = column_or_1d(_array(y), warn=True)
-    known = np.array([not _is_missing(value) for value in values]) if values.dtype.kind == "O" else ~_missing(values)
-    labels = _of_one_type(values[known.astype(bool)])
+    known = np.array([not missing for missing in are_missing(values.tolist())], dtype=bool)
+    labels = _of_one_type(values[known])
     if not len(labels):
         raise InputError(f"none of the {len(values):,} samples has a label: give y some that are not −1, None or NaN.")
     if labels.dtype.kind not in LABEL_KINDS or labels.ndim != 1:
@@ -54,28 +56,21 @@ def read_targets(y: Any) -> Targets:
     return Targets(classes, codes)
 
 
+def are_missing(values: Iterable[object]) -> list[bool]:
+    """Which labels are none: None, NaN, "", and the number −1, also as a float. The text "-1" is a label."""
+    return [
+        is_nothing(value)
+        or (isinstance(value, str) and not value)
+        or (isinstance(value, int | float | np.number) and value == UNLABELED)
+        for value in values
+    ]
+
+
 def _array(y: Any) -> npt.NDArray[Any]:
     """Items as objects, unless numpy has a type for them: of ["a", NaN] it would make the text "nan", of 1 and NA a fraction."""
     if isinstance(getattr(y, "dtype", None), np.dtype) or (hasattr(y, "__array__") and not hasattr(y, "tolist")):
         return np.asarray(y)
     return np.array(y.tolist() if hasattr(y, "tolist") else y, dtype=object)
-
-
-def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    missing: npt.NDArray[np.bool_] = np.zeros(len(values), dtype=bool)
-    if values.dtype.kind in "iuf":
-        missing = (values == UNLABELED) | (values != values)  # NaN differs from itself
-    elif values.dtype.kind == "U":
-        missing = values == ""
-    return missing
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        is_nothing(value)
-        or (isinstance(value, str) and value == "")
-        or (isinstance(value, int | float | np.number) and value == UNLABELED)
-    )
 
 
 def _of_one_type(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:

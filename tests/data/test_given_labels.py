@@ -10,7 +10,8 @@ import pytest
 import torch
 from sklearn.exceptions import DataConversionWarning
 
-from softmatch.data.targets import read_targets
+from softmatch.data.given_labels import read_targets
+from softmatch.data.own.arrays import array_labels
 from softmatch.errors import InputError
 
 
@@ -40,6 +41,7 @@ def test_labels_and_missing_ones_are_told_apart(y: Any, classes: Any, codes: lis
     assert targets.classes.dtype == expected.dtype
     assert targets.classes.tolist() == expected.tolist()
     assert targets.codes.tolist() == codes
+    assert [label is None for label in array_labels(y)] == [code < 0 for code in codes]  # what `train` makes of the same labels
 
 
 def test_a_column_is_taken_with_scikit_learns_warning() -> None:
