@@ -193,7 +193,7 @@ def suggest(
             )
         else:
             columns = Columns(label, text, split_names(features), unlabeled)
-            reading = Reading(columns, image_size=image_size, encoder=encoder)
+            reading = Reading(columns, image_size=image_size, encoder=encoder, device=device)
             found = cold_start(str(where), number, out, reading, seed=seed, progress=progress)
     print(found.describe())
 

@@ -17,7 +17,7 @@ def _some(task: Task, most: int) -> Tensor:
     pool, labeled = task.split.unlabeled, task.split.labeled[: most // 2]
     if len(pool) <= most:
         return pool
-    return torch.cat([pool[:: -(-len(pool) // most)], labeled]).unique()
+    return torch.tensor(sorted({*pool[:: -(-len(pool) // most)].tolist(), *labeled.tolist()}))
 
 
 def save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80) -> None:

@@ -92,7 +92,7 @@ def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]
     if not copies:
         return []
     extra = sum(map(len, copies)) - len(copies)
-    if examples.groups is not None and len(examples.groups.unique()) == len(examples):
+    if examples.groups is not None and len(set(examples.groups.tolist())) == len(examples):
         return [Finding("note", f"{extra:,} rows equal others in all columns: they are taken as different samples.")]
     first = [_name(examples, position) for position in copies[0][:2]]
     text = f"{extra:,} {'sample is an exact copy' if extra == 1 else 'samples are exact copies'} of others, such as "

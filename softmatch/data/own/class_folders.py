@@ -70,7 +70,10 @@ def labels_by_folder(walked: Walked, parts: Parts, word: str | None) -> dict[str
 
 
 def certain_parts(labels: Mapping[str, str | None], parts: Parts) -> frozenset[str | None]:
-    """Parts whose folders surely are classes: two or more, or one beside a folder of unlabelled images. One may merely hold all."""
+    """Parts whose folders surely are classes: two or more, or one beside a folder of unlabelled images.
+
+    A single folder may merely be the one that all images are in.
+    """
     classes, apart = defaultdict[str | None, set[str]](set), set[str | None]()
     for image, label in labels.items():
         if label is not None:

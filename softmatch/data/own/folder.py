@@ -3,6 +3,8 @@
 photos/cat/1.jpg              photos/train/cat/1.jpg         photos/1.jpg
 photos/dog/2.jpg              photos/test/cat/2.jpg          photos/2.jpg
 photos/unlabeled/3.jpg        photos/unlabeled/3.jpg         photos/labels.csv
+
+Beside folders of classes, a table adds labels to images that have none.
 """
 
 from __future__ import annotations

@@ -119,10 +119,8 @@ def combine(
         findings.append(Finding("stop", f"{name} and the folders disagree: {some(images)}. {advice}", tuple(images)))
     if dropped:
         folders = quoted(sorted(set(dropped)))
-        text = (
-            f"{where}: {folders} is not taken as a class, since a table says what the images are; {len(dropped):,} images in it "
-        )
-        findings.append(Finding("note", text + "that no table names have no label."))
+        text = f"{where}: {folders} is not taken as a class, since a table says what the images are. "
+        findings.append(Finding("note", f"{text}Images in it that no table names have no label ({len(dropped):,})."))
     return labels, [*findings, _origin(counts, tables, where)]
 
 
@@ -158,6 +156,6 @@ def _origin(counts: Mapping[str, int], tables: Sequence[FolderTable], where: str
     found = [f"{counts[table.name]:,} from {table.name}" for table in tables if counts[table.name]]
     if counts[""] or not found:
         found.insert(0, f"{counts['']:,} from the names of folders")
-    empty = [table.name for table in tables if not any(label is not None for label in table.labels.values())]
+    empty = [table.name for table in tables if set(table.labels.values()) == {None}]
     unused = "".join(f" {name} has no labels yet, and is not used." for name in empty)
     return Finding("note", f"labels of {where}: {', '.join(found)}.{unused}")

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from softmatch.data.files import ImageFiles
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 
@@ -36,7 +35,7 @@ class Preparation(Protocol):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it needs of a table; none for images and arrays."""
 
-    def __call__(self, inputs: Inputs) -> Tensor | ImageFiles:
+    def __call__(self, inputs: Inputs) -> Tensor:
         """Items (n, …): uint8 images (n, C, H, W) or float vectors (n, D).
 
         Raises:

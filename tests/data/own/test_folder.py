@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 import unicodedata
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from softmatch.data.own.folder import OpenedFolder, open_folder, open_image, open_image_table
+from softmatch.data.own.reading import Reading, read_own
 from softmatch.data.records import Columns, Finding
 from softmatch.errors import InputError
+from softmatch.using.suggesting import cold_start
 from softmatch.views.pillow import printable
 from tests.data.own.images import write_image
+from tests.own.sources import pictures, write_csv
 
 NAMES_ARE_BYTES = pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
 
@@ -39,12 +43,24 @@ def labels(opened: OpenedFolder | None) -> dict[str, str | None]:
     return dict(zip(records.names, records.labels, strict=True))
 
 
+def origin(opened: OpenedFolder) -> str:
+    """What is said about where the labels are from, without the paths of folders."""
+    (finding,) = [finding for finding in opened.findings if finding.text.startswith("labels of ")]
+    assert finding.level == "note"
+    return finding.text.removeprefix(f"labels of {opened.where}: ").replace(f"{opened.where}/", "")
+
+
+def others(opened: OpenedFolder) -> list[Finding]:
+    """All other findings."""
+    return [finding for finding in opened.findings if not finding.text.startswith("labels of ")]
+
+
 def levels(opened: OpenedFolder) -> list[str]:
-    return [finding.level for finding in opened.findings]
+    return [finding.level for finding in others(opened)]
 
 
 def only(opened: OpenedFolder) -> Finding:
-    (finding,) = opened.findings
+    (finding,) = others(opened)
     return finding
 
 
@@ -310,7 +326,8 @@ def test_images_beside_a_table(tmp_path: Path, header: str, column: str) -> None
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"1.png": "cat", "2.png": "dog", "3.png": None, "sub/4.png": None}
     assert opened.columns == Columns(label=column)
-    assert opened.findings == []
+    assert others(opened) == []
+    assert origin(opened) == "2 from labels.csv."
 
 
 def test_a_table_with_a_mark_and_tabs_and_names_without_suffix(tmp_path: Path) -> None:
@@ -334,7 +351,7 @@ def test_images_in_a_folder_of_their_own_beside_the_table(tmp_path: Path) -> Non
     write_table(tmp_path, "file,label\n1.png,a\nimages/2.png,b\n./images\\3.png,a\n")
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"images/1.png": "a", "images/2.png": "b", "images/3.png": "a"}
-    assert opened.findings == []
+    assert others(opened) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed there")
@@ -344,7 +361,7 @@ def test_a_table_names_files_of_any_characters(tmp_path: Path) -> None:
     write_table(tmp_path, "file,label\n" + "\n".join(f'"{name}.png","{name}"' for name in quoted))
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {f"{name}.png": name for name in STRANGE}
-    assert opened.findings == []
+    assert others(opened) == []
 
 
 def test_labels_in_a_table_are_cleaned(tmp_path: Path) -> None:
@@ -417,14 +434,24 @@ def test_a_ragged_table_stops_with_its_row(tmp_path: Path) -> None:
     )
 
 
-def test_two_tables_about_the_same_images(tmp_path: Path) -> None:
+def test_two_tables_complement_each_other(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png", "3.png", "4.png")
+    write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n3.png,\n", "first.csv")
+    write_table(tmp_path, "name,label,reason\n2.png,b,x\n1.png,,x\n3.png,a,x\n4.png,b,x\n", "to_label.csv")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"1.png": "a", "2.png": "b", "3.png": "a", "4.png": "b"}
+    assert others(opened) == []
+    assert origin(opened) == "2 from first.csv, 2 from to_label.csv."
+
+
+def test_two_tables_that_disagree(tmp_path: Path) -> None:
     write(tmp_path, "1.png", "2.png")
-    for name in ("new.csv", "old.csv"):
-        write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n", name)
+    write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n", "new.csv")
+    write_table(tmp_path, "file,label\n1.png,c\n2.png,b\n", "old.csv")
     stop = only(open_folder(tmp_path, Columns()))
     assert stop.level == "stop"
-    assert "new.csv and " in stop.text
-    assert "old.csv both name images, such as '1.png'" in stop.text
+    assert f"{tmp_path}/new.csv and {tmp_path}/old.csv disagree: '1.png' is 'a' in the one and 'c' in the other." in stop.text
+    assert len(stop.places) == 1
 
 
 def test_tables_for_training_and_test(tmp_path: Path) -> None:
@@ -434,7 +461,8 @@ def test_tables_for_training_and_test(tmp_path: Path) -> None:
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"train/1.png": "a", "train/2.png": "b", "train/3.png": None}
     assert labels(opened.test) == {"test/4.png": "a", "test/5.png": "b"}
-    assert opened.findings == []
+    assert others(opened) == []
+    assert origin(opened) == "2 from test.csv, 2 from train.csv."
 
 
 def test_a_table_of_training_images_leaves_a_test_set_in_folders_alone(tmp_path: Path) -> None:
@@ -443,6 +471,7 @@ def test_a_table_of_training_images_leaves_a_test_set_in_folders_alone(tmp_path:
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"train/1.png": "a", "train/2.png": "b"}
     assert labels(opened.test) == {"test/a/3.png": "a", "test/b/4.png": "b"}
+    assert origin(opened) == "2 from the names of folders, 2 from train/labels.csv."
 
 
 @pytest.mark.parametrize(
@@ -463,10 +492,102 @@ def test_folders_of_classes_win_over_a_table_that_has_no_labels(tmp_path: Path, 
     assert (only(opened).level, "not used" in only(opened).text) == ("note", True)
 
 
-def test_a_table_with_labels_wins_over_folders(tmp_path: Path) -> None:
+def test_a_table_adds_labels_to_images_that_no_folder_labels(tmp_path: Path) -> None:
+    write(tmp_path, "cat/1.png", "dog/2.png", "dog/3.png", "unlabeled/4.png", "unlabeled/5.png", "6.png", "7.png", "bird/")
+    write_table(tmp_path, "file,label\ncat/1.png,\n2.png,dog\nunlabeled/4.png,cow\n5.png,\n6.png,cat\n")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {
+        "6.png": "cat",
+        "7.png": None,
+        "cat/1.png": "cat",
+        "dog/2.png": "dog",
+        "dog/3.png": "dog",
+        "unlabeled/4.png": "cow",
+        "unlabeled/5.png": None,
+    }
+    assert origin(opened) == "3 from the names of folders, 2 from labels.csv."
+    assert levels(opened) == ["warning", "note"]  # as ever: a folder without an image, and images in no folder
+    assert "images that lie in no folder of a class are taken as unlabelled: '7.png'." in others(opened)[1].text
+    assert opened.columns == Columns()
+
+
+def test_a_table_of_training_images_in_parts(tmp_path: Path) -> None:
+    write(tmp_path, "train/a/1.png", "train/b/2.png", "train/3.png", "unlabeled/4.png", "test/a/5.png", "test/b/6.png")
+    write_table(tmp_path, "name,label\ntrain/3.png,a\nunlabeled/4.png,b\n", "to_label.csv")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"train/3.png": "a", "train/a/1.png": "a", "train/b/2.png": "b", "unlabeled/4.png": "b"}
+    assert labels(opened.test) == {"test/a/5.png": "a", "test/b/6.png": "b"}
+    assert origin(opened) == "4 from the names of folders, 2 from to_label.csv."
+
+
+def test_a_table_that_contradicts_the_folders_stops(tmp_path: Path) -> None:
     write(tmp_path, "day/1.png", "night/2.png", "night/3.png")
-    write_table(tmp_path, "file,label\nday/1.png,x\n2.png,y\n")
-    assert labels(open_folder(tmp_path, Columns())) == {"day/1.png": "x", "night/2.png": "y", "night/3.png": None}
+    write_table(tmp_path, "file,label\nday/1.png,x\nnight/2.png,night\n")
+    stop = only(open_folder(tmp_path, Columns()))
+    assert stop.level == "stop"
+    expected = f"{tmp_path}/labels.csv and the folders disagree: 'day/1.png' is 'x' in the table and 'day' by its folder."
+    assert stop.text.startswith(expected)
+    assert "give the table itself as the source" in stop.text
+    assert labels(open_image_table(tmp_path / "labels.csv", Columns(), "file")) == {"day/1.png": "x", "night/2.png": "night"}
+
+
+@pytest.mark.parametrize("apart", ["unlabeled/", ""])
+def test_one_folder_of_a_class_and_the_others_in_a_table(tmp_path: Path, apart: str) -> None:
+    write(tmp_path, "dark/1.png", "dark/2.png", f"{apart}3.png", f"{apart}4.png", f"{apart}5.png")
+    write_table(tmp_path, f"name,label\n{apart}3.png,light\n{apart}4.png,dark\n", "to_label.csv")
+    opened = open_folder(tmp_path, Columns())
+    by_folder: dict[str, str | None] = {"dark/1.png": "dark", "dark/2.png": "dark"}
+    assert labels(opened) == {**by_folder, f"{apart}3.png": "light", f"{apart}4.png": "dark", f"{apart}5.png": None}
+    assert origin(opened) == "2 from the names of folders, 2 from to_label.csv."
+
+
+def test_one_folder_that_the_table_knows_nothing_of_is_no_class(tmp_path: Path) -> None:
+    write(tmp_path, "1.png", "2.png", "more/3.png", "more/4.png")
+    write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == {"1.png": "a", "2.png": "b", "more/3.png": None, "more/4.png": None}
+    assert only(opened).level == "note"
+    assert "'more' is not taken as a class" in only(opened).text
+    assert only(opened).text.endswith("Images in it that no table names have no label (2).")
+
+
+def test_a_table_without_any_label_yet_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "a/1.png", "b/2.png", "unlabeled/3.png")
+    before = labels(open_folder(tmp_path, Columns()))
+    write_table(tmp_path, "name,label,reason\nunlabeled/3.png,,typical\na/1.png,,typical\n", "to_label.csv")
+    opened = open_folder(tmp_path, Columns())
+    assert labels(opened) == before == {"a/1.png": "a", "b/2.png": "b", "unlabeled/3.png": None}
+    assert origin(opened) == "2 from the names of folders. to_label.csv has no labels yet, and is not used."
+    assert others(opened) == []
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_suggest_then_label_then_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flat: bool) -> None:
+    """`suggest .` inside the folder, its table filled in there, and the same folder read for training."""
+    folder = pictures(tmp_path / "photos", per_class=3, unlabeled=10)
+    truth = {f"{number:03d}.png": ("dark", "light")[number % 2] for number in range(16)}
+    if flat:
+        known = [(path.name, truth[path.name]) for name in ("dark", "light") for path in sorted((folder / name).iterdir())]
+        for path in list(folder.rglob("*.png")):
+            path.rename(folder / path.name)
+        write_csv(folder / "labels.csv", known, ("file", "label"))
+    monkeypatch.chdir(folder)
+    suggested = cold_start(".", 4)
+    assert suggested.file == Path("to_label.csv")
+    before = read_own(".", Reading()).examples
+    assert (before.classes, int((before.labels >= 0).sum())) == (("dark", "light"), 6)
+    with suggested.file.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["label"] for row in rows] == [""] * 4
+    filled = [(row["name"], truth[Path(row["name"]).name], row["reason"]) for row in rows]
+    write_csv(suggested.file, filled, ("name", "label", "reason"))
+    understood = read_own(".", Reading())
+    assert (len(understood.examples), int((understood.examples.labels >= 0).sum())) == (16, 10)
+    found = dict(zip(understood.examples.names, understood.examples.labels.tolist(), strict=True))
+    assert [found[name] for name, _, _ in filled] == [("dark", "light").index(label) for _, label, _ in filled]
+    notes = [finding.text for finding in understood.findings if finding.text.startswith("labels of ")]
+    assert notes == [f"labels of .: 6 from {'labels.csv' if flat else 'the names of folders'}, 4 from to_label.csv."]
+    assert not {*suggested.names} & {*cold_start(".", 4).names}  # what is labelled now is not suggested again
 
 
 def test_a_table_of_something_else_in_a_flat_folder_is_a_warning(tmp_path: Path) -> None:
