@@ -11,9 +11,9 @@ from torch import Tensor
 
 from softmatch.calibration import Calibration, calibrate, class_figures
 from softmatch.data.folds import Evaluation
+from softmatch.data.words import quoted
 from softmatch.training.evaluate import error_interval
 
-SHOWN = 5
 HURT = "The unlabelled data hurt: the network trained on the labels alone makes fewer errors. Use --method supervised."
 
 
@@ -99,16 +99,11 @@ def _warnings(interval: tuple[float, float] | None, rows: Sequence[dict[str, Any
         found.append(evaluation.reason)
     lost = [row["name"] for row in rows if row["test_samples"] and row["error"] == 1.0]
     if lost:
-        found.append(f"No held-out sample of {_some(lost)} was recognised. Label more of them, or check their labels.")
+        found.append(f"No held-out sample of {quoted(lost)} was recognised. Label more of them, or check their labels.")
     unseen = [row["name"] for row in rows if not row["test_samples"]]
     if unseen and not evaluation.reason:
-        found.append(f"There is no test sample of {_some(unseen)}: how well they are recognised is not known.")
+        found.append(f"There is no test sample of {quoted(unseen)}: how well they are recognised is not known.")
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - SHOWN} more classes" if len(names) > SHOWN else ""
-    return ", ".join(repr(name) for name in names[:SHOWN]) + rest
 
 
 def pool(parts: Sequence[HeldOut]) -> HeldOut:

@@ -100,9 +100,8 @@ def test_a_number_of_labels_keeps_copies_of_test_samples_out_of_training(tmp_pat
     path = write_csv(tmp_path / "t.csv", rows, ("width", "height", "label"))
     with pytest.raises(softmatch.InputError, match="leave out --evaluation"):
         softmatch.train(path, labels=10, evaluation="crossfit", out=tmp_path / "run", **QUICK)
-    items = [*range(100)]
-    texts_path = write_csv(tmp_path / "u.csv", [(f"the text number {i % 97} of them", "ab"[i % 2]) for i in items], ("text", "label"))
-    result = softmatch.train(texts_path, labels=10, out=tmp_path / "run", **QUICK)
+    told = [(f"the text number {i % 97} of them", "ab"[i % 2]) for i in range(100)]
+    result = softmatch.train(write_csv(tmp_path / "u.csv", told, ("text", "label")), labels=10, out=tmp_path / "run", **QUICK)
     split = json.loads((result.run / "split.json").read_text())
     assert result.evaluation["kind"] == "holdout"
     assert not {position % 97 for position in split["test"]} & {position % 97 for position in split["unlabeled"]}

@@ -12,6 +12,7 @@ from softmatch.data.own.hub import open_hub
 from softmatch.data.own.tables import is_table, open_table, read_head
 from softmatch.data.own.walk import walk
 from softmatch.data.records import Columns, Opened
+from softmatch.data.samples import is_frame
 from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError, nearest
 
@@ -30,8 +31,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
     """
     columns = columns or Columns()
     if isinstance(where, tuple) and len(where) == 2:
-        return open_frame(where[0], columns, where[1]) if _is_frame(where[0]) else open_arrays(*where)
-    if _is_frame(where):
+        return open_frame(where[0], columns, where[1]) if is_frame(where[0]) else open_arrays(*where)
+    if is_frame(where):
         return open_frame(where, columns, need_label=need_label)
     if not isinstance(where, (str, Path)):
         return open_arrays(where, None)
@@ -49,10 +50,6 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         f"there is no file or folder {where}, and no source of that name. {nearest(str(where), SOURCES)} "
         "A dataset of the Hugging Face hub is given as owner/name."
     )
-
-
-def _is_frame(found: Any) -> bool:
-    return hasattr(found, "columns") and hasattr(found, "__getitem__") and not isinstance(found, (str, Path))
 
 
 def _open_file(path: Path, columns: Columns, need_label: bool) -> Opened:

@@ -8,15 +8,9 @@ from collections.abc import Mapping, Sequence
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.own.labels import look_alikes, suspicious_unlabeled
 from softmatch.data.records import Finding
+from softmatch.data.words import quoted
 
-SHOWN = 5
 RATIO = 20
-
-
-def listed(names: Sequence[str], shown: int = SHOWN) -> str:
-    """The first few, quoted, and how many more there are."""
-    rest = f" and {len(names) - shown:,} more" if len(names) > shown else ""
-    return ", ".join(repr(name) for name in names[:shown]) + rest
 
 
 def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: str | None) -> list[Finding]:
@@ -45,7 +39,7 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
         found.append(
             Finding(
                 "warning",
-                f"{which} a single labelled sample: {listed(single)}. What one sample says about a class is little, "
+                f"{which} a single labelled sample: {quoted(single)}. What one sample says about a class is little, "
                 "and whether it is learned cannot be measured. Label a few more of them.",
                 tuple(single),
             )
@@ -75,7 +69,7 @@ def check_lost(every: Mapping[str, int], kept: Mapping[str, int]) -> list[Findin
     lost = sorted(set(every) - set(kept))
     if not lost:
         return []
-    text = f"none of the labelled samples of {listed(lost)} could be read: the classifier will not know of it."
+    text = f"none of the labelled samples of {quoted(lost)} could be read: the classifier will not know of it."
     return [Finding("warning", text, tuple(lost))]
 
 
@@ -129,7 +123,7 @@ def check_leaks(examples: Examples, contents: Sequence[bytes], test: Sequence[by
     return [
         Finding(
             "warning",
-            f"{len(both):,} of the {len(test):,} test samples also stand in the training data: {listed(both)}. "
+            f"{len(both):,} of the {len(test):,} test samples also stand in the training data: {quoted(both)}. "
             "The error measured on them says nothing about new data: remove them from one of the two.",
             tuple(both),
         )

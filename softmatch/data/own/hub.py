@@ -185,6 +185,6 @@ def _picture(cell: Any, name: str, folders: Sequence[Path]) -> Path | EncodedIma
         return EncodedImage(b"", name, "the row has none")
     for folder in folders:
         file = Path(os.path.realpath(folder / path.replace("\0", "")))
-        if file.is_relative_to(folder):
+        if file.is_relative_to(folder) and file.is_file():
             return file
     return EncodedImage(b"", name, f"it is said to be in {path!r}, which is no file of this dataset")

@@ -16,10 +16,11 @@ from softmatch.data.duplicates import digests, group
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.files import ImageFiles
 from softmatch.data.own import open_source
-from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost, listed
+from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Records
+from softmatch.data.words import quoted
 from softmatch.errors import InputError
 
 Progress = Callable[[int, int], None]
@@ -135,6 +136,7 @@ def fit_preparation(
     Args:
         column: of the texts, to find them again in another table.
     """
+    refuse_unused(records.kind, reading)
     everything: Sequence[int] = range(len(records))
     preparation: Preparation
     if records.kind == "image":
@@ -206,7 +208,7 @@ def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -
         name, count = strange.most_common(1)[0]
         raise InputError(
             f"{opened.where}: class {name!r} ({count:,} test samples) has no labelled training sample, so it cannot be learned. "
-            f"Label some of it, or take it out of the test data. Classes to learn: {listed(list(number), 10)}."
+            f"Label some of it, or take it out of the test data. Classes to learn: {quoted(list(number), 10)}."
         )
     assert examples.preparation is not None
     inputs = select_inputs(records.inputs, known)

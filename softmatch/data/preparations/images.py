@@ -143,7 +143,7 @@ def fit_images(
         paths: files, images in memory, or Pillow images.
         size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
         limit_bytes: files that would take more memory than this are not read but stay files.
-        names: what to call them in findings; None: their paths.
+        names: what to call files in findings; None: their paths.
 
     Returns:
         the preparation, the items, the positions of the paths that they come from, what was noticed.
@@ -183,12 +183,10 @@ def _pictures(inputs: Inputs | Sequence[Picture]) -> Sequence[Picture]:
 
 
 def _names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence[str]:
-    if names is not None:
-        return names
-    return [
-        each.name if isinstance(each, EncodedImage) else printable(each) if isinstance(each, Path) else f"image {number}"
-        for number, each in enumerate(pictures, 1)
-    ]
+    """What to call them: an image in memory says so itself."""
+    if names is None:
+        names = [printable(each) if isinstance(each, Path) else f"image {number}" for number, each in enumerate(pictures, 1)]
+    return [each.name if isinstance(each, EncodedImage) else name for each, name in zip(pictures, names, strict=True)]
 
 
 def _by_threads(

@@ -86,17 +86,18 @@ def test_images(tmp_path: Path) -> None:
 def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path: Path) -> None:
     cells = _stored(0, 200, 10, 210, 20, 220)
     cells[2:2] = [{"bytes": b"nonsense", "path": None}, None, {"bytes": b"", "path": None}, {"bytes": None, "path": None}]
-    understood = read_own(_images(tmp_path / "shades", cells, [0, 1] * 5), Reading())
+    where = _images(tmp_path / "shades", cells, [0, 1] * 5)
+    understood = read_own(where, Reading())
     assert understood.examples.names == ["1", "2", "7", "8", "9", "10"]
     assert understood.examples.labels.tolist() == [0, 1] * 3
     (warning,) = [finding for finding in understood.findings if finding.level == "warning"]
-    assert warning.text.startswith("4 of 10 images cannot be read: '3' (not an image that Pillow knows); '4' (the row has none)")
-    assert warning.places == (
-        "3: not an image that Pillow knows",
-        "4: the row has none",
-        "5: it is empty",
-        "6: the row has none",
-    )
+    assert warning.text.startswith(f"4 of 10 images cannot be read: '{where}, row 3' (not an image that Pillow knows); ")
+    assert [place.removeprefix(f"{where}, ") for place in warning.places] == [
+        "row 3: not an image that Pillow knows",
+        "row 4: the row has none",
+        "row 5: it is empty",
+        "row 6: the row has none",
+    ]
 
 
 def test_only_common_formats_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +135,7 @@ def test_a_row_names_no_file_outside_of_the_dataset(tmp_path: Path) -> None:
     items, kept, (warning,) = ImagePreparation(3, 8, 8).read(records.inputs, records.names)
     assert kept == [0, 1, 2, 3, 9]
     assert items[-1, 0, 0, 0] == 88
-    assert [place.split(":")[0] for place in warning.places] == ["5", "6", "7", "8", "9"]
+    assert [place.split(":")[0] for place in warning.places] == [f"{folder}, row {row}" for row in (5, 6, 7, 8, 9)]
 
 
 def _opened_by_pillow() -> int:
