@@ -148,7 +148,7 @@ def write_fashion(folder: Path, packed: bool = True) -> dict[str, Set]:
     for part, data in parts.items():
         for name, array in ((f"{part}-images-idx3-ubyte", data.images[:, 0]), (f"{part}-labels-idx1-ubyte", data.labels)):
             content = idx(array)
-            (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(content) if packed else content)
+            (folder / (name + ".gz" * packed)).write_bytes(gzip.compress(content, mtime=0) if packed else content)
     return parts
 
 
