@@ -138,8 +138,8 @@ def spread(values: Sequence[float | None], digits: int = 1) -> str:
     known = [100 * value for value in values if value is not None]
     if not known:
         return "–"
-    deviation = statistics.stdev(known) if len(known) > 1 else float("nan")
-    return f"{statistics.mean(known):.{digits}f} ± {deviation:.{digits}f}"
+    deviation = f" ± {statistics.stdev(known):.{digits}f}" if len(known) > 1 else ""
+    return f"{statistics.mean(known):.{digits}f}{deviation}"
 
 
 def print_table(rows: Sequence[Row]) -> None:

@@ -14,6 +14,8 @@ from softmatch.data.folds import Evaluation
 from softmatch.data.words import quoted
 from softmatch.training.evaluate import error_interval
 
+TELLING = 3
+"""Test samples of a class from which on it means something that none was recognised."""
 HURT = "The unlabelled data hurt: the network trained on the labels alone makes fewer errors. Use --method supervised."
 
 
@@ -97,7 +99,7 @@ def _warnings(interval: tuple[float, float] | None, rows: Sequence[dict[str, Any
         found.append(HURT)
     if evaluation.reason:
         found.append(evaluation.reason)
-    lost = [row["name"] for row in rows if row["test_samples"] and row["error"] == 1.0]
+    lost = [row["name"] for row in rows if row["test_samples"] >= TELLING and row["error"] == 1.0]
     if lost:
         found.append(f"No held-out sample of {quoted(lost)} was recognised. Label more of them, or check their labels.")
     unseen = [row["name"] for row in rows if not row["test_samples"]]
