@@ -80,7 +80,7 @@ def train(
         return
     with Display() as display:
         result = run_job(job, display)
-    print_result(result)
+    print_result(result, said=[finding.text for finding in job.findings])
 
 
 @app.command

@@ -61,7 +61,9 @@ class Config(BaseModel):
     seed: int = Field(0, ge=0, description="Seed of the weights, batches and views. The same seed repeats a CPU run bit for bit.")
     split_seed: int | None = Field(None, ge=0, description="Seed of the labelled and test samples. Default: the same number.")
     out: Path | None = Field(None, description="Run folder to create. Default: a new folder under runs/.")
-    test_fraction: float = Field(0.3, gt=0, lt=1, description="Share held out for testing where the source has no test set.")
+    test_fraction: float = Field(
+        0.3, gt=0, lt=1, description="Share held out for testing where there is no test set. Default for your own data: 0.2."
+    )
     twin: bool = Field(True, description="Also train a supervised twin on the same labels and steps, to compare with.")
 
     model: str = Field(

@@ -73,7 +73,8 @@ class Display:
         if record.get("quality") is not None:
             parts.append(f"g {record['quality']:.2f}")
         if record.get("test_error") is not None:
-            parts.append(f"error {percent(record['test_error'])}")
+            whose = "" if record.get("test_error_of") is None else f" of {record['test_error_of']}"
+            parts.append(f"error{whose} {percent(record['test_error'])}")
         figures = "  ".join(parts)
         if self.console.is_terminal:
             if role not in self._bars:
@@ -120,7 +121,7 @@ class Reading:
 def verdict(result: Result) -> str:
     """Whether the unlabelled data helped, in words, with the interval of the difference."""
     if result.test_error is None:
-        return f"The error cannot be measured. {result.evaluation['reason']}"
+        return f"The error was not measured. {result.evaluation['reason']}"
     if result.difference is None or result.difference_interval is None:
         if result.method == "supervised":
             return "Trained on the labels alone."
@@ -134,8 +135,12 @@ def verdict(result: Result) -> str:
     return f"No clear difference: {interval} contains zero."
 
 
-def print_result(result: Result, console: Console | None = None) -> None:
-    """The table at the end."""
+def print_result(result: Result, said: Sequence[str] = (), console: Console | None = None) -> None:
+    """The table at the end.
+
+    Args:
+        said: warnings that were printed before.
+    """
     console = console or Console()
     console.print()
     if result.test_error is not None and result.test_error_interval is not None:
@@ -158,17 +163,19 @@ def print_result(result: Result, console: Console | None = None) -> None:
     if result.calibration is not None:
         say(console, _confidence(result.calibration))
     for warning in result.warnings:
-        if warning != HURT and (warning != result.evaluation["reason"] or result.test_error is not None):
+        if warning != HURT and warning not in said and (warning != result.evaluation["reason"] or result.test_error is not None):
             say(console, f"Warning: {warning}", style="yellow")
     say(console, f"{result.seconds:.0f} s in all.")
     say(console, f"Run folder  {result.run}\nReport      {result.run / 'report.html'}")
+    if (result.run / "held_out.csv").exists():
+        say(console, f"Mistakes    {result.run / 'held_out.csv'}")
 
 
 def _confidence(found: dict[str, Any]) -> str:
     """How far confidence and accuracy are apart, in a sentence; nothing where it is not known."""
     if found["ece"] is None:
         return ""
-    off = f"Confidence is off by {100 * found['ece']:.1f} points on average"
+    off = f"Confidence is off by {100 * found['ece']:.1f} points on average ({100 * found['ece_by_chance']:.1f} by chance alone)"
     if found["temperature"] in (None, 1.0) or found["ece_scaled"] is None:
         return f"{off}."
     scaled = f"{100 * found['ece_scaled']:.1f} after scaling by the temperature {found['temperature']:.2f}"
@@ -198,7 +205,8 @@ def describe(task: Task, console: Console, run: str) -> None:
     config, split = task.config, task.split
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
-    batch = f"{config.labeled_batch} + {config.unlabeled_batch} samples"
+    alone = config.method == "supervised"
+    batch = f"{config.labeled_batch} samples" if alone else f"{config.labeled_batch} + {config.unlabeled_batch} samples"
     unlabeled = int((~torch.isin(split.unlabeled, split.labeled)).sum())
     prepared = "" if task.examples.preparation is None else f" ({task.examples.preparation.describe()})"
     rows = {
@@ -333,7 +341,9 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console | None
 
 
 def _print_classes(task: Task, console: Console) -> None:
-    labels = task.examples.labels
+    labels = task.examples.labels.clone()
+    if task.config.labels is not None:  # the others are hidden
+        labels[~torch.isin(torch.arange(len(labels)), task.split.labeled)] = -1
     counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
     test = None if task.examples.test is None else task.examples.test.labels
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, device, nn
@@ -157,15 +159,44 @@ class Model:
     temperature: float = 1.0
     samples: Tensor | None = None
 
-    def predict_proba(self, items: Tensor | ImageFiles) -> Tensor:
-        """p(y | x) of raw items: uint8 images (N, C, H, W) or float vectors (N, D) → (N, C)."""
+    def predict_proba(self, given: Any) -> Tensor:
+        """p(y | x), (N, C), of items or of what items are made of.
+
+        Args:
+            given: prepared items (a tensor or array of uint8 images (N, C, H, W) or float vectors (N, D)); for a model of your
+                own data also a list of files or Pillow images, a list of texts, or a frame or dict of columns.
+        """
+        items = self._items(given)
         where = next((parameter.device for parameter in self.network.parameters()), device("cpu"))
         probs = predict_probabilities(self.network, self.views, items, where)
         return probs if self.temperature == 1.0 else scale(probs, self.temperature)
 
-    def predict(self, items: Tensor | ImageFiles) -> list[str]:
-        """The most likely class of each item."""
-        return [self.classes[position] for position in self.predict_proba(items).argmax(-1)]
+    def predict(self, given: Any) -> list[str]:
+        """The most likely class of each; see `predict_proba`."""
+        return [self.classes[position] for position in self.predict_proba(given).argmax(-1)]
+
+    def _items(self, given: Any) -> Tensor | ImageFiles:
+        if isinstance(given, np.ndarray):
+            given = torch.from_numpy(np.ascontiguousarray(given))
+        if isinstance(given, (Tensor, ImageFiles)):
+            if tuple(given.shape[1:]) != self.shape:
+                raise InputError(f"items are {tuple(given.shape[1:])}, the model takes {self.shape}.")
+            return given
+        if hasattr(given, "columns") or isinstance(given, Mapping):
+            columns = {str(name): _cells(given[name]) for name in getattr(given, "columns", given)}
+            return self.preparation(columns[self.preparation.columns[0]] if self.preparation.takes == "text" else columns)
+        if isinstance(given, (str, Path)):
+            raise InputError("give a list, even of one; whole folders and tables go through `softmatch predict`.")
+        files = self.preparation.takes == "image"
+        return self.preparation([Path(each) if files and isinstance(each, str) else each for each in given])
+
+
+def _cells(column: Any) -> Any:
+    """A column as a preparation takes it: numbers, or texts of which an empty one is missing."""
+    cells = np.asarray(column)
+    if cells.dtype.kind in "iuf":
+        return cells.astype(np.float64)
+    return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]  # NaN is no text
 
 
 def save_model(

@@ -17,5 +17,5 @@ def choose_device(name: str) -> torch.device:
         torch.zeros(1, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used here: {reason} Use --device auto or cpu.") from error
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(f"device {name!r} cannot be used here: {reason}. Use --device auto or cpu.") from error

@@ -133,7 +133,8 @@ def _run_job(job: Job, listener: Listener | None, network: Network | None) -> Re
         twin_seconds = None if supervised is None else supervised.seconds
     result = _result(task, run, found, fitted, time.perf_counter() - started, twin_seconds)
     write_held_out(run, found, task.examples.classes)
-    run.write_json("result.json", {**asdict(result), "run": None, "versions": _versions()})
+    figures = {key: value for key, value in asdict(result).items() if key != "run"}
+    run.write_json("result.json", {**figures, "versions": _versions()})
     from softmatch.report import write_report
 
     write_report(run)
@@ -169,7 +170,8 @@ class _Curve:
         """The error of all folds at that step, as a record has it."""
         if step not in self.wrong:
             return {}
-        return error_figures(torch.cat(self.wrong[step]), torch.cat(self.labels), num_classes)
+        pooled = error_figures(torch.cat(self.wrong[step]), torch.cat(self.labels), num_classes)
+        return {**pooled, "test_error_of": "the folds"}
 
     def add(self, fitted: _Fitted, labels: Tensor) -> None:
         self.labels.append(labels)

@@ -59,6 +59,7 @@ def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", pr
         config = complete(source, entry.defaults, *given, where=where)
         _refuse_own_settings(source, config)
         return Job(source, config, entry.load(split_seed(config), config.data))
+    from softmatch.data.own.checking import ALL_LABELED
     from softmatch.data.own.defaults import suitable
     from softmatch.data.own.reading import read_own
 
@@ -75,7 +76,8 @@ def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", pr
     fixed: dict[str, Any] = {}
     if understood.examples.kind == "image" and isinstance(understood.examples.preparation, ImagePreparation):
         fixed["image_size"] = understood.examples.preparation.height  # another machine would choose another
-    return Job(understood.where, config.model_copy(update=fixed), understood.examples, understood.findings)
+    findings = understood.findings if config.labels is None else tuple(f for f in understood.findings if f.text != ALL_LABELED)
+    return Job(understood.where, config.model_copy(update=fixed), understood.examples, findings)
 
 
 def split_seed(config: Config) -> int:

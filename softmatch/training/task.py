@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from softmatch.data import Examples, Split, make_long_tailed_split, make_split
 from softmatch.data.batches import Batches, make_roles
 from softmatch.data.examples import UNLABELED
 from softmatch.data.files import ImageFiles
-from softmatch.data.folds import Evaluation, hold_out, plan_evaluation, without
+from softmatch.data.folds import FEWEST, Evaluation, hold_out, plan_evaluation, without
 from softmatch.data.loading import LoadedBatches, item_statistics, make_batches, read_plain
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
@@ -24,7 +25,7 @@ from softmatch.data.preparations.tokens import TokenPreparation
 from softmatch.data.records import Finding
 from softmatch.data.seeds import derive
 from softmatch.data.split import hold_out_labels
-from softmatch.errors import InputError
+from softmatch.errors import InputError, nearest
 from softmatch.methods import Method, Problem, build
 from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
 from softmatch.networks.heads import Headed, feature_size
@@ -39,6 +40,7 @@ from softmatch.views import ImageViews, TextViews, VectorViews, Views
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
 POOL_PART = 8192
+LONG_SETTING = 20
 CPU_MICRO_BATCH = 64
 """Images whose activations stay in a processor's cache; see benchmarks/results/step.md."""
 
@@ -159,8 +161,10 @@ def _evaluation(job: Job, seed: int) -> Evaluation:
         raise InputError("--labels hides the other labels and measures on some of them: leave out --evaluation.")
     parts = None
     if examples.test is None:
+        known = int((examples.labels != UNLABELED).sum())
+        share = max(config.test_fraction, min(0.5, FEWEST / known))  # the hidden labels cost nothing
         rest = Split(torch.arange(0), torch.arange(len(examples)), torch.arange(0), seed)
-        held_out = without(rest, groups, hold_out(examples.labels, groups, config.test_fraction, seed))
+        held_out = without(rest, groups, hold_out(examples.labels, groups, share, seed))
         parts = held_out.test, held_out.unlabeled
     return Evaluation(kind, make_split(examples, config.labels, seed, config.test_fraction, parts))
 
@@ -209,7 +213,7 @@ def effective(task: Task) -> dict[str, Any]:
         "device": str(task.device),
         "threads": torch.get_num_threads(),
         "split_seed": split_seed(config),
-        "views": {key: value for key, value in task.views.settings().items() if key != "kind"},
+        "views": {key: value for key, value in task.views.settings().items() if key != "kind" and not _is_long(value)},
         "statistics_momentum": _momentum(config, config.statistics_momentum),
         "model_momentum": _momentum(config, config.model_momentum),
         "batch_norm_momentum": share,
@@ -218,6 +222,11 @@ def effective(task: Task) -> dict[str, Any]:
         "checkpoint_every": checkpoint_every(config),
     }
     return found
+
+
+def _is_long(value: Any) -> bool:
+    """The mean of each of 256 features is nothing to read."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > LONG_SETTING
 
 
 def micro_batch(task: Task) -> int:
@@ -321,6 +330,12 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
 
 
 def _build_views(kind: Callable[..., Views], own: Mapping[str, Any], options: Mapping[str, Any]) -> Views:
+    known = inspect.signature(kind).parameters
+    for name in options:
+        if name not in known or name in own:
+            raise InputError(
+                f"views of this kind of data have no option {name!r}. {nearest(name, [k for k in known if k not in own])}"
+            )
     try:
         return kind(**own, **options)
     except (TypeError, ValueError) as error:

@@ -23,6 +23,7 @@ from softmatch.data.records import Columns
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.networks import Network
 from softmatch.runs import Model, load_model
+from softmatch.using.model_inputs import about_inputs, begins
 from softmatch.using.predicting import open_records
 from softmatch.using.writing import explained, free_path, refuse_existing
 from softmatch.views import Views
@@ -40,12 +41,6 @@ TIE = 1e-6
 MOST_SAMPLES = 256
 NEWS = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
 """Loggers that warn of what is no fault: that torchvision is not installed, that something could not be simplified."""
-INSIDE = {
-    "image": "uint8 pixels: images are read and resized before it",
-    "array": "the numbers of the arrays",
-    "table": "the features that the preparation makes of the columns, not their cells",
-    "text": "what the preparation makes of a text, not the text itself",
-}
 
 
 @dataclass(frozen=True)
@@ -128,15 +123,15 @@ def export(
         written = _move(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    begins = "softmatch.load_model reads it, and it does all of the preparation" if to == "safetensors" else _begins(model)
-    return Exported(path, written, len(items), difference, begins)
+    whole = "softmatch.load_model reads it, and it does all of the preparation"
+    return Exported(path, written, len(items), difference, whole if to == "safetensors" else begins(model.preparation))
 
 
 def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, network: Network | None) -> Call:
     """Everything that belongs to the format, under this name; returns what computes probabilities from it."""
     if to == "safetensors":
         return _write_safetensors(path, run, network)
-    about = json.dumps(describe_graph(model, items), ensure_ascii=False, indent=1)
+    about = json.dumps(describe_graph(model, items, path.name), ensure_ascii=False, indent=1)
     # Of copies: views keep tensors, and those of an exporter's dry run are no numbers.
     whole = Whole(copy.deepcopy(model.network), copy.deepcopy(model.views), model.temperature).eval()
     call = _write_onnx(path, whole, items, about) if to == "onnx" else _write_torchscript(path, whole, items, about)
@@ -148,8 +143,8 @@ def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, netwo
     return call
 
 
-def describe_graph(model: Model, items: Tensor) -> dict[str, Any]:
-    """The JSON of a graph: what goes in and out, the classes, and how items are made."""
+def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
+    """The JSON of a graph in a file of this name: what goes in and out, the classes, and how items are made."""
     return {
         "format": 1,
         "classes": list(model.classes),
@@ -157,16 +152,13 @@ def describe_graph(model: Model, items: Tensor) -> dict[str, Any]:
             "name": INPUT,
             "type": str(items.dtype).removeprefix("torch."),
             "shape": ["batch", *items.shape[1:]],
-            "is": _begins(model),
+            "is": begins(model.preparation),
         },
         "output": {"name": OUTPUT, "type": "float32", "shape": ["batch", len(model.classes)]},
         "temperature": model.temperature,
         "preparation": model.preparation.settings(),
+        **about_inputs(model.preparation, name),
     }
-
-
-def _begins(model: Model) -> str:
-    return f"The model's input is {INSIDE[model.preparation.takes]} ({model.preparation.describe()})."
 
 
 def _write_onnx(path: Path, whole: Whole, items: Tensor, about: str) -> Call:

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from softmatch.config import read_file
 from softmatch.data.own import HUB_ID, open_source
 from softmatch.data.own.folder import SUFFIXES, OpenedFolder
 from softmatch.data.own.tables import is_table
-from softmatch.data.records import Columns, Inputs, Records
+from softmatch.data.records import Columns, Inputs, Opened, Records
 from softmatch.errors import InputError
 from softmatch.networks import Network
 from softmatch.runs import Model, load_model
@@ -34,6 +35,7 @@ PIECE_VALUES = 2**25
 FEWEST_ROWS, MOST_IMAGES, MOST_ROWS = 64, 512, 4096
 """In a piece. Of images fewer, since all of a piece are tried again where one of them cannot be read."""
 SHOWN = 5
+ARRAYS = (".npy", ".npz")
 WHAT = {"image": "images", "text": "texts", "table": "tables of features", "array": "arrays of numbers"}
 
 
@@ -124,11 +126,12 @@ def predict(
 
     Args:
         run: folder of a finished run.
-        source: what `open_source` takes: a folder or file, an id of the hub, a frame or array; for a model of texts also a
-            text itself.
+        source: what `open_source` takes: a folder or file, an id of the hub, a frame or array. For a model of texts, whatever
+            is no path and does not end like a table is a text itself.
         out: a name in .csv, .tsv or .parquet. Default: predictions/ of the run, a new name; a single image or text is only
             returned.
-        columns: where the columns of the source are called otherwise than in training; labels are compared with if given.
+        columns: where the columns of the source are called otherwise than in training. Labels, where there are some, are
+            compared with.
         probabilities: false leaves out the p_… of each class.
         rows: samples in memory at a time.
         device: "auto", "cpu", "cuda", …
@@ -137,7 +140,7 @@ def predict(
     model = load_model(run, network)
     use_device(model, choose_device(device))
     single = _is_single(model, source)
-    pieces = predict_pieces(model, source, columns, rows, where=str(run))
+    pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
     tally = _Tally(model.classes)
     path = None
     if out is not None or not single:
@@ -167,14 +170,21 @@ def use_device(model: Model, device: torch.device) -> None:
 
 
 def predict_pieces(
-    model: Model, source: Any, columns: Columns | None = None, rows: int | None = None, where: str = "the run"
+    model: Model,
+    source: Any,
+    columns: Columns | None = None,
+    rows: int | None = None,
+    where: str = "the run",
+    trained: Columns | None = None,
 ) -> Iterator[Predicted]:
     """The predictions of a model on a source, a piece at a time.
 
     Args:
         where: to call the model's run in messages.
+        trained: see `open_records`.
     """
-    return (_piece(model, records) for records in open_records(model, source, columns, rows or _rows(model), where))
+    found = open_records(model, source, columns, rows or _rows(model), where, trained)
+    return (_piece(model, records) for records in found)
 
 
 def columns_for(model: Model, given: Columns | None) -> Columns:
@@ -187,8 +197,13 @@ def columns_for(model: Model, given: Columns | None) -> Columns:
     return given
 
 
-def open_records(model: Model, source: Any, columns: Columns | None, rows: int, where: str) -> Iterator[Records]:
+def open_records(
+    model: Model, source: Any, columns: Columns | None, rows: int, where: str, trained: Columns | None = None
+) -> Iterator[Records]:
     """What the model is to predict, a piece at a time.
+
+    Args:
+        trained: where labels were in training, and what meant none; they are there again unless `columns` say otherwise.
 
     Raises:
         InputError: it is not of the kind that the model was trained on.
@@ -196,7 +211,7 @@ def open_records(model: Model, source: Any, columns: Columns | None, rows: int, 
     takes = model.preparation.takes
     if _is_text(model, source):
         return iter([Records("text", [str(source)], ["1"], [None])])
-    opened = open_source(source, columns_for(model, columns), need_label=False)
+    opened = _open(source, columns_for(model, columns), trained or Columns())
     if opened.kind != takes:
         raise InputError(
             f"{opened.where} holds {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
@@ -207,11 +222,35 @@ def open_records(model: Model, source: Any, columns: Columns | None, rows: int, 
     return opened.stream(rows)
 
 
+def _open(source: Any, columns: Columns, trained: Columns) -> Opened:
+    if columns.unlabeled is None:
+        columns = replace(columns, unlabeled=trained.unlabeled)
+    if columns.label is None and trained.label not in (None, columns.text, *(columns.features or ())):
+        try:
+            opened = open_source(source, replace(columns, label=trained.label), need_label=False)
+        except InputError:
+            pass  # there may be no such column; if something else is wrong, it is said without one too
+        else:
+            if opened.columns.label is not None:
+                return opened
+    return open_source(source, columns, need_label=False)
+
+
+def _trained_columns(run: Path) -> Columns:
+    """What the run's settings say about labels; nothing where they cannot be read, which predicting can do without."""
+    try:
+        settings = read_file(run / "config.yaml")
+    except InputError:
+        return Columns()
+    label, unlabeled = (value if isinstance(value := settings.get(key), str) else None for key in ("label", "unlabeled"))
+    return Columns(label=label, unlabeled=unlabeled)
+
+
 def _is_text(model: Model, source: Any) -> bool:
-    """Whether the source is a text itself: no file, and nothing that was meant to be one or an id of the hub."""
+    """Whether the source is a text itself: nothing that is there, and no single word that ends like a table or an array."""
     if model.preparation.takes != "text" or not isinstance(source, str) or _is_there(source):
         return False
-    return len(source.split()) != 1 or not (HUB_ID.fullmatch(source) or is_table(Path(source)))
+    return len(source.split()) != 1 or not (is_table(Path(source)) or source.lower().endswith(ARRAYS))
 
 
 def _is_there(source: str | Path) -> bool:

@@ -25,6 +25,10 @@ from softmatch.using.writing import Values, choose_path, refuse_unfit, write_sam
 
 Order = Literal["doubtful", "certain", "source"]
 PART = 8192
+SCALES = (
+    "The column confidence is calibrated; λ is of the probability as the method sees it in training: aligned where it aligns, "
+    "and before calibration."
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class WrittenPseudoLabels:
         lines = [f"{self.samples:,} samples of the unlabelled pool, {self.labeled:,} of them with a label"]
         if self.disputed:
             lines.append(f"{self.disputed:,} labelled samples get another pseudo-label: look at them first")
-        lines.append(self.reason if self.weight is None else f"mean weight λ {self.weight:.3f}")
+        lines.append(self.reason if self.weight is None else f"mean weight λ {self.weight:.3f}. {SCALES}")
         return "\n".join([*lines, str(self.file)])
 
 

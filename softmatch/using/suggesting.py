@@ -18,6 +18,7 @@ from softmatch.data.loading import read_plain
 from softmatch.data.own import open_source
 from softmatch.data.own.reading import Progress as ReadingProgress
 from softmatch.data.own.reading import Reading, fit_preparation
+from softmatch.data.records import Opened
 from softmatch.data.seeds import stream
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.errors import InputError
@@ -30,6 +31,8 @@ from softmatch.using.writing import Values, choose_path, refuse_unfit, write_sam
 
 CANDIDATES = 10
 """Times the number asked for, so many of the most doubtful samples are grouped."""
+SURE = 0.9
+"""A margin above which nobody would speak of doubt."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,18 @@ class Suggestions:
         positions: among the samples of the source.
         file: the table with an empty column `label`, to fill in.
         explanation: what they were chosen by.
+        notes: what was understood of the source.
     """
 
     names: tuple[str, ...]
     positions: tuple[int, ...]
     file: Path
     explanation: str
+    notes: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """What was chosen, and where it stands."""
-        return f"{self.explanation}\n{self.file}: fill in the column label"
+        return "\n".join([*self.notes, self.explanation, f"{self.file}: fill in the column label"])
 
 
 def suggest(
@@ -91,11 +96,13 @@ def suggest(
     table = {"name": names, "label": [None] * len(names), **_reasons(pool.model.classes, probs, chosen, sizes)}
     write_samples(path, table, ("margin",), pool.texts(names))
     mean, usual = float(margin[chosen].mean()), float(margin[free].mean())
+    sure = bool((margin[chosen] > SURE).all())
+    what = "different from each other; the model is sure of them all" if sure else "doubtful and different"
     return Suggestions(
         tuple(names),
         tuple(pool.positions[chosen].tolist()),
         path,
-        f"{len(names)} of {len(free):,} unlabelled samples, doubtful and different: the two likeliest classes are {mean:.2f} "
+        f"{len(names)} of {len(free):,} unlabelled samples, {what}: the two likeliest classes are {mean:.2f} "
         f"apart on average, {usual:.2f} among all.",
     )
 
@@ -124,7 +131,9 @@ def _reasons(classes: Sequence[str], probs: Tensor, chosen: Tensor, sizes: Mappi
     shares, top = probs[chosen].topk(2)
     one, other = ([classes[k] for k in column.tolist()] for column in top.unbind(-1))
     reasons = [
-        f"{first} ({high:.0%}) or {second} ({low:.0%}); stands for {sizes[place]} doubtful samples like it"
+        f"{first} ({high:.0%}), the model is sure of it; stands for {sizes[place]} samples like it"
+        if high - low > SURE
+        else f"{first} ({high:.0%}) or {second} ({low:.0%}); stands for {sizes[place]} doubtful samples like it"
         for first, second, (high, low), place in zip(one, other, shares.tolist(), chosen.tolist(), strict=True)
     ]
     return {"predicted": one, "second": other, "margin": shares[:, 0] - shares[:, 1], "reason": reasons}
@@ -153,7 +162,7 @@ def cold_start(
     """
     _refuse_number(number)
     refuse_unfit(out)
-    features, names, labeled, texts = _read(source, reading or Reading(), seed, progress)
+    features, names, labeled, texts, notes = _read(source, reading or Reading(), seed, progress)
     if bool(labeled.all()):
         raise InputError(f"{source} has no sample without a label: there is nothing to choose.")
     chosen, sizes = typical(features, number, labeled, seed)
@@ -162,9 +171,8 @@ def cold_start(
     table: dict[str, Values] = {"name": picked, "label": [None] * len(chosen), "reason": reasons}
     path = choose_path(out, Path(), "to_label.csv")
     write_samples(path, table, (), None if texts is None else [texts[k] for k in chosen])
-    return Suggestions(
-        tuple(picked), tuple(chosen), path, f"{len(chosen)} of {len(names):,} samples, each typical of a group of its own."
-    )
+    explanation = f"{len(chosen)} of {len(names):,} samples, each typical of a group of its own."
+    return Suggestions(tuple(picked), tuple(chosen), path, explanation, notes)
 
 
 def _refuse_number(number: int) -> None:
@@ -216,12 +224,12 @@ def _features(model: Model, items: Tensor | ImageFiles) -> Array:
 
 def _read(
     source: Any, reading: Reading, seed: int, progress: ReadingProgress | None
-) -> tuple[Array, Sequence[str], npt.NDArray[np.bool_], Sequence[str] | None]:
-    """Features to group by, names, which samples have a label, and the texts of a source of texts."""
+) -> tuple[Array, Sequence[str], npt.NDArray[np.bool_], Sequence[str] | None, tuple[str, ...]]:
+    """Features to group by, names, which samples have a label, the texts of a source of texts, and what was understood."""
     if isinstance(source, str) and source in SOURCES:  # a benchmark, of which all labels are known: as if none were
         examples = find_source(source).load(0, None)
         raw = thumbnails(examples.items) if examples.kind == "image" else standardized(_vectors(examples.items))
-        return reduced(raw, seed), [str(k) for k in range(len(examples))], np.zeros(len(examples), dtype=bool), None
+        return reduced(raw, seed), [str(k) for k in range(len(examples))], np.zeros(len(examples), dtype=bool), None, ()
     opened = open_source(source, reading.columns, need_label=False)
     records = opened.read()
     if not len(records):
@@ -231,6 +239,8 @@ def _read(
     )
     if not len(kept):
         raise InputError("\n".join(finding.text for finding in findings) or f"{opened.where} holds no samples that can be read.")
+    if len(kept) < 2:
+        raise InputError(f"{opened.where} holds a single sample: there is nothing to choose. Give a source of two or more.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
     elif preparation.settings()["kind"] in ("table", "array"):
@@ -239,7 +249,17 @@ def _read(
         features = _vectors(items)  # of texts, or of an encoder: their lengths and directions are meant to be compared
     labeled = np.array([records.labels[k] is not None for k in kept])
     texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
-    return reduced(features, seed), [records.names[k] for k in kept], labeled, texts
+    return reduced(features, seed), [records.names[k] for k in kept], labeled, texts, _notes(opened, reading)
+
+
+def _notes(opened: Opened, reading: Reading) -> tuple[str, ...]:
+    """What was understood of the source, and that a column of labels which is called by no usual name is a feature here."""
+    found = [finding.text for finding in opened.findings if finding.level != "stop"]
+    if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
+        found.append(
+            f"{opened.where}: no column is known to hold labels. If one does, name it with --label: it is a feature now."
+        )
+    return tuple(found)
 
 
 def _vectors(items: Tensor | ImageFiles) -> Array:

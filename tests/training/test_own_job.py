@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import yaml
@@ -167,3 +168,15 @@ def test_texts_and_images(tmp_path: Path) -> None:
     items = model.preparation([tmp_path / "photos" / "dark" / "000.png"])
     assert isinstance(items, torch.Tensor)
     assert model.predict_proba(items).shape == (1, 2)
+
+
+def test_a_model_takes_what_its_user_has(crossfit: Result, tmp_path: Path) -> None:
+    model = load_model(crossfit.run)
+    columns = {"width": [0.1, 3.0], "height": [0.0, 2.9]}
+    assert model.samples is not None
+    assert model.predict(pd.DataFrame(columns)) == model.predict(columns)
+    assert model.predict(model.samples.numpy()) == model.predict(model.samples)
+    with pytest.raises(softmatch.InputError, match="the model takes"):
+        model.predict(torch.zeros(2, 5))
+    with pytest.raises(softmatch.InputError, match="give a list"):
+        model.predict("somewhere.csv")

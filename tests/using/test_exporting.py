@@ -10,19 +10,24 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import softmatch
 from softmatch.data.preparations import plain_preparation, preparation_from
+from softmatch.data.preparations.table import TablePreparation
+from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.networks import build_network
 from softmatch.runs import RunFolder, load_model, save_model, set_temperature
 from softmatch.using.exporting import export
+from softmatch.using.model_inputs import about_inputs
 from softmatch.views import ImageViews, VectorViews
 from tests.own.sources import write_csv
-from tests.tiny_encoder import make_text_encoder
+from tests.tiny_encoder import make_text_encoder, make_vit
+from tests.using.tables import read_csv
 
 IMAGES = ImageViews([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
 
@@ -113,6 +118,7 @@ def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path
     assert "what the preparation makes of a text, not the text itself" in found.describe()
     about = json.loads((tmp_path / "m.pt.json").read_text())
     tensors = load_file(tmp_path / "m.pt.preparation.safetensors")
+    assert "m.pt.preparation.safetensors" in about["how_to_use"][0]
     with safe_open(tmp_path / "m.pt.preparation.safetensors", "pt") as file:
         assert set(file.keys()) == set(load_model(text_folder / "run").preparation.tensors())
     items = preparation_from(about["preparation"], tensors)(["cat dog fur", "train ticket"])
@@ -135,6 +141,65 @@ def test_an_encoder_that_was_trained_too_is_in_the_graph(tmp_path: Path) -> None
     model, texts = load_model(run), ["cat", "the bird ran on the tree", ""]
     expected = model.predict_proba(model.preparation(texts))
     assert torch.allclose(load_script(found.path)(tokens(texts)), expected, atol=1e-5)
+
+
+def test_a_frozen_encoder_of_images_is_not_in_the_graph(tmp_path: Path) -> None:
+    encoder, images = make_vit(tmp_path / "encoder"), tmp_path / "images"
+    for number in range(16):
+        place = images / ("a", "b", "unlabeled", "unlabeled")[number % 4]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (number * 15, 255 * (number % 2), 90)).save(place / f"{number}.png")
+    run = tmp_path / "run"
+    softmatch.train(str(images), encoder=str(encoder), steps=1, twin=False, evaluation="none", out=run)
+    found = export(run, "torchscript")
+    assert "float features that the pretrained encoder makes" in found.begins
+    assert "pixels" not in found.begins
+    about = json.loads(found.files[1].read_text(encoding="utf-8"))
+    assert about["input"]["type"] == "float32"
+    assert str(encoder) in about["how_to_use"][0]
+
+
+def test_the_json_is_enough_to_make_the_input(table_folder: Path, image_folder: Path, tmp_path: Path) -> None:
+    export(table_folder / "run", "torchscript", tmp_path / "t.pt")
+    about = json.loads((tmp_path / "t.pt.json").read_text(encoding="utf-8"))
+    columns = {column["name"]: column for column in about["preparation"]["columns"]}
+    rows = read_csv(table_folder / "wine.csv")[:20]
+    assert about["features"] == list(columns)  # of numbers alone, none of them missing
+
+    def feature(name: str, cell: str) -> float:
+        column = columns[name]
+        return (min(max(float(cell), column["low"]), column["high"]) - column["fill"]) / column["scale"]  # as `how_to_use` says
+
+    items = torch.tensor([[feature(name, row[name]) for name in about["features"]] for row in rows])
+    preparation = load_model(table_folder / "run").preparation
+    cells = {name: [row[name] for row in rows] for name in columns}
+    assert torch.allclose(items, preparation(cells), atol=1e-5)
+    export(image_folder / "run", "torchscript", tmp_path / "i.pt")
+    about = json.loads((tmp_path / "i.pt.json").read_text(encoding="utf-8"))
+    assert (about["image"]["channels"], about["image"]["layout"], about["image"]["type"]) == ("grey", "NCHW", "uint8")
+    assert about["image"]["resampling"].endswith("squashed to width×height = 8×8")
+    assert "softmax are inside the graph" in about["how_to_use"][-1]
+
+
+def test_features_of_a_table_are_named_in_their_order() -> None:
+    table = TablePreparation(
+        [
+            NumberColumn("age", "number", 3.0, 0.0, 9.0, 2.0, True),
+            NumberColumn("same", "number", 1.0, 1.0, 1.0, 0.0, True),
+            CategoryColumn("city", ("Bern", "Rome"), True, True),
+        ]
+    )
+    about = about_inputs(table, "m.onnx")
+    assert about["features"] == [
+        "age",
+        "age is missing",
+        "same is missing",
+        "city = Bern",
+        "city = Rome",
+        "city is another word",
+        "city is missing",
+    ]
+    assert table({"age": ["5"], "same": ["1"], "city": ["Oslo"]}).tolist() == [[1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
 
 
 def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import softmatch
 from softmatch.data.preparations import encoder as encoder_module
@@ -76,6 +77,22 @@ def test_labels_are_compared_with_where_there_are_some(table_folder: Path, tmp_p
     assert predict(table_folder / "run", unlabelled, tmp_path / "n.csv").error is None
 
 
+def test_the_label_column_named_in_training_is_compared_with(table_folder: Path, tmp_path: Path) -> None:
+    run, truth = table_folder / "run", table_folder / "truth.csv"
+    expected = predict(run, truth, tmp_path / "named.csv", GRADE)
+    found = predict(run, truth, tmp_path / "plain.csv")
+    assert (found.known, found.error) == (178, expected.error)
+    rows = read_csv(truth)
+    renamed = write_csv(tmp_path / "r.csv", [tuple(row.values()) for row in rows], (*tuple(rows[0])[:-1], "label"))
+    assert predict(run, renamed, tmp_path / "renamed.csv").error == expected.error  # found by its name, as before
+    copy = shutil.copytree(run, tmp_path / "run")
+    settings = yaml.safe_load((copy / "config.yaml").read_text(encoding="utf-8"))
+    (copy / "config.yaml").write_text(yaml.safe_dump({**settings, "unlabeled": "g0"}), encoding="utf-8")
+    assert predict(copy, truth, tmp_path / "word.csv").known == 178 - 59  # the word stands for "no label"
+    (copy / "config.yaml").unlink()
+    assert predict(copy, truth, tmp_path / "none.csv").known == 0
+
+
 def test_parquet_holds_the_same_and_probabilities_can_be_left_out(table_folder: Path, tmp_path: Path) -> None:
     import pyarrow.parquet
 
@@ -108,7 +125,7 @@ def test_texts_in_a_table_and_a_text_itself(text_folder: Path, tmp_path: Path) -
     assert found.file == run / "predictions" / "texts.csv"
     assert (found.samples, found.known, found.error) == (90, 30, 0.0)
     assert list(read_csv(found.file)[0])[3:6] == ["p_animals", "p_food, drink", "p_travel"]
-    for text in ("cat dog fur", "cat " * 3000, "no, this/that\nis no path: paw tail cat"):
+    for text in ("cat dog fur", "cat " * 3000, "no, this/that\nis no path: paw tail cat", "cat/paw"):
         single = predict(run, text)
         assert (single.file, single.samples) == (None, 1)
         assert single.likeliest[0][0] == "animals"
@@ -122,6 +139,8 @@ def test_texts_in_a_table_and_a_text_itself(text_folder: Path, tmp_path: Path) -
 def test_a_mistyped_file_is_no_text(text_folder: Path) -> None:
     with pytest.raises(InputError, match="there is no file or folder"):
         predict(text_folder / "run", "missing.csv")
+    with pytest.raises(InputError, match="there is no file or folder"):
+        predict(text_folder / "run", "missing.npz")
 
 
 def test_a_text_column_of_another_name(text_folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,10 @@ from softmatch.data.records import Finding
 from softmatch.data.words import quoted
 
 RATIO = 20
+ALL_LABELED = (
+    "every sample has a label: there is nothing unlabelled to learn from, so a classifier is trained on the labels alone. To try "
+    "what unlabelled data would do, give --labels N: the other labels are then hidden."
+)
 
 
 def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: str | None) -> list[Finding]:
@@ -35,7 +39,8 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
     found += look_alikes(counts)
     single = sorted(name for name, count in counts.items() if count == 1)
     if single:
-        which = "every class has" if len(single) == len(counts) else f"{len(single)} of {len(counts)} classes have"
+        some = f"{len(single)} of {len(counts)} classes {'has' if len(single) == 1 else 'have'}"
+        which = "every class has" if len(single) == len(counts) else some
         found.append(
             Finding(
                 "warning",
@@ -57,8 +62,7 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
         found.append(
             Finding(
                 "note",
-                "every sample has a label: there is nothing unlabelled to learn from, so a classifier is trained on the labels "
-                "alone. To try what unlabelled data would do, give --labels N: the other labels are then hidden.",
+                ALL_LABELED,
             )
         )
     return found
@@ -123,8 +127,8 @@ def check_leaks(examples: Examples, contents: Sequence[bytes], test: Sequence[by
     return [
         Finding(
             "warning",
-            f"{len(both):,} of the {len(test):,} test samples also stand in the training data: {quoted(both)}. "
-            "The error measured on them says nothing about new data: remove them from one of the two.",
+            f"{len(both):,} of the {len(test):,} test samples are equal to samples of the training data: {quoted(both)}. "
+            "If they are the same ones, the error on them says nothing about new data: remove them from one of the two.",
             tuple(both),
         )
     ]

@@ -6,6 +6,7 @@ import posixpath
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from softmatch.data.own.labels import clean_label
 from softmatch.data.own.walk import Walked
@@ -89,6 +90,8 @@ def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]
     for base in parts.bases:
         tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
         findings += _about_names(tops)
+        near = [top for top in tops if not _is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85)]
+        findings += [_meant_unlabeled(top) for top in near]
         full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
         empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
         if empty:
@@ -100,6 +103,11 @@ def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]
         text = f"images that lie in no folder of a class are taken as unlabelled: {some(loose)}."
         findings.append(Finding("note", text, tuple(loose)))
     return findings + (_about_wrapping(walked, parts.bases[0]) if len(known) == 1 else [])
+
+
+def _meant_unlabeled(folder: str) -> Finding:
+    text = f"the folder {printable(folder)!r} is taken as a class. If its images have no label, call it unlabeled."
+    return Finding("warning", text)
 
 
 def below(names: Iterable[str], base: str) -> Iterator[str]:

@@ -100,8 +100,9 @@ def _quoted(word: str) -> str:
 def look_alikes(counts: Mapping[str, int]) -> list[Finding]:
     """Class names that may be one name written in two ways.
 
-    Those that differ only in case, spaces, punctuation, accents or a plural s, and those one edit apart of which one is much
-    rarer. Codes (class1 and class2, A+ and A−) differ in what they mean, not in how they are written.
+    Those that differ only in case, spaces, punctuation, accents or a plural s, those with two letters exchanged, and those one
+    edit apart of which one is much rarer. Codes (class1 and class2, A+ and A−) differ in what they mean, not in how they are
+    written.
     """
     groups: dict[object, list[str]] = defaultdict(list)
     for name in counts:
@@ -113,7 +114,7 @@ def look_alikes(counts: Mapping[str, int]) -> list[Finding]:
         pairs = (pair for pair in _one_edit_apart(list(counts)) if same.get(pair[0], 0) != same.get(pair[1], 1))
         for pair in pairs:
             often, rarely = sorted(pair, key=lambda name: -counts[name])
-            if counts[rarely] * RARE <= counts[often]:
+            if sorted(often) == sorted(rarely) or counts[rarely] * RARE <= counts[often]:  # exchanged letters are no accident
                 texts.append(_say([often, rarely], counts))
     findings = [Finding("warning", text) for text in texts[:SHOWN]]
     if len(texts) > SHOWN:

@@ -9,6 +9,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from softmatch.data.own.folder import OpenedFolder, open_folder, open_image, open_image_table
 from softmatch.data.own.reading import Reading, read_own
@@ -624,3 +625,11 @@ def test_a_table_of_images_without_labels(tmp_path: Path) -> None:
     write(tmp_path, "1.png", "2.png")
     write_table(tmp_path, "file\n2.png\n1.png\n", "list.csv")
     assert list(labels(open_image_table(tmp_path / "list.csv", Columns(), "file")).items()) == [("2.png", None), ("1.png", None)]
+
+
+def test_a_misspelt_folder_of_unlabelled_images_is_named(tmp_path: Path) -> None:
+    for folder in ("cat", "dog", "unlabled"):
+        (tmp_path / folder).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / folder / "1.png")
+    texts = [finding.text for finding in open_folder(tmp_path, Columns()).findings if finding.level == "warning"]
+    assert any("'unlabled' is taken as a class" in text for text in texts)

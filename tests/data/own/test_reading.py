@@ -116,7 +116,7 @@ def test_test_data(tmp_path: Path) -> None:
 def test_test_samples_in_the_training_data_are_named(tmp_path: Path) -> None:
     path = blobs(tmp_path / "a.csv")
     found = read_own(path, Reading(test=path))
-    assert any("30 of the 30 test samples also stand" in text and level == "warning" for text, level in _levels(found).items())
+    assert any("30 of the 30 test samples are equal" in text and level == "warning" for text, level in _levels(found).items())
 
 
 def test_a_class_of_the_test_data_alone_stops(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_images_that_stay_in_files_are_read_and_their_leaks_found(tmp_path: Path
     assert isinstance(found.examples.items, ImageFiles)
     assert found.examples.test is not None
     assert isinstance(found.examples.test.items, ImageFiles)
-    assert any("24 of the 24 test samples also stand" in text for text in _levels(found))
+    assert any("24 of the 24 test samples are equal" in text for text in _levels(found))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,104 @@
+"""What an exported graph takes, in words and names: enough to feed it without this package, where that can be done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from softmatch.data.preparations import Preparation
+from softmatch.data.preparations.images import ImagePreparation
+from softmatch.data.preparations.table import TablePreparation
+from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+
+INSIDE = {
+    "image": "uint8 pixels: images are read and resized before it",
+    "array": "the numbers of the arrays",
+    "table": "the features that the preparation makes of the columns, not their cells",
+    "tfidf": "what the preparation makes of a text, not the text itself",
+    "tokens": "what the preparation makes of a text, not the text itself",
+    "encoder": "float features that the pretrained encoder makes, which is not in the file",
+}
+"""By the kind of preparation."""
+WITHIN = "Normalisation, network, temperature and softmax are inside the graph: its output are calibrated probabilities."
+TABLE = (
+    "The input are float32 features in the order of `features`; columns stand in the order of preparation.columns.",
+    "A column of form number or date with scale > 0 gives (min(max(x, low), high) − fill) / scale, x being fill where missing.",
+    "With indicator, a column gives a last feature that is 1 where the cell is missing, not finite or unreadable, else 0.",
+    "A number is read as it stands; true is 1, false is 0. A date is the days, with fractions, since 1970-01-01 00:00 UTC.",
+    "A column of form category gives a feature for each category that is 1 where the cell, without outer spaces, is this word, "
+    "else 0 (1 and 1.0 are one word); with other, one more that is 1 for any other word.",
+)
+
+
+def begins(preparation: Preparation) -> str:
+    """What the input of the graph is, in a sentence."""
+    return f"The model's input is {INSIDE[preparation.settings()['kind']]} ({preparation.describe()})."
+
+
+def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
+    """What belongs into the JSON beside a graph: `how_to_use`, sentences, and for images and tables `image` or `features`.
+
+    Args:
+        name: of the graph's file.
+    """
+    if isinstance(preparation, ImagePreparation):
+        return {"how_to_use": [_pixels(preparation), WITHIN], "image": _image(preparation)}
+    if isinstance(preparation, TablePreparation):
+        features = [feature for part in preparation.parts for feature in _features(part)]
+        return {"how_to_use": [*TABLE, WITHIN], "features": features}
+    return {"how_to_use": [*_elsewhere(preparation, name), WITHIN]}
+
+
+def _image(made: ImagePreparation) -> dict[str, Any]:
+    squashed = "bilinear (Pillow's, which averages when it makes smaller), whole image squashed to "
+    if made.resize is None:
+        resampling = f"{squashed}width×height = {made.width}×{made.height}"
+    else:
+        resampling = f"{squashed}{made.resize}×{made.resize}, then the middle width×height = {made.width}×{made.height} of it"
+    return {
+        "channels": "RGB" if made.channels == 3 else "grey",
+        "layout": "NCHW",
+        "type": "uint8",
+        "width": made.width,
+        "height": made.height,
+        "resampling": resampling,
+        "exif_orientation": "applied" if made.upright else "ignored",
+        "transparency": "over white",
+    }
+
+
+def _pixels(made: ImagePreparation) -> str:
+    found = _image(made)
+    turned = "turn it as its EXIF orientation says, " if made.upright else ""
+    return (
+        f"Read an image, {turned}put what is transparent over white, make it {found['channels']}, "
+        f"resize it ({found['resampling']}), "
+        "and give its levels 0 … 255 as uint8 (batch, channels, height, width)."
+    )
+
+
+def _features(part: NumberColumn | CategoryColumn) -> list[str]:
+    """What each feature of a column is, in their order."""
+    if isinstance(part, NumberColumn):
+        found = [part.name] if part.scale > 0 else []
+    else:
+        found = [f"{part.name} = {category}" for category in part.categories]
+        found += [f"{part.name} is another word"] if part.other else []
+    return [*found, f"{part.name} is missing"] if part.indicator else found
+
+
+def _elsewhere(preparation: Preparation, name: str) -> list[str]:
+    settings = preparation.settings()
+    ready = "softmatch.load_model(RUN).preparation(inputs) makes the input of the graph, RUN being the folder of the run."
+    if settings["kind"] == "encoder":
+        where = settings["encoder"] + ("" if settings["revision"] is None else f", revision {settings['revision']}")
+        return [f"The input are float32 features of the frozen encoder {where}, read as preparation.reading says.", ready]
+    if preparation.tensors():
+        file = f"{name}.preparation.safetensors"
+        return [
+            f"The input is made by the preparation in this file and {file}. {ready}",
+            "Without the run: softmatch.data.preparations.preparation_from(json['preparation'], "
+            f"safetensors.torch.load_file('{file}'))(texts), json being this file.",
+        ]
+    if len(settings["shape"]) == 3:
+        return ["The input are images as uint8 levels 0 … 255 (batch, channels, height, width); three channels are RGB as given."]
+    return ["The input are the numbers of the array as float32 (batch, features), in their order and as they are."]
