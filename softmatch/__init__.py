@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from softmatch.seen import Seen
     from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
     from softmatch.training.job import Result, train
+    from softmatch.using.exporting import export
+    from softmatch.using.predicting import predict
+    from softmatch.using.pseudo_labels import write_pseudo_labels
+    from softmatch.using.suggesting import cold_start, suggest
     from softmatch.weightings import (
         Constant,
         Gaussian,
@@ -72,22 +76,28 @@ __all__ = [
     "averages",
     "build",
     "class_quality",
+    "cold_start",
+    "export",
     "load_model",
     "methods",
     "metrics",
     "momentum_for",
+    "predict",
     "quality",
     "quantity",
+    "suggest",
     "targets",
     "thresholds",
     "train",
     "views",
     "weight_curve",
     "weightings",
+    "write_pseudo_labels",
 ]
 
 _MODULES = ("alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings")
-_HOMES = ("errors", *_MODULES, "runs", "seen", "training.job", "classifier")
+_AFTER = ("using.predicting", "using.pseudo_labels", "using.suggesting", "using.exporting")
+_HOMES = ("errors", *_MODULES, "runs", "seen", "training.job", "classifier", *_AFTER)
 
 
 def __getattr__(name: str) -> Any:
