@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from types import FrameType
 
 
 def main() -> int:
-    """Run the command line; an interruption while it is still being imported is no traceback either."""
+    """Run the command line. An interruption is one at any moment, also where it breaks the import of a library."""
+    interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     try:
         from softmatch.cli import main as run
-    except KeyboardInterrupt:
+
+        return run()
+    except BaseException:
+        if not interrupted:
+            raise
         print("softmatch: interrupted.", file=sys.stderr)
         return 130
-    return run()
 
 
 if __name__ == "__main__":

@@ -286,7 +286,7 @@ def test_what_is_noticed_in_a_source_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     rows = [f"{number},{'cat' if number % 2 else 'dog'}" for number in range(20)]
     path.write_text("\n".join(["size,label", *rows, "99,fox", "50,"]))
-    with pytest.warns(UserWarning, match="1 of 3 classes have a single labelled sample: 'fox'") as caught:
+    with pytest.warns(UserWarning, match="1 of 3 classes has a single labelled sample: 'fox'") as caught:
         quick(steps=2).fit(path)
     assert caught[0].filename == __file__
 

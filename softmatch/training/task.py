@@ -24,6 +24,7 @@ from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.preparations.tokens import TokenPreparation
 from softmatch.data.records import Finding
 from softmatch.data.seeds import derive
+from softmatch.data.sources import SOURCES, find_source
 from softmatch.data.split import hold_out_labels
 from softmatch.errors import InputError, nearest
 from softmatch.methods import Method, Problem, build
@@ -114,6 +115,8 @@ class Task:
 
 def prepare(source: str, config: Config, network: Network | None = None) -> Task:
     """Read the source again by complete settings, as of a run folder. Nothing is written."""
+    if source in SOURCES:
+        return prepare_job(Job(source, config, find_source(source).load(split_seed(config), config.data)), network)
     job = open_job(source, config.model_dump(exclude={"recipe", "out"}))
     return prepare_job(replace(job, config=config), network)
 
@@ -334,7 +337,7 @@ def _build_views(kind: Callable[..., Views], own: Mapping[str, Any], options: Ma
     for name in options:
         if name not in known or name in own:
             raise InputError(
-                f"views of this kind of data have no option {name!r}. {nearest(name, [k for k in known if k not in own])}"
+                f"views: this kind of data has no option {name!r}. {nearest(name, [k for k in known if k not in own])}"
             )
     try:
         return kind(**own, **options)
