@@ -6,18 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
-from softmatch.data import Examples, Split, make_long_tailed_split, make_split
+from softmatch.data import Examples, Split
 from softmatch.data.batches import Batches, make_roles
 from softmatch.data.examples import UNLABELED
 from softmatch.data.files import ImageFiles
-from softmatch.data.folds import FEWEST, Evaluation, hold_out, plan_evaluation, without
+from softmatch.data.folds import Evaluation
 from softmatch.data.loading import LoadedBatches, item_statistics, make_batches, read_plain
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
@@ -36,6 +36,7 @@ from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.loop import Parts, Trainer
 from softmatch.training.opening import Job, open_job, split_seed
 from softmatch.training.schedule import make_optimizer
+from softmatch.training.splitting import choose_evaluation
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
 
 RECORDS_PER_RUN = 40
@@ -126,7 +127,7 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     examples, config = job.examples, job.config
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    evaluation = _evaluation(job, split_seed(config))
+    evaluation = choose_evaluation(job)
     chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
     views = make_views(examples, evaluation.final, config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
@@ -150,44 +151,6 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
 def prepare_examples(source: str, config: Config, examples: Examples, network: Network | None = None) -> Task:
     """`prepare` with examples that have been read already; `source` is what to call them."""
     return prepare_job(Job(source, config, examples), network)
-
-
-def _evaluation(job: Job, seed: int) -> Evaluation:
-    """All labels of a user's own data are used, unless their number is given; of other sources some are drawn."""
-    config, examples, groups = job.config, job.examples, job.examples.groups
-    kind: Literal["holdout", "test"] = "holdout" if examples.test is None else "test"
-    if groups is None or config.imbalance is not None:
-        return Evaluation(kind, _split(job.source, config, examples, seed))
-    if config.labels is None:
-        return plan_evaluation(examples, groups, seed, config.evaluation, config.folds, config.test_fraction)
-    if config.evaluation not in ("auto", "holdout"):
-        raise InputError("--labels hides the other labels and measures on some of them: leave out --evaluation.")
-    parts = None
-    if examples.test is None:
-        known = int((examples.labels != UNLABELED).sum())
-        share = max(config.test_fraction, min(0.5, FEWEST / known))  # the hidden labels cost nothing
-        rest = Split(torch.arange(0), torch.arange(len(examples)), torch.arange(0), seed)
-        held_out = without(rest, groups, hold_out(examples.labels, groups, share, seed))
-        parts = held_out.test, held_out.unlabeled
-    return Evaluation(kind, make_split(examples, config.labels, seed, config.test_fraction, parts))
-
-
-def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
-    if config.imbalance is None:
-        return make_split(examples, config.labels or len(examples.classes) * 4, seed, config.test_fraction)
-    if config.head_labels is None or config.head_unlabeled is None:
-        raise InputError(
-            f"a long-tailed split of {source!r} needs --head-labels and --head-unlabeled: the sizes of the largest class."
-        )
-    return make_long_tailed_split(
-        examples,
-        head_labeled=config.head_labels,
-        head_unlabeled=config.head_unlabeled,
-        gamma=config.imbalance,
-        gamma_unlabeled=config.unlabeled_imbalance,
-        seed=seed,
-        test_fraction=config.test_fraction,
-    )
 
 
 @torch.no_grad()

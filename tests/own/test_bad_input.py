@@ -28,6 +28,12 @@ NAMESPACES = (
 """Whether there are none of them."""
 
 
+def on_a_disk(place: Path, options: str, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where a disk of its own is mounted with these options."""
+    script = f"mount -t tmpfs -o {options} none {place} && {command}"
+    return subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+
+
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], source: Path | str, *options: str) -> str:
     """What `train` says on the error stream when it refuses; both it and `check` must, and neither may write anything."""
     before = sorted(folder.rglob("*"))
@@ -168,8 +174,7 @@ def test_a_read_only_place(tmp_path: Path) -> None:
     source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
     disk.mkdir()
     train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --out {disk}/run"
-    script = f"mount -t tmpfs -o ro none {disk} && {train}"
-    done = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    done = on_a_disk(disk, "ro", train)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Read-only file system" in done.stderr
     assert "Traceback" not in done.stderr
@@ -188,8 +193,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
     disk.mkdir()
     train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --model mlp-256 --out {disk}/run"
-    script = f"mount -t tmpfs -o size=128k none {disk} && {train}; code=$?; ls -A {disk}/run/model; exit $code"
-    done = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    done = on_a_disk(disk, "size=128k", f"{train}; code=$?; ls -A {disk}/run/model; exit $code")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
