@@ -22,6 +22,7 @@ from softmatch.seen import Seen, refuse_invalid
 Target = Literal["uniform", "predictions", "labels"] | Sequence[float] | Tensor
 
 SMALLEST_MARGINAL = 1e-12
+SMALLEST_TOTAL = 1e-30
 
 
 class NoAlignment(nn.Module):
@@ -97,7 +98,9 @@ class Alignment(nn.Module):
         refuse_invalid("probs", probs)
         ratio = (self.goal + self.epsilon) / (self.marginal.value + self.epsilon).clamp_min(SMALLEST_MARGINAL)
         scaled = probs * ratio
-        return scaled / scaled.sum(-1, keepdim=True).clamp_min(SMALLEST_MARGINAL)
+        total = scaled.sum(-1, keepdim=True)
+        # A certain prediction of a class that never occurs by r leaves nothing to normalise: then r is all that is known.
+        return torch.where(total > SMALLEST_TOTAL, scaled / total.clamp_min(SMALLEST_TOTAL), self.goal)
 
 
 def class_frequencies(shares: Sequence[float] | Tensor, num_classes: int, name: str = "class frequencies") -> Tensor:

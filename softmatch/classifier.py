@@ -27,7 +27,7 @@ from softmatch.networks import Network, describe_network
 from softmatch.recipes import complete
 from softmatch.runs import Model
 from softmatch.training.devices import choose_device
-from softmatch.training.job import SAMPLES
+from softmatch.training.fitting import SAMPLES
 from softmatch.training.loop import Record
 from softmatch.training.opening import Job, open_job, reading_of
 from softmatch.training.task import build_method, make_trainer, prepare_job

@@ -19,6 +19,8 @@ from softmatch.networks import Network
 from softmatch.runs import Model, RunFolder, load_model, save_model
 
 FORMAT = 1
+LONGEST_LABEL = 2**16
+"""Bytes: an array of texts takes as many for the shortest of them as for the longest."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,9 @@ def read_folder(path: Path, network: Network | None = None) -> Saved:
         raise InputError(f"{path} has no classifier.json: it is not a folder that Classifier.save has written.")
     try:
         if about.get("format") != FORMAT:
-            raise InputError(f"{path} has format {about.get('format')!r}; this version reads {FORMAT}.")
+            raise InputError(f"{path} has format {str(about.get('format'))[:99]}; this version reads {FORMAT}.")
         dtype = np.dtype(about["dtype"])
-        if dtype.kind not in LABEL_KINDS:
+        if dtype.kind not in LABEL_KINDS or dtype.itemsize > LONGEST_LABEL:
             raise InputError(f"{path}: classes of type {dtype} are none that a classifier saves.")
         return Saved(
             load_model(path, network),
@@ -96,7 +98,7 @@ def read_folder(path: Path, network: Network | None = None) -> Saved:
         )
     except InputError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, SyntaxError) as error:
         raise InputError(f"the classifier in {path} cannot be read: {type(error).__name__} {error}") from error
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from pydantic import ValidationError
 
 from softmatch import __version__, cli_using
-from softmatch.config import Config, explain, read_file
-from softmatch.errors import InputError, SoftmatchError
+from softmatch.config import Config, explain
+from softmatch.errors import STOPPED, InputError, ProcessLost, SoftmatchError, Stopped
 
-if TYPE_CHECKING:
-    from softmatch.training.opening import Job
-
+PATIENCE = 5.0
+"""Seconds that a process gives those before it to speak."""
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+"""Exit codes, besides STOPPED."""
 
 app = App(
     name="softmatch",
@@ -36,13 +39,17 @@ def train(
     config: Annotated[Config | None, Parameter(name="*")] = None,
     file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     dry_run: bool = False,
+    resume: str | None = None,
+    processes: int = 1,
 ) -> None:
     """Train a classifier, and a supervised twin to compare it with.
 
     Without arguments: SoftMatch on the embedded digits with 40 labels, about a minute on two cores. With a folder or a table of
     your own, of which a few samples have labels: network, batches and steps by its size, and an error measured on labels that
     were left out. Everything goes to a new run folder: settings, split, metrics, checkpoints, model, result.json and report.html.
-    Nothing is overwritten.
+    Nothing is overwritten. A run that was interrupted, by whatever it was, goes on where it was with --resume.
+
+    Exit codes: 0 done, 1 training failed, 2 wrong use, 75 stopped by SIGTERM, SIGINT or SIGUSR1 and saved, 130 interrupted.
 
     Examples:
 
@@ -56,6 +63,8 @@ def train(
     - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
     - softmatch train cifar10 --labels 40 --recipe paper --steps 2000 --model wrn-10-2
     - softmatch train cifar10 --imbalance 100 --recipe paper
+    - softmatch train --resume runs/digits-softmatch-40-labels-seed-0
+    - softmatch train photos/ --out runs/photos --resume auto --processes 2
 
     Parameters
     ----------
@@ -69,18 +78,25 @@ def train(
         YAML file of settings (the names below with _ for -, and `source`). Options on the command line win over it.
     dry_run:
         Print the effective settings, and time and memory estimated from the first few steps. No run folder is made.
+    resume:
+        A run folder: go on with that run, by its own settings. auto: go on with the unfinished run of this very command, if there
+        is one. Without this option a terminal is asked whether to.
+    processes:
+        Train in so many processes on this machine, each with a share of every batch; one for each GPU, say. For several machines
+        start `torchrun … -m softmatch train …`. The batches are the same, so is the result.
     """
-    from softmatch.display import Display, print_plan, print_result  # imports torch
-    from softmatch.training.bench import plan
-    from softmatch.training.job import run_job
+    if processes < 1:
+        raise InputError(f"--processes {processes}: one or more are needed.")
+    if processes > 1 and "WORLD_SIZE" not in os.environ:
+        from softmatch.training.launching import launch
 
-    job = _open(source, config, file)
-    if dry_run:
-        print_plan(plan(job))
+        code = launch(processes, without_option(_arguments, "--processes"))
+        if code:
+            raise SystemExit(code)
         return
-    with Display() as display:
-        result = run_job(job, display)
-    print_result(result, said=[finding.text for finding in job.findings])
+    from softmatch.cli_training import train_command  # imports torch
+
+    train_command(source, config, file, dry_run, resume)
 
 
 @app.command
@@ -109,26 +125,12 @@ def check(
     file:
         YAML file of settings.
     """
+    from softmatch.cli_training import open_source
     from softmatch.display import print_check
     from softmatch.training.bench import plan
 
-    job = _open(source, config, file)
+    job = open_source(source, config, file)
     print_check(plan(job), job.findings)
-
-
-def _open(source: str | None, config: Config | None, file: Path | None) -> Job:
-    """The source of the command line or the file, read; the file's settings under those of the command line."""
-    from softmatch.display import Reading
-    from softmatch.training.memory import keep_freed_memory
-    from softmatch.training.opening import open_job
-
-    layer = read_file(file) if file is not None else {}
-    written = layer.pop("source", None)
-    name = source if source is not None else written if written is not None else "digits"
-    options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
-    keep_freed_memory()
-    with Reading() as progress:
-        return open_job(name, layer, options, where=str(file or "settings"), progress=progress)
 
 
 @app.command
@@ -236,8 +238,23 @@ for command in (cli_using.predict, cli_using.pseudo_labels, cli_using.suggest, c
     app.command(command)
 
 
+_arguments: list[str] = []
+
+
+def without_option(arguments: Sequence[str], option: str) -> list[str]:
+    """The arguments without an option and its value, given as two words or as one with "=" between."""
+    kept, skip = [], False
+    for word in arguments:
+        if skip or word == option:
+            skip = not skip
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept
+
+
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, 1 training failed, 2 wrong use, 130 interrupted."""
+    """Run the command line; returns the exit code: 0, 1 training failed, 2 wrong use, 75 stopped and saved, 130 interrupted."""
+    _arguments[:] = sys.argv[1:] if arguments is None else arguments
     try:
         app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
@@ -247,9 +264,18 @@ def main(arguments: list[str] | None = None) -> int:
     except InputError as error:
         _complain(str(error))
         return WRONG_USE
+    except ProcessLost as error:
+        time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
+        _complain(str(error))
+        return FAILED
     except SoftmatchError as error:
         _complain(str(error))
         return FAILED
+    except Stopped as stopped:
+        _complain(str(stopped))
+        return STOPPED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
     except KeyboardInterrupt:
         _complain("interrupted; what a run has written so far is kept in its folder.")
         return INTERRUPTED
@@ -260,7 +286,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _complain(message: str) -> None:
-    print(f"softmatch: {message}", file=sys.stderr)
+    """To the user. Of several processes the first speaks; if the others have the same to say, they are ended before they do."""
+    rank, who = int(os.environ.get("RANK", "0")), "softmatch"
+    if rank:
+        time.sleep(PATIENCE)
+        who += f" (process {rank + 1} of {os.environ.get('WORLD_SIZE')})"
+    print(f"{who}: {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

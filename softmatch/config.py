@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -10,12 +11,16 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from softmatch.errors import InputError, nearest
+from softmatch.foreign_text import parse_yaml, read_text
+
+SHOWN = 200
+"""Characters of a wrong value in a message."""
 
 
 class Config(BaseModel):
     """Everything that decides the outcome of a run. Unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
     recipe: Literal["paper"] | None = Field(
         None, description="paper: the hyper-parameters of the paper's appendix for this source; other options win over them."
@@ -115,16 +120,9 @@ class Config(BaseModel):
 
 def read_file(path: Path) -> dict[str, Any]:
     """Settings of a YAML file; may also hold `source`. Every mistake names the file and the key."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise InputError(f"there is no settings file {path}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"settings file {path} cannot be read: {error}") from error
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"settings file {path} is not valid YAML: {error}") from error
+    if not path.exists():
+        raise InputError(f"there is no settings file {path}")
+    found = parse_yaml(read_text(path), f"settings file {path}")
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
@@ -148,7 +146,8 @@ def merge(*layers: Mapping[str, Any], where: str = "settings") -> dict[str, Any]
         refuse_unknown(layer, where)
         for key, value in layer.items():
             if isinstance(value, Mapping):  # options are merged one by one: --views.cutout keeps the source's other views
-                merged[key] = {**merged.get(key, {}), **{name: _scalar(item) for name, item in value.items()}}
+                before = merged.get(key)
+                merged[key] = {**(before if isinstance(before, Mapping) else {}), **_scalar(value, f"{where}: {key}")}
             elif value is not None:
                 merged[key] = value
     return merged
@@ -165,8 +164,9 @@ def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
 def explain(error: ValidationError) -> str:
     """The first mistake in words: which setting, what was given, what is wanted."""
     first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    return f"{key} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}."
+    key, given = ".".join(str(part) for part in first["loc"]), repr(first["input"])
+    given = given if len(given) <= SHOWN else f"{given[:SHOWN]}…"
+    return f"{key} = {given}: {first['msg'][0].lower()}{first['msg'][1:]}."
 
 
 def split_names(text: str | None) -> tuple[str, ...] | None:
@@ -174,14 +174,40 @@ def split_names(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip()) or None
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: Any, where: str) -> Any:
     """Options on the command line arrive as text: read them as YAML would ("0.9" is a number, "none" is a word)."""
     if isinstance(value, Mapping):
-        return {name: _scalar(item) for name, item in value.items()}
-    return yaml.safe_load(value) if isinstance(value, str) else value
+        return {name: _scalar(item, f"{where}.{name}") for name, item in value.items()}
+    return parse_yaml(value, f"{where} = {value!r}") if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> Any:
+    """Inverse of `_scalar` for the texts among options: one that would be read as something else is put in quotes."""
+    if isinstance(value, Mapping):
+        return {name: _as_text(item) for name, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    try:
+        same = parse_yaml(value, "") == value
+    except InputError:
+        same = False
+    return value if same else yaml.safe_dump(value, default_style='"', width=math.inf).strip()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Between single quotes, PyYAML reads a "next line" as a space: texts that hold one are written between double ones."""
+
+    def represent_str(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\x85" in text else None)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def write_config(path: Path, source: str, config: Config) -> None:
     """All effective settings as YAML, in the order of the model; `read_file` reads it back."""
-    values = {"source": source, **config.model_dump(mode="json")}
-    path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    dumped = config.model_dump(mode="json")
+    values = {"source": source, **{key: _as_text(value) if isinstance(value, dict) else value for key, value in dumped.items()}}
+    from softmatch.training.checked_files import write_atomically  # imports torch
+
+    write_atomically(path, yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())

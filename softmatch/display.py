@@ -65,6 +65,9 @@ class Display:
     def understood(self, task: Task, run: RunFolder) -> None:
         describe(task, self.console, str(run.path))
 
+    def note(self, text: str) -> None:
+        say(self.console, text, style="dim")
+
     def record(self, role: str, record: Record, steps: int) -> None:
         step = int(record["step"])
         parts = [f"loss {record['loss']:.3f}"]

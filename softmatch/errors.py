@@ -26,6 +26,18 @@ class LoadingError(TrainingError):
     """The processes that load data failed."""
 
 
+class ProcessLost(TrainingError):  # noqa: N818  # says what happened
+    """Another of the processes that train together has ended."""
+
+
+STOPPED = 75
+"""Exit code of a run that was asked to end, has saved its state and can go on; sysexits.h has it for "try again later"."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Training was asked to end by a signal, and has saved where it was. Not an Exception: nothing went wrong."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """' Did you mean …?' for the known name closest to `name`, or the whole list when none is close."""
     names = sorted(known)

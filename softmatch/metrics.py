@@ -58,7 +58,7 @@ class PseudoLabelMeter:
     """Sums over steps from which f, g, per-class figures and confidence histograms follow.
 
     Ratios are formed from summed numerators and denominators, never averaged. Everything stays on the device until
-    `read` is called, which also starts the next window.
+    `read` is called; `reset` starts the next window.
     """
 
     def __init__(self, num_classes: int, device: torch.device | str = "cpu") -> None:
@@ -86,14 +86,22 @@ class PseudoLabelMeter:
         self._histograms.index_add_(1, bins, torch.stack([torch.ones_like(weights), known - right, right]))
         self._used += (weights > 0).float().sum()
 
+    def state(self) -> dict[str, Tensor]:
+        """The sums, from which `load_state` goes on."""
+        return {"class_sums": self._class_sums, "histograms": self._histograms, "used": self._used}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self._class_sums.copy_(state["class_sums"])
+        self._histograms.copy_(state["histograms"])
+        self._used.copy_(state["used"])
+
     def read(self) -> dict[str, object]:
-        """Figures since the last read: fractions; None where nothing can be said. Starts a new window."""
+        """Figures since the last reset: fractions; None where nothing can be said."""
         sums = self._class_sums.double().cpu()
         samples, weight, unaligned, known, right = sums
         histograms = self._histograms.cpu()
         total = float(samples.sum())
         used = float(self._used)
-        self.reset()
         return {
             "samples": int(total),
             "quantity": _ratio(float(weight.sum()), total),

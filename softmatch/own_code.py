@@ -25,6 +25,22 @@ def find_own(name: str) -> Any:
     return getattr(module, attribute)
 
 
+def code_in(named: Any) -> set[str]:
+    """Everything in names of methods, or in their options, that would be taken for code: file.py:name or module:name."""
+    from softmatch.methods import split_wrapper
+
+    if isinstance(named, Mapping):
+        named = list(named.values())
+    if isinstance(named, list):
+        return {code for one in named for code in code_in(one)}
+    if not isinstance(named, str):
+        return set()
+    wrapper, inside = split_wrapper(named)
+    if wrapper is not None:
+        return code_in([wrapper, inside])
+    return {named} if ":" in named else set()
+
+
 def call_own(target: Callable[..., Any], context: Mapping[str, Any], options: Mapping[str, Any], label: str) -> Any:
     """Call with the options, and with those items of the context that it has parameters for.
 

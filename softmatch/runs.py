@@ -12,28 +12,41 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor, device, nn
 
 from softmatch.calibration import scale
 from softmatch.data.files import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation, preparation_from
 from softmatch.errors import InputError
+from softmatch.foreign_text import parse_json, read_text
+from softmatch.model_description import FORMAT, describe, refuse_other_weights
 from softmatch.networks import Network, build_network, is_own
-from softmatch.training.checkpoint import write_atomically
+from softmatch.training.checked_files import LEFTOVER, read_tensors, write_atomically, write_checked
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.views import Views, views_from_settings
 
-FORMAT = 1
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
+
 DIGITS = 6
+LONGEST_WAIT = 3.0
+"""Seconds for a lock: processes that read images for one that was killed hold it until they notice."""
+ITEMS = {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
+"""Kinds of numbers that prepared items are, by the kind of their views."""
 
 
 class RunFolder:
@@ -64,30 +77,73 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        folder = self.path / "checkpoints"
-        folder.mkdir(exist_ok=True)
-        return folder
+        return self.path / "checkpoints"
+
+    @property
+    def outcome(self) -> Path:
+        """What later parts of a run need of a network that is trained."""
+        return self.path / "outcome.safetensors"
+
+    def drop_checkpoints(self) -> None:
+        """Of a network that is trained and not kept."""
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Held by the process that trains in this folder; the system lets go of it however that process ends."""
+        if fcntl is None:
+            yield
+            return
+        path = self.path / ".lock"
+        with path.open("w") as file:
+            latest = time.monotonic() + LONGEST_WAIT
+            while not _is_locked(file):
+                if time.monotonic() > latest:
+                    raise InputError(f"{self.path} is being trained by another process at this moment.")
+                time.sleep(0.1)
+            yield
+            path.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """What was being written when an earlier process was killed. Only while the folder is locked."""
+        for path in self.path.rglob(".*"):
+            if LEFTOVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """All figures are written: what was kept to go on from is not needed any more."""
+        for path in self.path.rglob(self.outcome.name):
+            path.unlink()
 
     @property
     def report(self) -> Path:
         return self.path / "report.html"
 
     def twin(self) -> RunFolder:
-        """The folder of the supervised twin, made when it is not there."""
-        folder = self.path / "twin"
-        folder.mkdir(exist_ok=True)
-        return RunFolder(folder)
+        """The folder of the supervised twin."""
+        return RunFolder(self.path / "twin")
 
     def fold(self, number: int) -> RunFolder:
-        """The folder of a part of a cross-fit, made when it is not there."""
-        folder = self.path / "folds" / str(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        return RunFolder(folder)
+        """The folder of a part of a cross-fit."""
+        return RunFolder(self.path / "folds" / str(number))
 
-    def append_record(self, record: dict[str, Any]) -> None:
-        """One line of metrics.jsonl."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(_plain(record, DIGITS), ensure_ascii=False) + "\n")
+    def append_record(self, record: dict[str, Any]) -> bytes:
+        """One line of metrics.jsonl, without the seconds: the rest is the same whenever the run is repeated. Gives the line."""
+        kept = {key: value for key, value in record.items() if key != "seconds"}
+        line = (json.dumps(_plain(kept, DIGITS), ensure_ascii=False) + "\n").encode()
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "metrics.jsonl").open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        return line
+
+    def put_records(self, lines: bytes) -> None:
+        """Let metrics.jsonl be these lines: those after a checkpoint are made again, and what was lost or torn is mended."""
+        path = self.path / "metrics.jsonl"
+        if lines != (path.read_bytes() if path.is_file() else b""):
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, lines)
 
     def records(self) -> list[dict[str, Any]]:
         """Records of metrics.jsonl in the order of their steps; of a step that stands twice, the later one.
@@ -98,12 +154,8 @@ class RunFolder:
         if not path.exists():
             return []
         found: dict[int, dict[str, Any]] = {}
-        for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(record, dict) and isinstance(record.get("step"), int):
+        for line in read_text(path, errors="replace").split("\n"):
+            if (record := _record(line)) is not None:
                 found[record["step"]] = record
         return [found[step] for step in sorted(found)]
 
@@ -116,16 +168,34 @@ class RunFolder:
         path = self.path / name
         if not path.exists():
             return None
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{path} is damaged: {error}.") from error
+        return parse_json(read_text(path), path)
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Whether this process has the lock now."""
+    assert fcntl is not None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: go on without
+        pass
+    return True
 
 
 def refuse_used(path: Path) -> None:
-    """Raise InputError for a place of a run folder where something is already."""
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+    """Raise InputError for a place of a run folder where something is already; what a killed process has left is nothing."""
+    if path.exists() and not (path.is_dir() and all(LEFTOVER.fullmatch(each.name) for each in path.iterdir())):
         raise InputError(f"{path} exists already and is never overwritten: choose another --out.")
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    """The record of a line of metrics.jsonl; None for a line that holds none."""
+    try:
+        found = parse_json(line, "a record")
+    except InputError:
+        return None
+    return found if isinstance(found, dict) and type(found.get("step")) is int and found["step"] >= 0 else None
 
 
 def _plain(value: Any, digits: int | None = None) -> Any:
@@ -231,11 +301,11 @@ def save_model(
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Nothing is written where there are none."""
     if tensors:
-        write_atomically(path, save({key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}))
+        write_checked(path, tensors, {})
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    return load_file(path) if path.exists() else {}
+    return read_tensors(path) if path.exists() else {}
 
 
 def set_temperature(run: RunFolder, temperature: float) -> None:
@@ -251,31 +321,27 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
             the folder choose what code is run.
     """
     folder = RunFolder(Path(run))
-    about = folder.read_json("model/model.json")
+    files, about = folder.path / "model", folder.read_json("model/model.json")
     if about is None:
         raise InputError(f"{run} has no model: it is not the folder of a finished run.")
+    found = describe(about, run)
+    classes, shape = tuple(found.classes), tuple(found.shape)
+    if network is None and is_own(found.network):
+        raise InputError(f"{run} has a network of your own, {found.network}: give it to load_model as `network`.")
+    views = views_from_settings(found.views)
+    if found.preparation is None:
+        preparation = plain_preparation(views.kind, shape)
+    else:
+        preparation = preparation_from(found.preparation, _read_tensors(files / "preparation.safetensors"))
+    accept = None if network is not None else partial(refuse_other_weights, found, where=run)
+    weights = read_tensors(files / "model.safetensors", accept)
+    chosen = found.network if network is None else network
+    built = build_network(chosen, shape, len(classes), architecture=found.architecture)
     try:
-        if about.get("format") != FORMAT:
-            raise InputError(f"{run}/model has format {about.get('format')!r}; this version reads {FORMAT}.")
-        classes, shape = tuple(str(name) for name in about["classes"]), tuple(int(size) for size in about["shape"])
-        name = str(about["network"])
-        if network is None and is_own(name):
-            raise InputError(f"{run} has a network of your own, {name}: give it to load_model as `network`.")
-        files = folder.path / "model"
-        architecture = about.get("architecture")
-        built = build_network(name if network is None else network, shape, len(classes), architecture=architecture)
-        built.load_state_dict(load_file(files / "model.safetensors"))
-        views, prepared = views_from_settings(about["views"]), about.get("preparation")
-        return Model(
-            built.eval(),
-            views,
-            classes,
-            shape,
-            plain_preparation(views.kind, shape)
-            if prepared is None
-            else preparation_from(prepared, _read_tensors(files / "preparation.safetensors")),
-            float(about.get("temperature", 1.0)),
-            _read_tensors(files / "samples.safetensors").get("items"),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, OSError, SafetensorError) as error:
+        built.load_state_dict(weights)
+    except RuntimeError as error:
         raise InputError(f"the model in {run} cannot be read: {error}") from error
+    samples = _read_tensors(files / "samples.safetensors").get("items")
+    if samples is not None and (samples.shape[1:] != shape or samples.dtype != ITEMS[views.kind]):
+        raise InputError(f"the model in {run} cannot be read: its samples are {samples.dtype} {tuple(samples.shape[1:])}.")
+    return Model(built.eval(), views, classes, shape, preparation, found.temperature, samples)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -9,13 +11,30 @@ from torch import Tensor
 from torch import distributed as dist
 
 from softmatch.errors import InputError
+from softmatch.processes import world
+
+_whole = False
+
+
+@contextmanager
+def whole_batches() -> Iterator[None]:
+    """In this block, methods are given whole batches by every process: there is nothing to gather."""
+    global _whole
+    before, _whole = _whole, True
+    try:
+        yield
+    finally:
+        _whole = before
 
 
 def gather(value: Tensor) -> Tensor:
-    """`value` of every process, concatenated in rank order; the tensor itself when there is one process."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+    """`value` of every process, concatenated in rank order; the tensor itself when there is one process.
+
+    In a loop of one's own, where each process gives a method its own batch; the batches must be of equal size.
+    """
+    if _whole or world().size == 1:
         return value
-    parts = [torch.empty_like(value) for _ in range(dist.get_world_size())]
+    parts = [torch.empty_like(value) for _ in range(world().size)]
     dist.all_gather(parts, value.contiguous())
     return torch.cat(parts)
 

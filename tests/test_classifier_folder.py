@@ -99,7 +99,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("softmatch.training.checkpoint.os.fsync", full)
+    monkeypatch.setattr("softmatch.training.checked_files.os.fsync", full)
     with pytest.raises(InputError, match=r"cannot be saved in .*: No space left on device"):
         classifier.save(tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -137,8 +137,9 @@ def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted" in error
+    assert process.returncode == 75
+    assert "stopped by SIGINT at step" in error
+    assert "--resume run" in error
     assert "Traceback" not in error
     assert metrics.read_text().endswith("\n")
 

@@ -85,10 +85,14 @@ def test_meter_equals_the_definitions_on_all_batches_at_once() -> None:
     close(figures["classes"]["unaligned_quantity"], [float(w.mean()) / 2 for w in by_class])
 
 
-def test_reading_starts_a_new_window() -> None:
+def test_a_reset_starts_a_new_window_and_reading_does_not() -> None:
     meter = PseudoLabelMeter(CLASSES)
     meter.update(batch(WEIGHTS, LABELS), STEP_1.truth)
-    meter.read()
+    assert read(meter) == read(meter)
+    other = PseudoLabelMeter(CLASSES)
+    other.load_state(meter.state())
+    assert read(other) == read(meter)
+    meter.reset()
     figures = read(meter)
     assert figures["samples"] == 0
     assert figures["quantity"] is figures["quality"] is figures["utilization"] is None

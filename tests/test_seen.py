@@ -1,63 +1,12 @@
-"""Seen: detached float32 predictions of all processes, shown with two real ones; and the refusal of what is not finite."""
+"""Seen: detached float32 predictions, and the refusal of what is not finite. With two processes: tests/test_processes.py."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from torch import Tensor
 
 from softmatch.errors import InputError
 from softmatch.seen import Seen, gather, refuse_invalid
-from tests import two_processes
-
-States = dict[str, dict[str, Tensor]]
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[States]:
-    """What two processes, each with half of every batch, end with."""
-    directory = tmp_path_factory.mktemp("two")
-    command = [sys.executable, two_processes.__file__ or ""]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # the same softmatch as here
-    processes = [
-        subprocess.Popen([*command, str(rank), str(directory)], stderr=subprocess.PIPE, text=True, env=environment)
-        for rank in range(2)
-    ]
-    try:
-        for process in processes:
-            _, errors = process.communicate(timeout=60)
-            assert process.returncode == 0, errors
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    return [torch.load(Path(directory) / f"rank{rank}.pt") for rank in range(2)]
-
-
-@pytest.mark.parametrize("name", two_processes.METHODS)
-def test_two_processes_learn_the_same_as_one(name: str, ranks: list[States]) -> None:
-    alone = two_processes.run(name, rank=0, world=1)
-    first, second = (rank[name] for rank in ranks)
-    assert first.keys() == second.keys() == alone.keys()
-    for key in alone.keys() - {"losses"}:
-        assert torch.equal(first[key], second[key]), key
-        torch.testing.assert_close(first[key], alone[key], atol=1e-6, rtol=0)
-    # Losses stay local; as the shares are equal, their mean is the loss of the whole batch.
-    torch.testing.assert_close((first["losses"] + second["losses"]) / 2, alone["losses"], atol=1e-5, rtol=0)
-    assert not torch.equal(first["losses"], second["losses"])
-
-
-@pytest.mark.parametrize("name", two_processes.METHODS)
-def test_half_of_the_batch_alone_would_learn_something_else(name: str) -> None:
-    """The test above can fail: a process that does not gather ends with another state."""
-    whole = two_processes.run(name, rank=0, world=1)
-    half = two_processes.run(name, rank=0, world=2)
-    assert any(not torch.allclose(whole[key], half[key], atol=1e-3) for key in whole.keys() - {"losses"})
 
 
 def test_one_process_gathers_its_own_tensor() -> None:

@@ -1,13 +1,9 @@
-"""Run as a script by tests/test_seen.py: one process of two (or the only one), each with its share of every batch."""
+"""Methods in a loop of one's own, where each of two processes has batches of its own: run by tests/several_processes.py."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import torch
 from torch import Tensor
-from torch import distributed as dist
 
 from softmatch.methods import Match, Problem, build
 
@@ -45,15 +41,3 @@ def run(name: str, rank: int, world: int) -> dict[str, Tensor]:
 
 def run_all(rank: int, world: int) -> dict[str, dict[str, Tensor]]:
     return {name: run(name, rank, world) for name in METHODS}
-
-
-def main(rank: int, directory: Path) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{directory / 'meeting'}", rank=rank, world_size=2)
-    torch.save(run_all(rank, 2), directory / f"rank{rank}.pt")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from softmatch import processes
 from softmatch.data.files import ImageFiles
 from softmatch.data.seeds import derive, stream
 from softmatch.methods.base import Batch, Labeled
@@ -90,6 +91,11 @@ class Role:
         return drawn if self.pool is None else self.pool[drawn]
 
 
+def own_rows(number: int) -> slice | None:
+    """The rows of a batch that this process makes views of, where it has to share batches with others."""
+    return processes.share(number) if processes.world().size > 1 else None
+
+
 def view_method(name: str) -> str:
     """ "weak_2" is made by `weak`."""
     return name.partition("_")[0]
@@ -148,7 +154,10 @@ def assemble(roles: Mapping[str, Role], drawn: Mapping[str, Tensor], views: Mapp
 
 
 class Batches:
-    """The batch of each step, from roles (`make_roles`) whose items are tensors; their truth is never given to this class."""
+    """The batch of each step, from roles (`make_roles`) whose items are tensors; their truth is never given to this class.
+
+    Where several processes train one network, each gets the same batch with the views of its own share of the rows.
+    """
 
     def __init__(self, roles: Mapping[str, Role], views: Views, seed: int, device: torch.device) -> None:
         self.views, self.seed, self.device = views, seed, device
@@ -172,7 +181,10 @@ class Batches:
 
     def _make(self, role: str, items: Tensor, names: Sequence[str], step: int) -> dict[str, Tensor]:
         """Each view draws from a stream of its own, so a method with more views sees the same weak ones."""
-        return {name: getattr(self.views, view_method(name))(items, stream(self.seed, role, name, step)) for name in names}
+        part, made = own_rows(len(items)), dict[str, Tensor]()
+        for name in names:
+            made[name] = getattr(self.views, view_method(name))(items, stream(self.seed, role, name, step), part)
+        return made
 
 
 def _send_role(role: Role, device: torch.device) -> Role:

@@ -75,7 +75,10 @@ def plan_evaluation(
 
 
 def hold_out(labels: Tensor, groups: Tensor, share: float, seed: int) -> Tensor:
-    """Positions of this share of the labelled samples of each class, and at least one where two differ; copies together."""
+    """Positions of this share of the labelled samples of each class, and at least one where two differ; copies together.
+
+    Every class keeps a sample to train on, also where copies have different labels.
+    """
     generator, chosen = stream(seed, "hold out"), set[int]()
     known = (labels != UNLABELED).nonzero().flatten()
     for label in sorted(set(labels[known].tolist())):
@@ -83,6 +86,10 @@ def hold_out(labels: Tensor, groups: Tensor, share: float, seed: int) -> Tensor:
         order = [content[position] for position in torch.randperm(len(content), generator=generator).tolist()]
         if len(order) > 1:
             chosen |= set(order[: min(max(round(share * len(order)), 1), len(order) - 1)])
+    for label in sorted(set(labels[known].tolist())):  # copies with another label may have taken a whole class along: one stays
+        there = set(groups[known[labels[known] == label]].tolist())
+        if there <= chosen:
+            chosen.remove(min(there))
     return known[torch.isin(groups[known], torch.tensor(sorted(chosen), dtype=torch.int64))]
 
 

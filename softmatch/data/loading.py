@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import signal
+import threading
 import warnings
 import weakref
 from collections import deque
@@ -23,11 +25,12 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from softmatch.data.batches import Batches, Items, Role, assemble, view_method
+from softmatch.data.batches import Batches, Items, Role, assemble, own_rows, view_method
 from softmatch.data.files import ImageFiles
 from softmatch.data.seeds import stream
 from softmatch.errors import InputError, LoadingError
 from softmatch.methods.base import Batch
+from softmatch.training.launching import neighbours, usable_cpus
 from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
 from softmatch.views.pillow import PillowViews, to_image
@@ -65,10 +68,11 @@ class LoadedBatches:
     """What `Batches` does, by worker processes that read and change single images; the device only normalises them.
 
     The workers start with the first batch and prepare the next ones meanwhile. Any step may be asked for, but one that is
-    not the next lets them begin anew. They end with `close`, or with the object.
+    not the next lets them begin anew. They end with `close`, or with the object. Where several processes share the batches,
+    the workers of each make its own rows.
 
     Args:
-        workers: number of processes; 0 works in this one. None is one for each CPU, at most 8.
+        workers: number of processes; 0 works in this one. None is one for each CPU, at most 8 (`count_workers`).
     """
 
     def __init__(
@@ -104,14 +108,14 @@ class LoadedBatches:
         self._row.begun.clear()
         if self._workers is None:
             makers = {name: _Maker(role.items, self.views, role.views) for name, role in self._roles.items()}
-            samples = sum(role.sampler.batch_size for role in self._roles.values())
+            samples = sum(len(_rows_of(role)) for role in self._roles.values())
             self._workers = _Workers(makers, self.seed, self._row, self.workers, 2 * samples, self.device)
         self._workers.begin()
 
     def _collect(self, role: str) -> dict[str, Tensor]:
         """The views of the next batch of this role, gathered on the device and normalised there."""
         assert self._workers is not None
-        number, gathered = self._roles[role].sampler.batch_size, dict[str, Tensor]()
+        number, gathered = len(_rows_of(self._roles[role])), dict[str, Tensor]()
         for start in range(0, number, PART):
             for name, part in self._workers.receive().items():
                 if name not in gathered:
@@ -146,9 +150,14 @@ def item_statistics(items: Items, chosen: Tensor | None = None, workers: int | N
 
 
 def count_workers() -> int:
-    """One for each CPU that this process may use, at most 8."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(usable, 8)
+    """One for each CPU that this process may use, at most 8. Processes on one machine that train together share its CPUs."""
+    return min(max(usable_cpus() // neighbours(), 1), 8)
+
+
+def _rows_of(role: Role) -> range:
+    """Places in a batch that this process makes views of."""
+    number = role.sampler.batch_size
+    return range(number)[own_rows(number) or slice(None)]
 
 
 def _with_labels_on(role: Role, device: torch.device) -> Role:
@@ -176,9 +185,10 @@ class _Row:
             drawn = {name: role.sampler(step) for name, role in self.roles.items()}
             self.begun.append(drawn)
             for name, role in self.roles.items():
-                places = role.places(drawn[name])
-                for start in range(0, len(places), PART):
-                    yield _Part(name, step, start, _sources(role.items, places[start : start + PART].tolist()))
+                places, rows = role.places(drawn[name]), _rows_of(role)
+                for start in rows[::PART]:
+                    chosen = places[start : min(start + PART, rows.stop)]
+                    yield _Part(name, step, start, _sources(role.items, chosen.tolist()))
 
 
 def _sources(items: Items, positions: Iterable[int]) -> Sequence[int | str]:
@@ -229,7 +239,7 @@ class _Workers:
         self, makers: dict[str, _Maker], seed: int, parts: Iterable[_Part], number: int, ahead: int, device: torch.device
     ) -> None:
         size = PART * max(maker.bytes for maker in makers.values())
-        ready = min(-(-ahead // PART), _shared_memory() // 2 // size)
+        ready = min(-(-ahead // PART), _shared_memory() // 2 // size // neighbours())
         with _quiet():
             loader: DataLoader[Made] = DataLoader(
                 _Parts(makers, seed),
@@ -239,7 +249,7 @@ class _Workers:
                 prefetch_factor=max(ready // number, 1) if number else None,
                 persistent_workers=number > 0,
                 pin_memory=device.type == "cuda",
-                worker_init_fn=_one_thread,
+                worker_init_fn=_begin_worker,
                 generator=torch.Generator(),  # else the loader draws a seed from the global one, which training depends on
             )
         self._loader, self._made = [loader], list[Iterator[Made]]()
@@ -270,8 +280,25 @@ def _clear(*lists: list[Any]) -> None:
         each.clear()
 
 
-def _one_thread(worker: int) -> None:
+def _begin_worker(worker: int) -> None:
+    """One thread, and deaf to signals that a terminal or a scheduler sends to all: they ask the process that trains to end.
+
+    It then writes a checkpoint, for which it needs no worker, but the loss of one would break it off.
+    """
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """SIGTERM ends a worker if its parent sent it."""
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+        pass
+    os._exit(0)
 
 
 def _shared_memory() -> int:

@@ -16,6 +16,8 @@ from softmatch.data.seeds import stream
 from softmatch.errors import InputError
 
 LONGEST_LIST = 100_000
+FARTHEST = 2**40
+"""A position beyond any dataset."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,15 @@ class Split:
         return {"seed": self.seed, **{name: _encode(positions) for name, positions in parts.items()}}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Split:
-        """Inverse of `as_dict`."""
-        parts = {name: decode_positions(name, found.get(name)) for name in ("labeled", "unlabeled", "test")}
+    def from_dict(cls, found: Mapping[str, Any], most: int | None = None) -> Split:
+        """Inverse of `as_dict`.
+
+        Args:
+            most: samples that there are, if that is known: more positions are refused before memory is taken for them.
+        """
+        parts = {name: _decode(name, found.get(name), most) for name in ("labeled", "unlabeled", "test")}
         if not isinstance(found.get("seed"), int):
-            raise InputError(f"a split needs its seed, a whole number; it has {found.get('seed')!r}.")
+            raise InputError(f"a split needs its seed, a whole number; it has {str(found.get('seed'))[:40]!r}.")
         return cls(**parts, seed=found["seed"])
 
 
@@ -52,13 +58,26 @@ def _encode(positions: Tensor) -> list[int] | dict[str, int]:
     return numbers
 
 
-def decode_positions(name: str, found: Any) -> Tensor:
+def count_positions(name: str, found: Any) -> int:
+    """How many positions `as_dict` has written under this name."""
+    ends = [found.get(key) for key in ("start", "stop")] if isinstance(found, Mapping) else found
+    if not isinstance(ends, list) or not all(type(position) is int and abs(position) < FARTHEST for position in ends):
+        raise InputError(f"{name!r} of a split must be a list of positions, or start and stop; it is {str(found)[:40]!r}.")
+    if isinstance(found, Mapping):
+        start, stop = map(int, ends)
+        return max(0, stop - start)
+    return len(ends)
+
+
+def _decode(name: str, found: Any, most: int | None) -> Tensor:
     """The positions that `as_dict` has written under this name."""
-    if isinstance(found, Mapping) and {type(found.get(key)) for key in ("start", "stop")} == {int}:
-        return torch.arange(found["start"], found["stop"])
-    if isinstance(found, list) and all(type(position) is int for position in found):
+    number = count_positions(name, found)
+    if not isinstance(found, Mapping):
         return torch.tensor(found, dtype=torch.int64)
-    raise InputError(f"{name!r} of a split must be a list of positions, or start and stop; it is {str(found)[:40]!r}.")
+    if number > (FARTHEST if most is None else most):
+        there = "" if most is None else f"there are {most:,} samples, "
+        raise InputError(f"{there}{name!r} of the split reaches from {found['start']:,} to {found['stop']:,}.")
+    return torch.arange(found["start"], found["start"] + number)
 
 
 def make_split(

@@ -30,8 +30,7 @@ class AdaMatch(Match):
         weak_x, strong_x, weak, strong = forward(
             *views, batch.unlabeled["weak"], batch.unlabeled["strong"], gradient=(True, True, False, True)
         )
-        (alone,) = forward(torch.cat(views), tracking=False)
-        alone_weak, alone_strong = alone.chunk(2)
+        alone_weak, alone_strong = forward.together(*views, tracking=False)
         weak_x, strong_x = _interpolate(weak_x, alone_weak), _interpolate(strong_x, alone_strong)
         output = self.compute(weak_x, batch.labels, weak, strong, batch.index)
         strong_loss = F.cross_entropy(strong_x.float(), batch.labels)

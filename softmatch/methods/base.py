@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from softmatch.methods.forward import BatchStatistics, Encoded, Forward, RecordedForward, frozen_running_statistics
 from softmatch.metrics import PseudoLabels
 from softmatch.seen import refuse_invalid
 
-BatchStatistics = Literal["joint", "separate"]
+__all__ = [
+    "Batch",
+    "BatchStatistics",
+    "Encoded",
+    "Forward",
+    "Labeled",
+    "MakeOptimizer",
+    "Method",
+    "Output",
+    "RecordedForward",
+    "Supervised",
+    "frozen_running_statistics",
+    "supervised_loss",
+]
+
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 
@@ -32,6 +46,9 @@ def _none() -> Tensor:
 @dataclass(frozen=True)
 class Batch:
     """One step's data: the views a method asked for, by name. The truth of unlabelled samples is not in it.
+
+    Where several processes train one network, views are of this process's share of the samples, which a `Forward` of shares
+    makes whole; labels and positions are of all samples.
 
     Attributes:
         index: position of each unlabelled sample in the unlabelled set.
@@ -55,175 +72,6 @@ class Output:
     supervised_loss: Tensor
     unsupervised_loss: Tensor | None = None
     pseudo: PseudoLabels | None = None
-
-
-class Encoded(NamedTuple):
-    """What a network makes of a view: the input of its head (B, D), and the logits (B, C)."""
-
-    features: Tensor
-    logits: Tensor
-
-
-class Forward:
-    """The network as a method calls it: which views share batch statistics, and which need a gradient.
-
-    "joint" runs all views of a call in one forward pass, so that they share the statistics of batch normalisation, as the
-    paper's code base does. "separate" runs one pass per view, those without gradient cheaply. Without batch normalisation
-    the two compute the same.
-
-    Args:
-        network: gives logits; for methods that use features it has `features(x)`, a linear `head`, and in `heads` what the
-            method asked for.
-        micro_batch: with "separate", the most samples in a pass. Each pass normalises with statistics of its own (ghost
-            batches), and its activations stay in the processor's cache.
-        average: the network of averaged weights, for methods with a teacher.
-        compiled: compile the network with torch.compile.
-    """
-
-    def __init__(
-        self,
-        network: nn.Module,
-        batch_statistics: BatchStatistics = "joint",
-        micro_batch: int | None = None,
-        average: nn.Module | None = None,
-        compiled: bool = False,
-    ) -> None:
-        if batch_statistics not in ("joint", "separate"):
-            raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
-        self.network, self.average = network, average
-        self.batch_statistics = batch_statistics
-        self.micro_batch = micro_batch if batch_statistics == "separate" else None
-        self.compiled = compiled
-        self._logits: Callable[[Tensor], Tensor] = torch.compile(network) if compiled else network
-        features = getattr(network, "features", None)
-        self._features: Callable[[Tensor], Tensor] | None = torch.compile(features) if compiled and features else features
-
-    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Tensor]:
-        """Logits of each view.
-
-        Args:
-            gradient: for each view, whether its logits have a gradient; by default all have.
-            tracking: false leaves the running statistics of batch normalisation as they are; batches still normalise
-                with their own.
-        """
-        return self._run(self._logits, views, gradient, tracking)
-
-    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
-        """Features and logits of each view; the arguments are those of a call."""
-        assert self._features is not None, "a method that encodes says so with needs_features"
-        features = self._run(self._features, views, gradient, tracking)
-        wanted = gradient or (True,) * len(views)
-        found = []
-        for feature, want in zip(features, wanted, strict=True):
-            with torch.set_grad_enabled(want and torch.is_grad_enabled()):
-                found.append(Encoded(feature, self.head(feature)))
-        return found
-
-    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
-        """What the network's head, or the head of that name which the method asked for, makes of features.
-
-        Args:
-            averaged: use the head of averaged weights.
-        """
-        network = self.average if averaged else self.network
-        assert network is not None, "this loop keeps no averaged weights"
-        head = network.head if name is None else network.heads[name]  # type: ignore[index]  # a ModuleDict
-        out: Tensor = head(features)  # type: ignore[operator]  # a module's attribute is untyped
-        return out
-
-    @torch.no_grad()
-    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        """Logits of each view by the averaged weights, without gradient; running statistics stay as they are.
-
-        Args:
-            batch_statistics: normalise with the batch, as in training, or with the running statistics.
-        """
-        assert self.average is not None, "this loop keeps no averaged weights"
-        return self._averaged(self.average, views, batch_statistics)
-
-    @torch.no_grad()
-    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        """Features of each view by the averaged weights; as `teach`."""
-        assert self.average is not None, "this loop keeps no averaged weights"
-        return self._averaged(self.average.features, views, batch_statistics)  # type: ignore[arg-type]  # a method of the module
-
-    def _averaged(self, call: Callable[[Tensor], Tensor], views: tuple[Tensor, ...], batch_statistics: bool) -> list[Tensor]:
-        assert self.average is not None
-        was = self.average.training
-        self.average.train(batch_statistics)
-        try:
-            with frozen_running_statistics(self.average) if batch_statistics else nullcontext():
-                return [self._pass(call, view) for view in views]
-        finally:
-            self.average.train(was)
-
-    def _run(
-        self, call: Callable[[Tensor], Tensor], views: tuple[Tensor, ...], gradient: tuple[bool, ...] | None, tracking: bool
-    ) -> list[Tensor]:
-        wanted = gradient or (True,) * len(views)
-        with nullcontext() if tracking else frozen_running_statistics(self.network):
-            if self.batch_statistics == "joint":
-                with torch.set_grad_enabled(any(wanted) and torch.is_grad_enabled()):
-                    whole = torch.split(call(torch.cat(views)), [len(v) for v in views])
-                return [out if want else out.detach() for out, want in zip(whole, wanted, strict=True)]
-            found = []
-            for view, want in zip(views, wanted, strict=True):
-                with torch.set_grad_enabled(want and torch.is_grad_enabled()):
-                    found.append(self._pass(call, view))
-            return found
-
-    def _pass(self, call: Callable[[Tensor], Tensor], view: Tensor) -> Tensor:
-        """One view, in passes of nearly equal size."""
-        number = 1 if self.micro_batch is None else -(-len(view) // self.micro_batch)
-        found = [call(piece) for piece in torch.tensor_split(view, max(number, 1))]
-        return found[0] if len(found) == 1 else torch.cat(found)
-
-
-class RecordedForward(Forward):
-    """A Forward that remembers what it made of each view of this step, so that a method around another sees it too."""
-
-    def __init__(self, inner: Forward) -> None:
-        self.network, self.average = inner.network, inner.average
-        self.batch_statistics, self.micro_batch = inner.batch_statistics, inner.micro_batch
-        self.inner = inner
-        self._seen: list[tuple[Tensor, Encoded]] = []
-
-    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Tensor]:
-        return [encoded.logits for encoded in self.encode(*views, gradient=gradient, tracking=tracking)]
-
-    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
-        found = self.inner.encode(*views, gradient=gradient, tracking=tracking)
-        self._seen += zip(views, found, strict=True)
-        return found
-
-    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
-        return self.inner.head(features, name, averaged)
-
-    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        return self.inner.teach(*views, batch_statistics=batch_statistics)
-
-    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        return self.inner.teach_features(*views, batch_statistics=batch_statistics)
-
-    def of(self, view: Tensor) -> Encoded:
-        """What was made of this very tensor, the first time it was given."""
-        for seen, encoded in self._seen:
-            if seen is view:
-                return encoded
-        raise LookupError("the method inside has not shown this view to the network")
-
-
-@contextmanager
-def frozen_running_statistics(network: nn.Module) -> Iterator[None]:
-    """Batch normalisation in this block normalises with the batch and does not move its running statistics."""
-    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
-    for norm in norms:
-        norm.track_running_stats = False
-    try:
-        yield
-    finally:
-        for norm in norms:
-            norm.track_running_stats = True
 
 
 class Method(nn.Module):

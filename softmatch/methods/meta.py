@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
 from torch.nn import functional as F
 
 from softmatch import targets
@@ -19,6 +18,7 @@ from softmatch.memories import StepCount
 from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output, supervised_loss
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.metrics import PseudoLabels
+from softmatch.processes import sum_gradients, world
 from softmatch.seen import gather, refuse_invalid
 from softmatch.weightings import RampUp, Threshold
 
@@ -88,7 +88,7 @@ class MetaPseudoLabels(Method):
     def _teach(self, forward: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         """The teacher's objective, and its logits of the strong view, both with gradient."""
         assert self.teacher is not None, "begin(network, make_optimizer) comes before the first step"
-        teacher = Forward(self.teacher, forward.batch_statistics, forward.micro_batch)
+        teacher = forward.around(self.teacher)
         views = (batch.labeled["weak"], batch.unlabeled["weak"], batch.unlabeled["strong"])
         with torch.enable_grad(), _no_float16(batch.labels.device.type):
             labeled, weak, strong = teacher(*views, gradient=(True, False, True))
@@ -110,7 +110,10 @@ class MetaPseudoLabels(Method):
         optimizer = self.optimizers["teacher"]
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
-        _average_gradients(self.teacher)
+        if forward.sharded:  # each process has a part of the gradient of the whole loss
+            sum_gradients(self.teacher)
+        else:
+            _average_gradients(self.teacher)
         optimizer.step()
         optimizer.zero_grad()
 
@@ -125,13 +128,11 @@ def _no_float16(device: str) -> AbstractContextManager[None]:
 
 
 def _average_gradients(module: nn.Module) -> None:
-    """Replace each gradient by its mean over the processes."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return
+    """Replace each gradient by its mean over the processes, where each has a batch, and a loss, of its own."""
+    sum_gradients(module)
     for parameter in module.parameters():
         if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
+            parameter.grad /= world().size
 
 
 def meta_pseudo_labels(

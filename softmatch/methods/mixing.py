@@ -45,9 +45,11 @@ def mixed_logits(
     The passes are as large as the views, but their samples are drawn from all of them: each normalises with, and moves the
     running statistics by, labelled and unlabelled samples together.
     """
-    inputs, mixed_targets = mixup(torch.cat(list(views)), torch.cat(list(targets)), alpha, per_sample)
+    whole = [forward.whole(view) for view in views]
+    inputs, mixed_targets = mixup(torch.cat(whole), torch.cat(list(targets)), alpha, per_sample)
     order = torch.randperm(len(inputs))
-    passes = forward(*torch.split(inputs[order.to(inputs.device)], [len(view) for view in views]))
+    parts = torch.split(inputs[order.to(inputs.device)], [len(view) for view in whole])
+    passes = forward(*(forward.own(part) for part in parts))
     return torch.cat(passes)[torch.argsort(order).to(inputs.device)], mixed_targets
 
 

@@ -20,14 +20,13 @@ from softmatch.ramps import Ramp
 from softmatch.seen import Seen, refuse_invalid
 
 
-def quarter_turns(images: Tensor) -> tuple[Tensor, Tensor]:
-    """Each square image (B, …, H, H) turned by 0 … 3 quarters drawn for it alone, and the number of quarters (B,)."""
-    turns = torch.randint(4, (len(images),))
+def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
+    """Each square image (B, …, H, H) turned by its own number of quarters, 0 … 3; `turns` (B,) is on the host."""
     turned = images.clone()
     for number in (1, 2, 3):
         chosen = (turns == number).nonzero().flatten().to(images.device)
         turned[chosen] = torch.rot90(images[chosen], number, (-2, -1))
-    return turned, turns.to(images.device)
+    return turned
 
 
 class ReMixMatch(Method):
@@ -102,9 +101,9 @@ class ReMixMatch(Method):
 
     def rotation_loss(self, forward: Forward, images: Tensor) -> Tensor:
         """Mean cross-entropy of the rotation head, which tells by how many quarters each image was turned."""
-        turned, turns = quarter_turns(images)
-        (encoded,) = forward.encode(turned, tracking=False)
-        return F.cross_entropy(forward.head(encoded.features, "rotation").float(), turns)
+        turns = torch.randint(4, (forward.rows(images),))  # for each image alone
+        (encoded,) = forward.encode(quarter_turns(images, forward.own(turns)), tracking=False)
+        return F.cross_entropy(forward.head(encoded.features, "rotation").float(), turns.to(images.device))
 
     def statistics(self) -> dict[str, Tensor]:
         return {"ramp": self.ramp(), "marginal": self.alignment.marginal.value}

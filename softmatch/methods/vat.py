@@ -86,12 +86,21 @@ class VAT(Consistency):
             view = view.detach().float()
             if half:
                 (plain,) = forward(view, gradient=(False,), tracking=False)
-            target, direction = torch.softmax(plain.float(), dim=-1), torch.randn_like(view)
+            target, direction = torch.softmax(plain.float(), dim=-1), _noise(forward, view)
             for _ in range(self.iterations):
                 trial = (self.share * radius * _unit(direction)).requires_grad_()
                 (logits,) = forward(view + trial, tracking=False)
                 (direction,) = torch.autograd.grad(targets.cross_entropy(target, logits).sum(), trial)
             return radius * _unit(direction)
+
+
+def _noise(forward: Forward, view: Tensor) -> Tensor:
+    """Standard normal values for the samples of a view; where it is a share, those that the whole would have been given."""
+    if not forward.sharded:
+        return torch.randn_like(view)
+    shape = (forward.rows(view), *view.shape[1:])
+    whole = torch.empty_permuted(shape, view.dim_order(), dtype=view.dtype, device=view.device)  # drawn in the order of memory
+    return forward.own(torch.randn_like(whole))
 
 
 def _unit(direction: Tensor) -> Tensor:

@@ -16,13 +16,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.networks.encoder_folder import missing_extra
+from softmatch.networks.encoder_folder import missing_extra, read_settings
 
 __all__ = ["Backbone", "Tokenizer", "load_backbone", "load_tokenizer", "make_backbone"]
 
 Modality = Literal["text", "image"]
 UNKEPT = ("_name_or_path", "transformers_version")
 """Of a model's settings, what says where it lies and who has written it."""
+
+
+HARMLESS = {
+    **dict.fromkeys(("attn_implementation", "_attn_implementation", "_attn_implementation_internal"), ("eager", "sdpa")),
+    **dict.fromkeys(("experts_implementation", "_experts_implementation", "_experts_implementation_internal"), ("eager",)),
+    **dict.fromkeys(("use_kernels", "kernel_config", "use_pretrained_backbone", "use_timm_backbone"), ()),
+}
+"""Settings by which a model has the transformers library fetch further weights or code, or run other libraries; what they may be,
+besides nothing."""
 
 
 class Backbone(nn.Module):
@@ -75,6 +84,7 @@ def load_backbone(folder: Path, of: Modality) -> Backbone:
         InputError: transformers cannot make it, or its weights are not all there.
     """
     transformers = _transformers()
+    _refuse_fetching(read_settings(folder), folder)
     try:
         with _quiet():
             model, notes = transformers.AutoModel.from_pretrained(
@@ -122,6 +132,7 @@ def feature_size(backbone: Backbone, side: int, name: object) -> int:
 def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Backbone:
     """An encoder with these settings and random weights, to load saved ones into."""
     transformers = _transformers()
+    _refuse_fetching(config, "the saved network")
     rest = dict(config)
     try:
         with _quiet():
@@ -129,6 +140,19 @@ def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Back
             return Backbone(transformers.AutoModel.from_config(made, dtype=torch.float32, trust_remote_code=False), of, pooler)
     except Exception as error:  # each model of the library has errors of its own
         raise _unusable("the saved network", error) from error
+
+
+def _refuse_fetching(settings: Any, what: object) -> None:
+    """Raise InputError for settings of a model that reach for anything but its own weights."""
+    parts = list(settings.values()) if isinstance(settings, Mapping) else settings if isinstance(settings, list) else []
+    for key, value in settings.items() if isinstance(settings, Mapping) else ():
+        if value and key in HARMLESS and value not in HARMLESS[key]:
+            raise InputError(
+                f"encoder {what} cannot be used: its setting {key}: {str(value)[:99]!r} asks for other code or weights. "
+                "Those are not fetched. If you trust where it comes from, take the setting out of its config.json."
+            )
+    for part in parts:
+        _refuse_fetching(part, what)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from softmatch.errors import InputError
+from softmatch.foreign_text import parse_json, read_text
 
 __all__ = [
     "ImageReading",
@@ -19,6 +19,7 @@ __all__ = [
     "find_encoder",
     "missing_extra",
     "read_image_settings",
+    "read_settings",
     "read_text_settings",
     "take_fingerprint",
 ]
@@ -38,6 +39,8 @@ MOST_TOKENS = 256
 USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, which an encoder that does not say otherwise was trained on."""
 USUAL_SIDE = 224
+LARGEST_SIDE = 2**13
+"""More pixels than any encoder takes: a number beyond is a mistake, and would take all memory."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,11 @@ def take_fingerprint(folder: Path) -> str:
     return total.hexdigest()
 
 
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What the model's own config.json says."""
+    return _json(folder, "config.json")
+
+
 def read_text_settings(folder: Path) -> TextReading:
     """As sentence-transformers saves them, with its defaults where the encoder is not from there.
 
@@ -140,7 +148,9 @@ def read_text_settings(folder: Path) -> TextReading:
     pooling, sentence = _json(folder, "1_Pooling/config.json"), _json(folder, "sentence_bert_config.json")
     modules = _json(folder, "modules.json")
     first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
-    normalize = any(str(module.get("type", "")).endswith("Normalize") for module in modules.get("list", ()))
+    listed = modules.get("list")
+    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    normalize = any(str(part.get("type", "")).endswith("Normalize") for part in parts)
     tokenizer, config = _json(folder, "tokenizer_config.json"), _json(folder, "config.json")
     known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
     length = min([MOST_TOKENS, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])
@@ -154,16 +164,16 @@ def read_image_settings(folder: Path) -> ImageReading:
     size = size or found.get("size") or _json(folder, "config.json").get("image_size") or USUAL_SIDE
     if isinstance(size, dict):
         size = size.get("height") or size.get("shortest_edge") or USUAL_SIDE
-    side = size[0] if isinstance(size, list | tuple) else size
+    side: Any = size[0] if isinstance(size, list) and size else size
     normalized = found.get("do_normalize", True)
     mean = found.get("image_mean", USUAL_MEAN) if normalized else (0.0,) * 3
     std = found.get("image_std", USUAL_STD) if normalized else (1.0,) * 3
-    # (v·f − o − mean)/std for a level v in 0 … 255 is (v/255 − (mean + o)/255f)/(std/255f)
-    factor = 255.0 * (found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0)
-    offset = 1.0 if found.get("rescale_offset") else 0.0
     try:
+        # (v·f − o − mean)/std for a level v in 0 … 255 is (v/255 − (mean + o)/255f)/(std/255f)
+        factor = 255.0 * (found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0)
+        offset = 1.0 if found.get("rescale_offset") else 0.0
         means, stds = (tuple(float(value) for value in values) for values in (mean, std))
-        if not (len(means) == len(stds) == 3 and min(stds) > 0 and int(side) > 0 and factor > 0):
+        if not (len(means) == len(stds) == 3 and min(stds) > 0 and 0 < int(side) <= LARGEST_SIDE and factor > 0):
             raise ValueError(f"mean {mean}, std {std}, size {side}")
         return ImageReading(tuple((m + offset) / factor for m in means), tuple(s / factor for s in stds), int(side))
     except (TypeError, ValueError) as error:
@@ -175,8 +185,5 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
     path = folder / name
     if not path.is_file():
         return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {error}.") from error
+    found = parse_json(read_text(path), path)
     return found if isinstance(found, dict) else {"list": found}

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from softmatch.report import words
 from softmatch.report.charts import thin
+from softmatch.report.cleaning import mapping
 from softmatch.report.data import page_data
 from softmatch.report.figures import count, percent
 from softmatch.report.measured import how_measured
@@ -38,14 +40,10 @@ def write_report(run: RunFolder) -> Path:
 
 def render(contents: Contents) -> str:
     """The page as text."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = percent
     data, script = page_data(contents), _script()
     sentence, kind = words.verdict(contents)
     heads, rows = _table(contents)
-    return environment.get_template("template.html").render(
+    return page_template().render(
         source=_title(str(contents.config.get("source") or "Run")),
         subtitle=words.subtitle(contents),
         verdict=sentence,
@@ -62,11 +60,21 @@ def render(contents: Contents) -> str:
         heads=heads,
         table=rows,
         settings={str(key): _setting(value) for key, value in contents.config.items()},
-        versions=contents.result.get("versions") or {},
+        versions=mapping(contents.result.get("versions")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=Markup(_file("vendor/uPlot.min.css") + _file("report.css")),
     )
+
+
+@cache
+def page_template() -> Template:
+    """Compiled once: that takes longer than the rest of a report."""
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["percent"] = percent
+    return environment.get_template("template.html")
 
 
 def embed(value: Any) -> Markup:

@@ -13,6 +13,7 @@ from softmatch.report.charts import (
     statistics_charts,
     thin,
 )
+from softmatch.report.cleaning import CLASS_FIGURES
 from softmatch.report.reading import Contents, Record, number
 from softmatch.report.words import proper
 
@@ -21,7 +22,6 @@ FEWEST_MOMENTS = 12
 CLASS_MOMENTS = 6000
 """Moments times classes: of more than 100 classes fewer moments are kept, for the page's sake."""
 DOTS = 2000
-FIELDS = ("samples", "quantity", "quality", "unaligned_quantity")
 
 
 def page_data(contents: Contents) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def page_data(contents: Contents) -> dict[str, Any]:
     return {
         "method": proper(contents.method),
         "classes": list(contents.classes),
-        "total": contents.setting("steps"),
+        "total": compact(contents.setting("steps"), 15),
         "charts": [c for c in (error_chart(contents, proper(contents.method)), pseudo_label_chart(contents)) if c],
         "statistics": statistics_charts(contents),
         "losses": loss_charts(contents),
@@ -58,7 +58,7 @@ def _moment(record: Record, contents: Contents) -> dict[str, Any]:
         "all": histogram.get("all"),
         "wrong": histogram.get("wrong") if judged else None,
         "weights": _numbers(curve.get("weight")),
-        "classes": {name: _numbers(classes.get(name)) for name in FIELDS} if classes else None,
+        "classes": {name: _numbers(classes.get(name)) for name in CLASS_FIGURES} if classes else None,
         "errors": _numbers(record.get("test_class_errors")),
         "twin_errors": _numbers(twin.get("test_class_errors")),
     }

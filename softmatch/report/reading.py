@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from softmatch.errors import InputError
+from softmatch.foreign_text import parse_yaml, read_text
+from softmatch.report.cleaning import Record, clean_boundary, clean_record, mapping, number
 from softmatch.runs import RunFolder
 
-Record = dict[str, Any]
+__all__ = ["Contents", "Record", "number", "read"]
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,9 @@ class Contents:
     @property
     def labels(self) -> int | None:
         """How many labelled samples were used."""
-        found = self.result.get("labels") or len(self.split.get("labeled") or ()) or self.config.get("labels")
+        drawn = self.split.get("labeled")
+        counted = len(drawn) if isinstance(drawn, list) else 0
+        found = number(self.result.get("labels")) or counted or number(self.config.get("labels"))
         return int(found) if found else None
 
 
@@ -93,24 +94,17 @@ def read(run: RunFolder) -> Contents:
     """
     twin = RunFolder(run.path / "twin")
     result = _mapping(run, "result.json")
-    records = run.records()
+    records = [clean_record(record) for record in run.records()]
     return Contents(
         config=_read_config(run.path / "config.yaml"),
         result=result,
         split=_mapping(run, "split.json"),
         records=records,
-        twin_records=twin.records(),
-        boundary=_mapping(run, "boundary.json"),
-        twin_boundary=_mapping(twin, "boundary.json"),
+        twin_records=[clean_record(record) for record in twin.records()],
+        boundary=clean_boundary(_mapping(run, "boundary.json")),
+        twin_boundary=clean_boundary(_mapping(twin, "boundary.json")),
         classes=_class_names(run, result, records),
     )
-
-
-def number(value: Any) -> float | None:
-    """A finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def _mapping(run: RunFolder, name: str) -> dict[str, Any]:
@@ -123,19 +117,13 @@ def _mapping(run: RunFolder, name: str) -> dict[str, Any]:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged: {error}.") from error
-    return found if isinstance(found, dict) else {}
+    return mapping(parse_yaml(read_text(path), path)) if path.exists() else {}
 
 
 def _class_names(run: RunFolder, result: dict[str, Any], records: list[Record]) -> tuple[str, ...]:
     """Names from the result or the model; plain numbers where neither has as many as the records have classes."""
     errors = (records[-1].get("test_class_errors") if records else None) or []
     for names in (result.get("class_errors"), _mapping(run, "model/model.json").get("classes")):
-        if names and (not errors or len(names) == len(errors)):
+        if names and isinstance(names, dict | list) and (not errors or len(names) == len(errors)):
             return tuple(str(name) for name in names)
     return tuple(str(position) for position in range(len(errors)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from softmatch.data.split import decode_positions
+from softmatch.data.split import count_positions
 from softmatch.report.figures import THIN, count, duration, pair, percent, signed
 from softmatch.report.measured import error_name, on_samples, why_not_measured
 from softmatch.report.reading import Contents, number
@@ -59,8 +59,8 @@ def subtitle(contents: Contents) -> list[str]:
     if contents.labels:
         parts.append(count(contents.labels, "label", "labels"))
     if contents.split.get("unlabeled"):
-        pool = decode_positions("unlabeled", contents.split["unlabeled"])
-        parts.append(count(len(pool), "unlabelled sample", "unlabelled samples"))
+        pool = count_positions("unlabeled", contents.split["unlabeled"])
+        parts.append(count(pool, "unlabelled sample", "unlabelled samples"))
     if contents.setting("steps"):
         parts.append(count(contents.setting("steps"), "step", "steps"))
     if contents.setting("seed") is not None:

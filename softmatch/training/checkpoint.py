@@ -1,68 +1,175 @@
-"""Checkpoints: one safetensors file with every tensor of a run, its step in the header; written whole or not at all."""
+"""Checkpoints: one checked file with the state of a run after a step; written behind the back of training, old ones deleted."""
 
 from __future__ import annotations
 
-import os
+import math
 import re
-import tempfile
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor
 
 from softmatch.errors import InputError
+from softmatch.training.checked_files import read_checked, read_notes, write_atomically, write_checked
 
-NAME = re.compile(r"step-(\d{9})\.safetensors")
+__all__ = [
+    "Checkpoint",
+    "CheckpointWriter",
+    "flatten_optimizer",
+    "list_checkpoints",
+    "load_checkpoint",
+    "newest_good",
+    "read_checked",
+    "unflatten_optimizer",
+    "write_atomically",
+    "write_checked",
+]
 
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to the disk, rename: a reader sees the old file or the new one, never a part."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The permissions that new files do without; temporary files are private, finished ones are like any other."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+NAME = re.compile(r"step-(\d{9,18})\.safetensors")
+LEFTOVER = re.compile(r"\.step-\d{9,18}\.safetensors\..+")
 
 
-def save_checkpoint(folder: Path, step: int, tensors: dict[str, Tensor], keep: int = 2) -> Path:
-    """Write the state after `step` steps, and delete all but the newest `keep` checkpoints."""
-    path = folder / f"step-{step:09d}.safetensors"
-    owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, save(owned, metadata={"step": str(step)}))
-    for old in list_checkpoints(folder)[:-keep]:
-        old.unlink(missing_ok=True)
-    return path
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after a step."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    notes: dict[str, Any]
+
+
+class CheckpointWriter:
+    """Writes checkpoints of one run into a folder, and deletes those that are no longer needed.
+
+    Training waits while its tensors are copied, not while they are written. What a write fails with is raised by the next
+    `write`, or by `close`. Leaving a `with` block closes.
+
+    Args:
+        folder: made where it is not there; what killed processes have left behind in it is removed.
+        keep: how many of the newest are kept; the one with the lowest error is kept besides.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        if keep < 1:
+            raise InputError(f"keep = {keep}: at least one checkpoint must be kept.")
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            if LEFTOVER.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+        self.folder, self.keep = folder, keep
+        self._errors = {path: _error_of(path) for path in list_checkpoints(folder)}
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._under_way: Future[None] | None = None
+
+    def write(
+        self, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], error: float | None = None, wait: bool = False
+    ) -> None:
+        """Write the state after `step` steps. The tensors may change as soon as this returns.
+
+        Args:
+            notes: what is no tensor, as JSON can hold it.
+            error: measured at this step; the lowest one is the best checkpoint.
+            wait: return when it is on the disk.
+        """
+        self.finish()
+        owned = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value.detach()) for name, value in tensors.items()}
+        measured = None if error is None or not math.isfinite(error) else float(error)
+        about = {"step": step, "error": measured, "notes": deepcopy(dict(notes))}
+        self._under_way = self._thread.submit(self._write, self.folder / f"step-{step:09d}.safetensors", owned, about)
+        if wait:
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait until what is being written is on the disk; raise what that failed with."""
+        under_way = self._under_way
+        if under_way is not None:
+            wait([under_way])  # an interruption here forgets nothing
+            self._under_way = None
+            under_way.result()
+
+    def close(self) -> None:
+        """As `finish`; nothing can be written afterwards."""
+        try:
+            self.finish()
+        finally:
+            self._thread.shutdown()
+
+    def __enter__(self) -> CheckpointWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is None:
+            self.close()
+        else:
+            with suppress(Exception):  # what is under way already is what the user must hear of
+                self.close()
+
+    def _write(self, path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        write_checked(path, tensors, about)
+        self._errors[path] = about["error"]
+        for old in self._needless(path):
+            old.unlink(missing_ok=True)
+            self._errors.pop(old, None)
+
+    def _needless(self, written: Path) -> list[Path]:
+        """What need not be kept now. What is newer than the one just written could not be read when the run was resumed."""
+        found = list_checkpoints(self.folder)
+        valid = [path for path in found if _step_of(path) <= _step_of(written)]
+        measured = [(error, _step_of(path), path) for path in valid if (error := self._errors.get(path)) is not None]
+        kept = {*valid[-self.keep :], *(path for _, _, path in sorted(measured)[:1])}
+        return [path for path in found if path not in kept]
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Checkpoints of a run, oldest first."""
-    return sorted(path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name))
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name) and path.is_file()), key=_step_of)
 
 
-def load_checkpoint(path: Path) -> tuple[int, dict[str, Tensor]]:
-    """Step and tensors of a checkpoint."""
-    match = NAME.fullmatch(path.name)
-    if match is None:
+def load_checkpoint(path: Path) -> Checkpoint:
+    """A checkpoint, checked. Raises InputError for one that is damaged."""
+    if NAME.fullmatch(path.name) is None:
         raise InputError(f"{path} is not the name of a checkpoint (step-000000100.safetensors)")
     try:
-        return int(match[1]), load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"checkpoint {path} cannot be read: {error}") from error
+        tensors, about = read_checked(path)
+    except InputError as error:
+        raise InputError(f"checkpoint {error}") from error
+    step, notes = about.get("step"), about.get("notes")
+    if type(step) is not int or not isinstance(notes, dict):
+        raise InputError(f"checkpoint {path} is damaged: it does not say of which step it is.")
+    if step != _step_of(path):
+        raise InputError(f"checkpoint {path} is damaged: it is of step {step}.")
+    return Checkpoint(step, tensors, notes)
+
+
+def newest_good(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is whole, if any; and for each newer one what is wrong with it."""
+    wrong: list[str] = []
+    for path in reversed(list_checkpoints(folder)):
+        try:
+            return load_checkpoint(path), wrong
+        except InputError as error:
+            wrong.append(str(error))
+    return None, wrong
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-").removesuffix(".safetensors"))
+
+
+def _error_of(path: Path) -> float | None:
+    """The error that a checkpoint was written with; None for one that cannot be read."""
+    try:
+        error = read_notes(path).get("error")
+    except InputError:
+        return None
+    return error if isinstance(error, float) and math.isfinite(error) else None
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -73,10 +180,17 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return found
 
 
-def unflatten_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+def unflatten_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Inverse of `flatten_optimizer`, into an optimiser of the same parameters."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    known = {str(number): number for number in range(len(parameters))}
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, _, key = name.partition(".")
-        state.setdefault(int(number), {})[key] = tensor
+        if number not in known or not key.isidentifier():
+            raise InputError(f"{name!r} is not of an optimiser of {len(parameters)} parameters.")
+        shape = parameters[known[number]].shape
+        if tensor.shape not in (shape, torch.Size()):  # a single number is a count of steps
+            raise InputError(f"{name!r} of the optimiser has shape {tuple(tensor.shape)}, its parameter {tuple(shape)}.")
+        state.setdefault(known[number], {})[key] = tensor
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 import torch
 
+from softmatch import processes
 from softmatch.errors import InputError
+from softmatch.training.launching import neighbours
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; "auto" is CUDA, then MPS, then the CPU."""
+    """The device of that name; "auto" is CUDA, then MPS, then the CPU.
+
+    Of several processes each has the GPU of its number on its machine; there is no MPS for them.
+    """
+    several = processes.world().size > 1
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            return torch.device("cuda", processes.local_rank()) if several else torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() and not several else "cpu")
     try:
+        if several:
+            _refuse_shared(torch.device(name))
         torch.zeros(1, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InputError(f"device {name!r} cannot be used here: {reason}. Use --device auto or cpu.") from error
+
+
+def _refuse_shared(device: torch.device) -> None:
+    """A device that several processes cannot have, or not at once."""
+    if device.type == "mps":
+        raise InputError("device 'mps' is for one process: use --device cpu, or one process.")
+    if device.type == "cuda" and device.index is not None and neighbours() > 1:
+        raise InputError(
+            f"device '{device}' is one GPU, and each of several processes on a machine needs its own: use --device auto or cuda."
+        )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator
+from contextlib import closing
+from itertools import islice
 from statistics import NormalDist
 
 import torch
 from torch import Tensor, nn
 
+from softmatch import processes
 from softmatch.data.files import ImageFiles
-from softmatch.data.loading import read_plain
+from softmatch.data.loading import PART, read_plain
 from softmatch.views import Views
 
 MOST_VALUES = 1024 * 3 * 64 * 64
@@ -24,22 +28,50 @@ def predict_probabilities(
     device: torch.device,
     batch: int | None = None,
     workers: int | None = None,
+    shared: bool = False,
+    check: Callable[[], None] | None = None,
 ) -> Tensor:
     """p(y | x) of every item (N, C), on the host, in evaluation mode.
 
     Args:
         batch: items at a time; by default at most 1,024, and fewer of large images.
         workers: processes that read files meanwhile, as of `LoadedBatches`. No more than a few batches are in memory.
+        shared: all processes that train together ask for this at once: each predicts its share, and gets the predictions of all.
+        check: called before each batch, equally often by all processes; what it raises ends the predictions.
     """
     size = batch or min(1024, max(MOST_VALUES // math.prod(items.shape[1:]), 1))
-    parts = read_plain(items, size, workers) if isinstance(items, ImageFiles) else torch.split(items, size)
-    was_training = network.training
+    if isinstance(items, ImageFiles):
+        size = -(-size // PART) * PART  # files are read in whole parts
+    world = processes.world() if shared and len(items) else processes.World()
+    shares = [processes.share(len(items), processes.World(rank, world.size)) for rank in range(world.size)]
+    numbers = [share.stop - share.start for share in shares]
+    rounds = max(-(-max(numbers) // size), 1)
+    probs, was_training = list[Tensor](), network.training
     network.eval()
     try:
-        probs = [torch.softmax(network(views.plain(part.to(device))).float(), -1).cpu() for part in parts]
+        with closing(_pieces(items, shares[world.rank], size, workers)) as pieces:
+            for _ in range(rounds):
+                if check is not None:
+                    check()
+                for piece in islice(pieces, 1):
+                    probs.append(torch.softmax(network(views.plain(piece.to(device))).float(), -1).cpu())
     finally:
         network.train(was_training)
-    return torch.cat(probs)
+    if world.size == 1:
+        return torch.cat(probs)
+    width = processes.largest(probs[0].shape[1] if probs else 0)
+    return processes.gather_rows(torch.cat(probs) if probs else torch.zeros(0, width), numbers)
+
+
+def _pieces(items: Tensor | ImageFiles, rows: slice, size: int, workers: int | None) -> Generator[Tensor, None, None]:
+    """These rows of the items, `size` at a time. Of no rows of some there is no piece, of nothing at all an empty one."""
+    if len(items) and rows.start == rows.stop:
+        return
+    if isinstance(items, ImageFiles):
+        whole = rows.stop - rows.start == len(items)
+        yield from read_plain(items if whole else items[torch.arange(rows.start, rows.stop)], size, workers)
+    else:
+        yield from torch.split(items[rows], size)
 
 
 def wilson_interval(wrong: int, number: int, level: float = 0.95) -> tuple[float, float]:

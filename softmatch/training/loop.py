@@ -17,6 +17,8 @@ from softmatch.errors import InputError, OutOfMemory, TrainingError
 from softmatch.methods.base import Batch, BatchStatistics, Forward, Method, Output
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import trained
+from softmatch.processes import average_buffers, sum_gradients, world
+from softmatch.seen import whole_batches
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.clock import Clock
 from softmatch.training.ema import ModelAverage
@@ -119,7 +121,9 @@ class Trainer:
         self._followers.clear()
         self.network, self.batches, self.optimizer, self.average = self._make_parts(number, self.method.added_labels())
         statistics, micro_batch = self._passes
-        self.forward = Forward(self.network, statistics, micro_batch, self.average.network, self._compiled)
+        self.forward = Forward(
+            self.network, statistics, micro_batch, self.average.network, self._compiled, sharded=world().size > 1
+        )
         self.method.begin(self.network, self._follow)
         self.method.to(self.device)
         self.network.train()
@@ -151,23 +155,38 @@ class Trainer:
         number = ((step + 1) * parts - 1) // self.steps
         return number, number * self.steps // parts, (number + 1) * self.steps // parts
 
-    def run(self) -> Iterator[Record]:
-        """Train to the last step; yields a record every `every` steps and after the last."""
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a record that has not been made yet, of the steps since the last."""
+        return self._since > 0 and (self.step % self.every == 0 or self.step == self.steps)
+
+    def run(self, after_step: Callable[[], None] | None = None) -> Iterator[Record]:
+        """Train to the last step; yields a record every `every` steps and after the last.
+
+        A record counts as made when the next is asked for, or with `clear`: until then the state has all that is in it.
+
+        Args:
+            after_step: called after each step, before its record. What it raises ends the run in a state to go on from.
+        """
         self.network.train()
         self.method.train()
-        started = time.perf_counter() - self.seconds
-        while self.step < self.steps:
-            self.advance()
-            self.seconds = time.perf_counter() - started
-            if self.step % self.every == 0 or self.step == self.steps:
+        while self.due or self.step < self.steps:
+            if self.due:
                 yield self._record()
-                started = time.perf_counter() - self.seconds
+                self.clear()
+                continue
+            started = time.perf_counter()
+            self.advance()
+            self.seconds += time.perf_counter() - started
+            if after_step is not None:
+                after_step()
 
     def advance(self) -> None:
         """One training step."""
         step, clock = self.step, self.clock
-        with _explained(step + 1):
+        with _explained(step + 1), whole_batches():
             self._between_steps()
+            self.forward.begin(step)
             for optimizer in (self.optimizer, *self._followers):
                 set_learning_rate(optimizer, self.lr * self.factor(step))
             with clock("data"):
@@ -176,6 +195,10 @@ class Trainer:
                 output = self._loss(step, batch)
             with clock("backward"):
                 self.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]  # torch's own signature
+            if world().size > 1:
+                with clock("processes"):
+                    sum_gradients(self.network)
+                    average_buffers(self.network)
             with clock("optimiser"):
                 if self.clip is not None:
                     self.scaler.unscale_(self.optimizer)
@@ -231,9 +254,13 @@ class Trainer:
         curve = self.method.weight_curve(self.num_classes)
         if curve is not None:
             record["curve"] = {"confidence": curve[0].tolist(), "weight": curve[1].tolist()}
+        return record
+
+    def clear(self) -> None:
+        """The steps so far are in a record: count from here."""
         self._losses.zero_()
         self._since = 0
-        return record
+        self._meter.reset()
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor from which training goes on exactly; `load_state` takes it back."""
@@ -244,6 +271,7 @@ class Trainer:
             "network": self.network.state_dict(),
             "average": self.average.network.state_dict(),
             "method": self.method.state_dict(),
+            "meter": {**self._meter.state(), "losses": self._losses, "since": torch.tensor(self._since)},
             "optimizer": flatten_optimizer(self.optimizer),
             **{f"own.{name}": flatten_optimizer(optimizer) for name, optimizer in self.method.optimizers.items()},
         }
@@ -280,4 +308,8 @@ class Trainer:
             fresh = self.scaler.state_dict()
             fresh |= {"scale": float(saved["scale"]), "_growth_tracker": int(saved["_growth_tracker"])}
             self.scaler.load_state_dict(fresh)
+        meter = part("meter")
+        self._meter.load_state(meter)
+        self._losses.copy_(meter["losses"])
+        self._since = int(meter["since"])
         self.step = step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +47,26 @@ class Job:
         return re.sub(r"[^\w.-]+", "-", Path(self.source).stem).strip("-.") or "own-data"
 
 
-def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", progress: Progress | None = None) -> Job:
+def open_again(source: Any, config: Config) -> Job:
+    """Read the source of a run again, by its complete settings."""
+    if isinstance(source, str) and source in SOURCES:
+        return Job(source, config, find_source(source).load(split_seed(config), config.data))
+    return replace(open_job(source, config.model_dump(exclude={"recipe", "out"})), config=config)
+
+
+def open_job(
+    source: Any,
+    *given: Mapping[str, Any],
+    where: str = "settings",
+    progress: Progress | None = None,
+    resuming: bool = False,
+) -> Job:
     """Read the source and complete the settings.
 
     Args:
         given: what the user said, in a file and on the command line; the later wins.
         where: the file, for messages.
+        resuming: the run folder that is asked for may hold an unfinished run.
     """
     if isinstance(source, str) and source in SOURCES:
         entry = find_source(source)
@@ -66,7 +80,7 @@ def open_job(source: Any, *given: Mapping[str, Any], where: str = "settings", pr
     user = merge(*given, where=where)
     user |= {key: _absolute(user[key]) for key in ("test", "encoder") if user.get(key) is not None}
     asked = complete("your data", {}, user, where=where)  # a wrong value is told before anything is read
-    if asked.out is not None:
+    if asked.out is not None and not (resuming and (asked.out / "config.yaml").is_file()):
         refuse_used(asked.out)
     device = choose_device(asked.device)
     understood = read_own(_absolute(source), reading_of(asked), progress)

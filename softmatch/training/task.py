@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from softmatch import processes
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
 from softmatch.data import Examples, Split
@@ -18,15 +18,13 @@ from softmatch.data.batches import Batches, make_roles
 from softmatch.data.examples import UNLABELED
 from softmatch.data.files import ImageFiles
 from softmatch.data.folds import Evaluation
-from softmatch.data.loading import LoadedBatches, item_statistics, make_batches, read_plain
+from softmatch.data.loading import LoadedBatches, make_batches, read_plain
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
-from softmatch.data.preparations.tokens import TokenPreparation
 from softmatch.data.records import Finding
 from softmatch.data.seeds import derive
-from softmatch.data.sources import SOURCES, find_source
 from softmatch.data.split import hold_out_labels
-from softmatch.errors import InputError, nearest
+from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
 from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
 from softmatch.networks.heads import Headed, feature_size
@@ -34,10 +32,11 @@ from softmatch.training.devices import choose_device
 from softmatch.training.ema import ModelAverage
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.loop import Parts, Trainer
-from softmatch.training.opening import Job, open_job, split_seed
+from softmatch.training.opening import Job, open_again, split_seed
 from softmatch.training.schedule import make_optimizer
 from softmatch.training.splitting import choose_evaluation
-from softmatch.views import ImageViews, TextViews, VectorViews, Views
+from softmatch.training.viewing import make_views
+from softmatch.views import Views
 
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
@@ -55,6 +54,7 @@ class Task:
         name: a word for the source, in folders and headings.
         split: what is trained on and, in `test`, held out: of the saved model, or of a fold of its evaluation.
         findings: what was noticed about a user's own data.
+        processes: how many train the network together.
     """
 
     source: str
@@ -69,6 +69,7 @@ class Task:
     device: torch.device
     evaluation: Evaluation
     findings: tuple[Finding, ...] = ()
+    processes: int = 1
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,10 +117,7 @@ class Task:
 
 def prepare(source: str, config: Config, network: Network | None = None) -> Task:
     """Read the source again by complete settings, as of a run folder. Nothing is written."""
-    if source in SOURCES:
-        return prepare_job(Job(source, config, find_source(source).load(split_seed(config), config.data)), network)
-    job = open_job(source, config.model_dump(exclude={"recipe", "out"}))
-    return prepare_job(replace(job, config=config), network)
+    return prepare_job(open_again(source, config), network)
 
 
 def prepare_job(job: Job, network: Network | None = None) -> Task:
@@ -145,6 +143,7 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
         choose_device(config.device),
         evaluation,
         job.findings,
+        processes.world().size,
     )
 
 
@@ -177,6 +176,7 @@ def effective(task: Task) -> dict[str, Any]:
         "labels": len(task.split.labeled),
         "model": task.network_name,
         "device": str(task.device),
+        "processes": task.processes,
         "threads": torch.get_num_threads(),
         "split_seed": split_seed(config),
         "views": {key: value for key, value in task.views.settings().items() if key != "kind" and not _is_long(value)},
@@ -214,7 +214,8 @@ def _norm_share(task: Task, method: Method) -> float:
         batches = [config.labeled_batch] * len(method.labeled_views)
         tracked = method.unlabeled_views if method.tracked_views is None else method.tracked_views
         batches += [config.unlabeled_batch] * len(tracked)
-        passes = sum(-(-size // most) if most else 1 for size in batches)
+        shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count alike
+        passes = sum(-(-size // most) if most else 1 for size in shares)
     return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
 
 
@@ -264,6 +265,34 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
         raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of a class.")
     if method.generations > task.config.steps:
         raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
+    _refuse_small_batches(task, method, name)
+
+
+def _refuse_small_batches(task: Task, method: Method, name: str) -> None:
+    """Each of several processes needs a row of each batch."""
+    config, number = task.config, task.processes
+    if number == 1:
+        return
+    batches = {"--labeled-batch": config.labeled_batch}
+    if method.unlabeled_views or "validation" in method.streams:
+        batches["--unlabeled-batch"] = config.unlabeled_batch
+    for option, size in batches.items():
+        if size < number:
+            raise InputError(
+                f"{option} {size} has no row for each of {number} processes: give {number} or more, or fewer processes."
+            )
+    for split in (task.split, *task.evaluation.folds) if "validation" in method.streams else ():
+        if (held_out := len(_held_out(task, split, method)[1])) < number:
+            raise InputError(
+                f"method {name!r} learns from labels that it keeps out of training, here {held_out}, and each of {number} "
+                "processes needs one: give more --labels, or fewer processes."
+            )
+
+
+def _held_out(task: Task, split: Split, method: Method) -> tuple[Tensor, Tensor]:
+    """The labelled samples that are trained on, and those that the method keeps out."""
+    labels = task.examples.labels[split.labeled]
+    return hold_out_labels(split.labeled, labels, method.validation_share, split_seed(task.config))
 
 
 def _momentum(config: Config, given: float | None) -> float:
@@ -272,44 +301,12 @@ def _momentum(config: Config, given: float | None) -> float:
     return PAPER_MOMENTUM if config.averages == "paper" else momentum_for(config.steps)
 
 
-def make_views(examples: Examples, split: Split, options: dict[str, Any], workers: int | None = None) -> Views:
-    """The views of a modality, with the statistics of the training items."""
-    if isinstance(examples.preparation, TokenPreparation):
-        return _build_views(TextViews, examples.preparation.view_options, options)
-    kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
-    mean: Sequence[float]
-    std: Sequence[float]
-    if examples.statistics is not None:
-        mean, std = examples.statistics
-    elif examples.kind == "image":
-        mean, std = item_statistics(examples.items, split.unlabeled, workers)
-    else:
-        assert isinstance(examples.items, Tensor)
-        items = examples.items[split.unlabeled].double()
-        mean = items.mean(0).tolist()
-        spread = items.std(0)
-        if examples.preparation is not None and examples.preparation.takes in ("text", "image"):
-            # Directions of an embedding share a scale: those that hardly vary are noise, and would be as loud as the rest.
-            spread = spread.square().mean().sqrt().expand_as(spread)
-        std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # what never varied has no scale
-    return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
+def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = None) -> Trainer:
+    """Network, batches, optimiser and averages of one run, from its seed.
 
-
-def _build_views(kind: Callable[..., Views], own: Mapping[str, Any], options: Mapping[str, Any]) -> Views:
-    known = inspect.signature(kind).parameters
-    for name in options:
-        if name not in known or name in own:
-            raise InputError(
-                f"views: this kind of data has no option {name!r}. {nearest(name, [k for k in known if k not in own])}"
-            )
-    try:
-        return kind(**own, **options)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"views: {error}") from error
-
-
-def make_trainer(task: Task, method: Method) -> Trainer:
-    """Network, batches, optimiser and averages of one run, from its seed."""
+    Args:
+        check: called again and again while all unlabelled samples are predicted; see `predict_probabilities`.
+    """
     config = task.config
     make = partial(make_optimizer, name=config.optimizer, lr=config.lr, weight_decay=config.weight_decay, decay=config.decay)
 
@@ -322,7 +319,7 @@ def make_trainer(task: Task, method: Method) -> Trainer:
         make_parts,
         method.to(task.device),
         make_optimizer=make,
-        predict_pool=partial(_predict_pool, task),
+        predict_pool=partial(_predict_pool, task, check),
         steps=config.steps,
         lr=config.lr,
         num_classes=len(task.examples.classes),
@@ -354,6 +351,10 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
     network = network.to(task.device)
     if task.examples.kind == "image" and not is_own(task.network):  # the user's may reshape in a way that needs the usual layout
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+    if task.processes > 1 and not micro_batch(task):  # the passes of micro-batches have statistics of their own anyway
+        from softmatch.networks.synchronised import synchronise
+
+        network = synchronise(network)
     return network
 
 
@@ -361,7 +362,7 @@ def _batches(task: Task, method: Method, added: Tensor | None) -> Batches | Load
     config, examples, split = task.config, task.examples, task.split
     labeled, validation = split.labeled, None
     if "validation" in method.streams:
-        labeled, held_out = hold_out_labels(labeled, examples.labels[labeled], method.validation_share, split_seed(config))
+        labeled, held_out = _held_out(task, split, method)
         validation = examples.items[held_out], examples.labels[held_out]
     labels = examples.labels[labeled]
     if added is not None:
@@ -384,7 +385,8 @@ def _batches(task: Task, method: Method, added: Tensor | None) -> Batches | Load
     return make_batches(roles, task.views, config.seed, task.device, config.workers)
 
 
-def _predict_pool(task: Task, network: nn.Module) -> Tensor:
+def _predict_pool(task: Task, check: Callable[[], None] | None, network: nn.Module) -> Tensor:
     """Of all unlabelled samples, a part at a time: a cut-out of them all would be a second copy in memory."""
     predict = partial(predict_probabilities, network, task.views, device=task.device, workers=task.config.workers)
-    return torch.cat([predict(task.examples.items[part]) for part in torch.split(task.split.unlabeled, POOL_PART)])
+    parts = torch.split(task.split.unlabeled, POOL_PART)
+    return torch.cat([predict(task.examples.items[part], shared=True, check=check) for part in parts])

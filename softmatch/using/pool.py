@@ -118,11 +118,12 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
     settings = read_file(folder.path / "config.yaml")
     found, written = folder.read_json("split.json"), settings.pop("source", None)
     where = written if source is None else source
-    if where is None or not isinstance(found, Mapping):
+    if where is None or not isinstance(found, Mapping) or (source is None and not isinstance(where, str)):
         raise InputError(f"{run} does not say what it was trained on: config.yaml needs a source, split.json its positions.")
-    config, split = make_config(settings, {"device": device}, where=f"{run}/config.yaml"), Split.from_dict(found)
+    config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
     _refuse_missing(where, run)
     job = open_job(where, config.model_dump(include={*READING}), where=f"{run}/config.yaml")
+    split = Split.from_dict(found, len(job.examples))
     place = choose_device(device)
     use_device(model, place)
     task = _task(job, config, split, model, place)

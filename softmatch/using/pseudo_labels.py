@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,12 +11,13 @@ from torch import Tensor
 
 from softmatch.config import Config
 from softmatch.errors import InputError
-from softmatch.methods import METHODS, Method, split_wrapper
+from softmatch.methods import METHODS, Method
 from softmatch.methods.around import Around
 from softmatch.methods.match import Match
 from softmatch.methods.semireward import SemiReward
 from softmatch.networks import Network
-from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
+from softmatch.own_code import code_in
+from softmatch.training.checkpoint import newest_good
 from softmatch.training.task import build_method
 from softmatch.using.pool import Pool, open_pool
 from softmatch.using.predicting import Progress
@@ -129,17 +129,17 @@ def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> _Judged:
     alone, config = probs.argmax(-1), _spelled_out(pool.task.config)
     name = config.method if given is None or given == pool.task.config.method else given
     used = [name, config.method_options] if name == config.method else name  # as `build_method` does
-    if unnamed := _code(used) - _code(given):
+    if unnamed := code_in(used) - code_in(given):
         reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
         return _Judged(alone, None, f"no weights: {reason}")
     method = build_method(replace(pool.task, config=config), name)
     if _match(method) is None:
         return _Judged(alone, None, f"no weights: {name} has no λ for each sample")
-    saved = list_checkpoints(run / "checkpoints")
-    if not saved:
+    saved, _ = newest_good(run / "checkpoints")
+    if saved is None:
         return _Judged(alone, None, "no weights: the run has no checkpoint any more, which holds the method's state")
-    _, tensors = load_checkpoint(saved[-1])
-    _restore(method, pool, {key.removeprefix("method."): value for key, value in tensors.items() if key.startswith("method.")})
+    state = {key.removeprefix("method."): value for key, value in saved.tensors.items() if key.startswith("method.")}
+    _restore(method, pool, state)
     found = [weigh(method, probs[part], part) for part in torch.split(torch.arange(len(probs)), PART)]
     labels, weights = zip(*(one for one in found if one is not None), strict=True)
     return _Judged(torch.cat(labels), torch.cat(weights))
@@ -151,20 +151,6 @@ def _spelled_out(config: Config) -> Config:
     if config.method not in METHODS or not isinstance(inside, str):
         return config
     return config.model_copy(update={"method": f"{config.method}+{inside}"})
-
-
-def _code(named: Any) -> set[str]:
-    """Everything in names of methods, or in their options, that `build` would take for code: file.py:name or module:name."""
-    if isinstance(named, Mapping):
-        named = list(named.values())
-    if isinstance(named, list):
-        return {code for one in named for code in _code(one)}
-    if not isinstance(named, str):
-        return set()
-    wrapper, inside = split_wrapper(named)
-    if wrapper is not None:
-        return _code([wrapper, inside])
-    return {named} if ":" in named else set()
 
 
 def _restore(method: Method, pool: Pool, state: dict[str, Tensor]) -> None:

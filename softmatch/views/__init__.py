@@ -9,6 +9,7 @@ from torch import Generator, Tensor
 
 from softmatch.errors import InputError
 from softmatch.views.image import ImageViews
+from softmatch.views.saved import check_settings
 from softmatch.views.text import TextViews
 from softmatch.views.vector import VectorViews
 
@@ -16,20 +17,24 @@ __all__ = ["ImageViews", "TextViews", "VectorViews", "Views", "views_from_settin
 
 
 class Views(Protocol):
-    """What every modality offers: raw items (B, …) in, network input out. The same generator state gives the same view."""
+    """What every modality offers: raw items (B, …) in, network input out. The same generator state gives the same view.
+
+    With `part`, the view is made of these rows of the batch alone, and they are those of the view of the whole batch bit for
+    bit: where several processes share a batch, each makes its own rows.
+    """
 
     kind: str
 
     def plain(self, items: Tensor) -> Tensor:
         """The input for evaluation: no randomness."""
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
+    def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
         """ω: small changes that keep the label beyond doubt."""
 
-    def medium(self, items: Tensor, generator: Generator) -> Tensor:
+    def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
         """Between the two (SequenceMatch)."""
 
-    def strong(self, items: Tensor, generator: Generator) -> Tensor:
+    def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
         """Ω: large changes that keep the label."""
 
     def settings(self) -> dict[str, Any]:
@@ -42,8 +47,9 @@ def views_from_settings(settings: Mapping[str, Any]) -> Views:
     kind = rest.pop("kind", None)
     kinds: dict[str, type[ImageViews] | type[TextViews] | type[VectorViews]]
     kinds = {"image": ImageViews, "text": TextViews, "vector": VectorViews}
-    if kind not in kinds:
-        raise InputError(f"unknown kind of preprocessing {kind!r}; this version knows {sorted(kinds)}.")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise InputError(f"unknown kind of preprocessing {str(kind)[:99]!r}; this version knows {sorted(kinds)}.")
+    check_settings(settings)
     try:
         return kinds[kind](**rest)
     except TypeError as error:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from softmatch.errors import InputError, nearest
 from softmatch.views import operations as ops
+from softmatch.views.rows import Rows, cut
 
 Order = Literal["randaugment-first", "crop-first"]
 
@@ -53,20 +54,30 @@ RANDAUGMENT: dict[str, Choice] = {
 """FixMatch's 14 operations with TorchSSL's ranges."""
 
 
-def randaugment(images: Tensor, generator: Generator, number: int = 3, names: Sequence[str] = tuple(RANDAUGMENT)) -> Tensor:
+def randaugment(
+    images: Tensor,
+    generator: Generator,
+    number: int = 3,
+    names: Sequence[str] = tuple(RANDAUGMENT),
+    rows: Rows | None = None,
+) -> Tensor:
     """`number` operations for each image, each drawn with its magnitude for that image alone.
 
     What each image gets is drawn and grouped on the host, so that the host never waits for the device. In each round the
     images are sorted by what they get, once: from the order of the last round to that of this one. The geometric
     operations of a round are one call.
+
+    Args:
+        rows: where the images are only some of a batch, which they are.
     """
+    whole, part = rows or Rows(len(images))
     choices = [RANDAUGMENT[name] for name in sorted(names, key=lambda name: RANDAUGMENT[name].geometry is None)]
     low = torch.tensor([choice.low for choice in choices])
     high = torch.tensor([choice.high for choice in choices])
     place = torch.arange(len(images))  # where each image is now
     for _ in range(number):
-        drawn = torch.randint(len(choices), (len(images),), generator=generator)
-        magnitude = low[drawn] + (high - low)[drawn] * torch.rand(len(images), generator=generator)
+        drawn = torch.randint(len(choices), (whole,), generator=generator)[part]
+        magnitude = low[drawn] + (high - low)[drawn] * torch.rand(whole, generator=generator)[part]
         order = torch.argsort(drawn, stable=True)
         sizes = torch.bincount(drawn, minlength=len(choices)).tolist()
         images = _apply(_reordered(images, place[order]), magnitude[order], choices, sizes)
@@ -168,19 +179,21 @@ class ImageViews:
         mean, scale = self._normalisation(items.device)
         return items.to(torch.float32).sub_(mean).mul_(scale)
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        return self.plain(self._moved(items, generator))
+    def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        own, rows = cut(items, part)
+        return self.plain(self._moved(own, generator, rows))
 
-    def medium(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._augmented(items, generator, min(self.operations, 1))
+    def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        return self._augmented(items, generator, min(self.operations, 1), part)
 
-    def strong(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._augmented(items, generator, self.operations)
+    def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        return self._augmented(items, generator, self.operations, part)
 
-    def _augmented(self, items: Tensor, generator: Generator, operations: int) -> Tensor:
+    def _augmented(self, items: Tensor, generator: Generator, operations: int, part: slice | None) -> Tensor:
+        own, rows = cut(items, part)
         if self.order == "crop-first":
-            return self.plain(self._changed(self._moved(items, generator), generator, operations))
-        return self.plain(self._moved(self._changed(items, generator, operations), generator))
+            return self.plain(self._changed(self._moved(own, generator, rows), generator, operations, rows))
+        return self.plain(self._moved(self._changed(own, generator, operations, rows), generator, rows))
 
     def _normalisation(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Mean and 1/std of pixel values in 0 … 255; kept, since what is sent to a device makes the host wait."""
@@ -189,24 +202,23 @@ class ImageViews:
             self._sent[device] = mean.to(torch.float32).to(device), (1.0 / std).to(torch.float32).to(device)
         return self._sent[device]
 
-    def _moved(self, items: Tensor, generator: Generator) -> Tensor:
-        number = len(items)
-        draw = torch.zeros(3, number, dtype=torch.int64)
+    def _moved(self, items: Tensor, generator: Generator, rows: Rows) -> Tensor:
+        draw = torch.zeros(3, len(items), dtype=torch.int64)
         if self.pad:
-            draw[:2] = torch.randint(-self.pad, self.pad + 1, (2, number), generator=generator)
+            draw[:2] = torch.randint(-self.pad, self.pad + 1, (2, rows.number), generator=generator)[:, rows.part]
         if self.flip:
-            draw[2] = torch.rand(number, generator=generator) < 0.5
+            draw[2] = torch.rand(rows.number, generator=generator)[rows.part] < 0.5
         if not self.pad and not self.flip:
             return items
         dx, dy, mirrored = draw.to(items.device, non_blocking=True)
         return ops.move(items, dx, dy, mirrored.to(torch.bool), self.reflect)
 
-    def _changed(self, items: Tensor, generator: Generator, operations: int) -> Tensor:
+    def _changed(self, items: Tensor, generator: Generator, operations: int, rows: Rows) -> Tensor:
         height, width = items.shape[-2:]
-        changed = randaugment(items, generator, operations, self.names)
+        changed = randaugment(items, generator, operations, self.names, rows)
         if not self.cutout:
             return changed
-        draw = torch.rand(3, len(items), generator=generator).to(items.device, non_blocking=True)
+        draw = torch.rand(3, rows.number, generator=generator)[:, rows.part].to(items.device, non_blocking=True)
         return ops.cutout(changed, draw[0] * self.cutout * width, draw[1] * width, draw[2] * height)
 
     def settings(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError
+from softmatch.views.rows import cut
 
 
 class TextViews:
@@ -38,19 +39,20 @@ class TextViews:
     def plain(self, items: Tensor) -> Tensor:
         return items
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._hidden(items, self.weak_share, generator)
+    def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        return self._hidden(items, self.weak_share, generator, part)
 
-    def medium(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._hidden(items, (self.weak_share + self.strong_share) / 2.0, generator)
+    def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        return self._hidden(items, (self.weak_share + self.strong_share) / 2.0, generator, part)
 
-    def strong(self, items: Tensor, generator: Generator) -> Tensor:
-        return self._hidden(items, self.strong_share, generator)
+    def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        return self._hidden(items, self.strong_share, generator, part)
 
-    def _hidden(self, items: Tensor, share: float, generator: Generator) -> Tensor:
+    def _hidden(self, items: Tensor, share: float, generator: Generator, part: slice | None) -> Tensor:
+        items, rows = cut(items, part)
         if not share:
             return items
-        draw = torch.rand(items.shape, generator=generator).to(items.device, non_blocking=True)
+        draw = torch.rand((rows.number, *items.shape[1:]), generator=generator)[rows.part].to(items.device, non_blocking=True)
         words = ~torch.isin(items, torch.tensor([self.pad, *self.special], dtype=items.dtype, device=items.device))
         draw = torch.where(words, draw, -1.0)
         kept = torch.zeros_like(words).scatter_(1, draw.argmax(1, keepdim=True), True)

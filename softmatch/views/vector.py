@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError
+from softmatch.views.rows import Rows, cut
 
 
 class VectorViews:
@@ -46,15 +47,17 @@ class VectorViews:
     def plain(self, items: Tensor) -> Tensor:
         return (items.float() - self.mean.to(items.device)) / self.std.to(items.device)
 
-    def weak(self, items: Tensor, generator: Generator) -> Tensor:
-        return _noisy(self.plain(items), self.weak_noise, generator)
+    def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        own, rows = cut(items, part)
+        return _noisy(self.plain(own), self.weak_noise, generator, rows)
 
-    def medium(self, items: Tensor, generator: Generator) -> Tensor:
-        corrupted = _corrupted(self.plain(items), self.swap / 2.0, self.drop / 2.0, generator)
-        return _noisy(corrupted, (self.weak_noise * self.strong_noise) ** 0.5, generator)
+    def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        corrupted, rows = _corrupted(self.plain(items), self.swap / 2.0, self.drop / 2.0, generator, part)
+        return _noisy(corrupted, (self.weak_noise * self.strong_noise) ** 0.5, generator, rows)
 
-    def strong(self, items: Tensor, generator: Generator) -> Tensor:
-        return _noisy(_corrupted(self.plain(items), self.swap, self.drop, generator), self.strong_noise, generator)
+    def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
+        corrupted, rows = _corrupted(self.plain(items), self.swap, self.drop, generator, part)
+        return _noisy(corrupted, self.strong_noise, generator, rows)
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -68,21 +71,25 @@ class VectorViews:
         }
 
 
-def _noisy(features: Tensor, scale: float, generator: Generator) -> Tensor:
-    noise = torch.randn(features.shape, generator=generator).to(features.device, non_blocking=True)
-    return features + scale * noise
+def _noisy(features: Tensor, scale: float, generator: Generator, rows: Rows) -> Tensor:
+    noise = torch.randn((rows.number, *features.shape[1:]), generator=generator)[rows.part]
+    return features + scale * noise.to(features.device, non_blocking=True)
 
 
-def _corrupted(features: Tensor, swap: float, drop: float, generator: Generator) -> Tensor:
-    """For a probability of 0 nothing is drawn: the noise is then that of views without it. A sample alone keeps its own."""
-    number, device = len(features), features.device
-    if swap and number > 1:
-        chosen = torch.rand(features.shape, generator=generator) < swap
-        ahead = torch.randint(1, number, features.shape, generator=generator)
-        other = (torch.arange(number).view(-1, *[1] * (features.ndim - 1)) + ahead) % number
+def _corrupted(features: Tensor, swap: float, drop: float, generator: Generator, part: slice | None) -> tuple[Tensor, Rows]:
+    """Of the part of the batch; what is exchanged may come from all of it.
+
+    For a probability of 0 nothing is drawn: the noise is then that of views without it. A sample alone keeps its own.
+    """
+    shape, device = features.shape, features.device
+    own, rows = cut(features, part)
+    if swap and rows.number > 1:
+        chosen = torch.rand(shape, generator=generator)[rows.part] < swap
+        ahead = torch.randint(1, rows.number, shape, generator=generator)[rows.part]
+        other = (torch.arange(rows.number)[rows.part].view(-1, *[1] * (own.ndim - 1)) + ahead) % rows.number
         swapped = features.gather(0, other.to(device, non_blocking=True))
-        features = torch.where(chosen.to(device, non_blocking=True), swapped, features)
+        own = torch.where(chosen.to(device, non_blocking=True), swapped, own)
     if drop:
-        lost = torch.rand(features.shape, generator=generator) < drop
-        features = features.masked_fill(lost.to(device, non_blocking=True), 0.0)
-    return features
+        lost = torch.rand(shape, generator=generator)[rows.part] < drop
+        own = own.masked_fill(lost.to(device, non_blocking=True), 0.0)
+    return own, rows

@@ -7,9 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from softmatch import processes
 from softmatch.data import Batches, Sampler
 from softmatch.data.batches import BalancedSampler, make_roles
-from softmatch.views import VectorViews
+from softmatch.methods.base import Batch
+from softmatch.processes import World
+from softmatch.views import ImageViews, TextViews, VectorViews, Views
 
 CPU = torch.device("cpu")
 
@@ -116,3 +119,59 @@ def test_streams_of_labelled_samples_come_beside_the_batch() -> None:
     assert sorted(validation.labels.tolist()) == [6, 7, 8, 9]
     assert torch.allclose(validation.views["weak"], items[29 - validation.labels], atol=0.2)
     assert torch.equal(batch.labels, torch.arange(6)[batch.labeled_index])
+
+
+SHARED: dict[str, tuple[Views, torch.Tensor]] = {
+    "vectors": (
+        VectorViews([0.0] * 3, [1.0] * 3, swap=0.4, drop=0.2),
+        torch.randn(40, 3, generator=torch.Generator().manual_seed(1)),
+    ),
+    "images": (
+        ImageViews([0.5] * 3, [0.25] * 3),
+        torch.randint(0, 256, (40, 3, 9, 9), generator=torch.Generator().manual_seed(1), dtype=torch.uint8),
+    ),
+    "tokens": (TextViews(0, 3, (1, 2), weak=0.1), torch.randint(4, 50, (40, 8), generator=torch.Generator().manual_seed(1))),
+}
+
+
+def _views(batch: Batch) -> dict[str, torch.Tensor]:
+    found = {f"labeled {name}": view for name, view in batch.labeled.items()}
+    found |= {f"unlabeled {name}": view for name, view in batch.unlabeled.items()}
+    return found | {f"{role} {name}": view for role, each in batch.streams.items() for name, view in each.views.items()}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_several_processes_make_the_views_of_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    views, items = SHARED[kind]
+    names = ("weak", "weak_2", "medium", "strong")
+    held_out = items[10:15], torch.arange(5)
+    roles = make_roles(
+        items[:10],
+        torch.arange(10),
+        items,
+        7,
+        17,
+        3,
+        ("weak", "strong"),
+        names,
+        streams=("balanced", "validation"),
+        validation=held_out,
+        pool=torch.arange(5, 40),
+    )
+    batches, step = Batches(roles, views, 3, CPU), 11
+    whole = batches(step)
+    for size in (2, 3):
+        found = []
+        for rank in range(size):
+            monkeypatch.setattr(processes, "world", lambda rank=rank, size=size: World(rank, size))
+            found.append(batches(step))
+        for each in found:
+            assert torch.equal(each.labels, whole.labels)
+            assert torch.equal(each.index, whole.index)
+            assert torch.equal(each.labeled_index, whole.labeled_index)
+            assert all(torch.equal(each.streams[role].labels, whole.streams[role].labels) for role in whole.streams)
+        shares = [_views(each) for each in found]
+        for name, expected in _views(whole).items():
+            assert torch.equal(torch.cat([share[name] for share in shares]), expected)
+            numbers = [len(share[name]) for share in shares]
+            assert max(numbers) - min(numbers) <= 1

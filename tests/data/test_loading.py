@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from softmatch import processes
 from softmatch.data import Batches
 from softmatch.data import loading as module
 from softmatch.data.batches import make_roles
@@ -27,6 +29,7 @@ from softmatch.data.loading import LoadedBatches, count_workers, item_statistics
 from softmatch.data.seeds import stream
 from softmatch.errors import InputError
 from softmatch.methods.base import Batch
+from softmatch.processes import World
 from softmatch.views import ImageViews, VectorViews
 from softmatch.views.pillow import PillowViews, read_image, to_image
 
@@ -102,6 +105,34 @@ def test_each_sample_of_each_view_draws_from_a_stream_of_its_own(folder: Path) -
         for name in ("weak", "strong"):
             expected = getattr(single, name)(image, stream(3, "unlabeled", name, step, place))
             assert torch.equal(batch.unlabeled[name][place], views.plain(expected[None])[0])
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_processes_make_the_views_of_one(folder: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unlabelled batch of 37 is more than a part for each process; shares begin in the middle of a part."""
+    files, views = files_in(folder), ImageViews([0.5] * 3, [0.25] * 3)
+    streams = {"streams": ("balanced", "validation"), "validation": (files[torch.arange(7, 11)], torch.arange(7, 11))}
+    roles = make_roles(files[torch.arange(6)], torch.arange(6), files, 5, 37, 3, **streams)  # type: ignore[arg-type]  # options by name
+    steps = (2, 3, 0)
+    alone = LoadedBatches(roles, views, 3, CPU, workers=0)
+    whole = [alone(step) for step in steps]
+    found = []
+    for rank in range(size):
+        monkeypatch.setattr(processes, "world", lambda rank=rank: World(rank, size))
+        own = LoadedBatches(roles, views, 3, CPU, workers=rank)
+        found.append([own(step) for step in steps])
+        own.close()
+    for expected, shares in zip(whole, zip(*found, strict=True), strict=True):
+        for each in shares:
+            assert torch.equal(each.labels, expected.labels)
+            assert torch.equal(each.index, expected.index)
+            assert torch.equal(each.streams["validation"].labels, expected.streams["validation"].labels)
+        for name in ("weak", "strong"):
+            assert torch.equal(torch.cat([each.unlabeled[name] for each in shares]), expected.unlabeled[name])
+        assert torch.equal(torch.cat([each.labeled["weak"] for each in shares]), expected.labeled["weak"])
+        for role in ("balanced", "validation"):
+            made = [each.streams[role].views["weak"] for each in shares]
+            assert torch.equal(torch.cat(made), expected.streams[role].views["weak"])
 
 
 def test_labels_and_index_belong_to_the_images(folder: Path) -> None:
@@ -218,6 +249,44 @@ def test_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PillowViews, "weak", lambda self, image, generator: threads(image))
     batches = loaded(torch.zeros(10, 1, 8, 8, dtype=torch.uint8), 1, unlabeled_views=("weak",))
     assert ((batches(0).unlabeled["weak"] * 0.25 + 0.5) * 255).round().unique().tolist() == [1.0]
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="the system does not say who sent a signal")
+def test_workers_leave_signals_to_the_process_that_trains(folder: Path) -> None:
+    """A terminal or scheduler sends them to all; only what their own process sends ends the workers."""
+    batches = loaded(files_in(folder), 1)
+    first = batches(0)
+    (worker,) = multiprocessing.active_children()
+    assert worker.pid is not None
+    for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):
+        subprocess.run(["kill", f"-{int(number)}", str(worker.pid)], check=True)
+    time.sleep(0.1)
+    assert worker.is_alive()
+    assert same(loaded(files_in(folder), 0)(1), batches(1))
+    assert not same(first, batches(2))
+    batches.close()
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    stubborn = context.Process(target=_wait_as_worker, args=(ready,))
+    stubborn.start()
+    assert ready.wait(30)
+    stubborn.terminate()
+    stubborn.join(10)
+    assert stubborn.exitcode == 0
+
+
+def _wait_as_worker(ready: Event) -> None:
+    module._begin_worker(0)
+    ready.set()
+    time.sleep(60)
+
+
+def test_workers_share_the_processors_with_their_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "usable_cpus", lambda: 7)
+    assert count_workers() == 7
+    for neighbours, expected in ((2, 3), (7, 1), (9, 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(neighbours))
+        assert count_workers() == expected
 
 
 def test_little_shared_memory_means_less_in_advance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

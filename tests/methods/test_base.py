@@ -215,6 +215,27 @@ def test_without_tracking_running_statistics_stay(mode: str, way: str) -> None:
     assert not torch.equal(network.body[1].running_mean, before["body.1.running_mean"])
 
 
+@pytest.mark.parametrize("mode", ["joint", "separate"])
+def test_views_together_share_their_statistics_whatever_those_of_a_call(mode: str) -> None:
+    network, first, second = Normalised(features=6), torch.randn(4, 5), torch.randn(3, 5) + 2.0
+    forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    found = RecordedForward(forward).together(first, second, tracking=False)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    torch.testing.assert_close(torch.cat(found), network(torch.cat([first, second])))
+    assert [len(logits) for logits in found] == [4, 3]
+    assert all(logits.requires_grad for logits in found)
+
+
+def test_around_another_network_everything_else_is_the_same() -> None:
+    network, other, views = Normalised(features=6), Normalised(features=6), (torch.randn(8, 5), torch.randn(3, 5))
+    forward = Forward(network, "separate", micro_batch=4, average=network)
+    found = forward.around(other)(*views, tracking=False)
+    expected = Forward(other, "separate", micro_batch=4)(*views, tracking=False)
+    assert all(torch.equal(left, right) for left, right in zip(found, expected, strict=True))
+    assert forward.around(other).average is None
+
+
 def test_a_teacher_has_the_averaged_weights_and_batch_statistics_but_neither_gradient_nor_memory() -> None:
     network, average, view = Normalised(features=6), Normalised(features=6), torch.randn(4, 5)
     average.eval()

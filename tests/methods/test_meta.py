@@ -227,32 +227,6 @@ def test_evaluation_changes_nothing() -> None:
         assert torch.equal(value, before[name]), name
 
 
-def test_gradients_are_averaged_over_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Two:
-        """Two processes, of which the other has gradients of 1."""
-
-        @staticmethod
-        def is_available() -> bool:
-            return True
-
-        is_initialized = is_available
-
-        @staticmethod
-        def get_world_size() -> int:
-            return 2
-
-        @staticmethod
-        def all_reduce(value: Tensor) -> None:
-            value.add_(1.0)
-
-    layer = nn.Linear(2, 1)
-    layer.weight.grad = torch.tensor([[3.0, -1.0]])
-    monkeypatch.setattr(meta, "dist", Two)
-    meta._average_gradients(layer)
-    assert layer.weight.grad.tolist() == [[2.0, 0.0]]
-    assert layer.bias.grad is None
-
-
 def trainer(**settings: Any) -> Trainer:
     base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
     config = make_config(find_source("digits").defaults, base, {"method": "meta_pseudo_labels"}, settings)

@@ -277,13 +277,11 @@ def test_without_a_queue_the_marginal_is_a_running_average() -> None:
     np.testing.assert_allclose(method.statistics()["marginal"].numpy(), expected, rtol=1e-5)
 
 
-def test_quarter_turns_are_drawn_for_each_image_alone() -> None:
-    images = torch.arange(64.0 * 2 * 9).reshape(64, 2, 3, 3)
+def test_quarter_turns_are_of_each_image_alone() -> None:
+    images, turns = torch.arange(8.0 * 2 * 9).reshape(8, 2, 3, 3), torch.tensor([0, 3, 1, 2, 2, 0, 1, 3])
     given = images.clone()
-    turned, turns = quarter_turns(images)
+    turned = quarter_turns(images, turns)
     assert torch.equal(images, given)
-    assert set(turns.tolist()) == {0, 1, 2, 3}
-    assert len(set(turns[:16].tolist())) > 1
     for image, result, number in zip(images, turned, turns.tolist(), strict=True):
         np.testing.assert_array_equal(result.numpy(), np.rot90(image.numpy(), number, axes=(1, 2)))
 
@@ -323,6 +321,25 @@ class WatchedForward(Forward):
         return super().encode(*views, gradient=gradient, tracking=tracking)
 
 
+def turns_of(turned: Tensor, images: Tensor) -> list[int]:
+    """By how many quarters each image was turned."""
+    pairs = zip(turned, images, strict=True)
+    found = [[n for n in range(4) if torch.equal(result, torch.rot90(image, n, (1, 2)))] for result, image in pairs]
+    assert all(len(numbers) == 1 for numbers in found)
+    return [numbers[0] for numbers in found]
+
+
+def test_turns_are_drawn_for_each_image_alone_and_are_the_labels() -> None:
+    method = remixmatch(CLASSES, shape=(1, 4, 4))
+    network = Headed(Small(), method.heads(5))
+    forward, images = WatchedForward(network), torch.randn(64, 1, 4, 4)
+    loss = method.rotation_loss(forward, images)
+    turns = turns_of(forward.encoded[0], images)
+    assert set(turns) == set(turns[:32]) == {0, 1, 2, 3}
+    logits = network.heads["rotation"](network.features(forward.encoded[0]))
+    torch.testing.assert_close(loss, nn.functional.cross_entropy(logits, torch.tensor(turns)))
+
+
 def test_rotation_loss_is_not_ramped_and_trains_its_head_on_turned_strong_views() -> None:
     method = remixmatch(CLASSES, shape=(1, 4, 4))
     network = Headed(Small(), method.heads(5))
@@ -334,8 +351,7 @@ def test_rotation_loss_is_not_ramped_and_trains_its_head_on_turned_strong_views(
     forward, batch = WatchedForward(network), image_batch()
     output = method.step(forward, batch)
     (turned,) = forward.encoded
-    for result, image in zip(turned, batch.unlabeled["strong"], strict=True):
-        assert any(torch.equal(result, torch.rot90(image, number, (1, 2))) for number in range(4))
+    turns_of(turned, batch.unlabeled["strong"])
     assert output.unsupervised_loss is not None
     assert float(output.unsupervised_loss) == pytest.approx(0.5 * math.log(4), rel=1e-6)  # a head of zeros, the ramp at 0
     assert float(output.loss.detach()) == pytest.approx(float(output.supervised_loss) + 0.5 * math.log(4), rel=1e-6)

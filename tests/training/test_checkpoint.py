@@ -1,8 +1,16 @@
-"""Checkpoints: whole or not at all, the newest kept, damage named."""
+"""Checkpoints: whole or not at all, the newest and the best kept, damage named, no state lost to a kill or a full disk."""
 
 from __future__ import annotations
 
 import os
+import random
+import resource
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,52 +18,255 @@ import torch
 from torch import nn
 
 from softmatch.errors import InputError
+from softmatch.training import checkpoint
 from softmatch.training.checkpoint import (
+    CheckpointWriter,
     flatten_optimizer,
     list_checkpoints,
     load_checkpoint,
-    save_checkpoint,
+    newest_good,
     unflatten_optimizer,
-    write_atomically,
+    write_checked,
 )
 
 
+def steps_in(folder: Path) -> list[int]:
+    """Steps of the checkpoints; nothing else may lie there."""
+    assert {path.name for path in folder.iterdir()} == {path.name for path in list_checkpoints(folder)}
+    return [load_checkpoint(path).step for path in list_checkpoints(folder)]
+
+
 def test_round_trip_and_only_the_newest_are_kept(tmp_path: Path) -> None:
-    for step in (10, 20, 30):
-        save_checkpoint(tmp_path, step, {"a": torch.full((2,), float(step)), "n": torch.tensor(step)})
-    assert [path.name for path in list_checkpoints(tmp_path)] == ["step-000000020.safetensors", "step-000000030.safetensors"]
-    step, tensors = load_checkpoint(list_checkpoints(tmp_path)[-1])
-    assert step == 30
-    assert tensors["a"].tolist() == [30.0, 30.0]
-    assert tensors["n"].dtype == torch.int64
+    with CheckpointWriter(tmp_path / "new" / "folder") as writer:
+        for step in (10, 20, 30):
+            writer.write(step, {"a": torch.full((2,), float(step)), "n": torch.tensor(step)}, {"at": [step, "ü", None]})
+    assert steps_in(tmp_path / "new" / "folder") == [20, 30]
+    found = load_checkpoint(list_checkpoints(tmp_path / "new" / "folder")[-1])
+    assert found.step == 30
+    assert found.tensors["a"].tolist() == [30.0, 30.0]
+    assert found.tensors["n"].dtype == torch.int64
+    assert found.notes == {"at": [30, "ü", None]}
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "file"
-    write_atomically(target, b"old")
+def test_what_changes_after_the_call_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on = threading.Event()
 
-    def broken(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+    def slow(*given: object) -> None:
+        assert may_go_on.wait(30)
+        write_checked(*given)  # type: ignore[arg-type]  # what the writer gives
 
-    monkeypatch.setattr(os, "fsync", broken)
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(target, b"new")
-    assert target.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [target]
+    monkeypatch.setattr(checkpoint, "write_checked", slow)
+    value, about = torch.zeros(3), {"list": [1]}
+    with CheckpointWriter(tmp_path) as writer:
+        writer.write(1, {"a": value, "part": value[1:], "turned": value.view(1, 3).T}, about)
+        assert list_checkpoints(tmp_path) == []  # training goes on while it is written
+        value += 1
+        about["list"].append(2)
+        may_go_on.set()
+    found = load_checkpoint(tmp_path / "step-000000001.safetensors")
+    assert found.tensors["a"].tolist() == [0, 0, 0]
+    assert found.notes == {"list": [1]}
 
 
-def test_files_have_ordinary_permissions(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "ours", b"")
-    (tmp_path / "plain").touch()
-    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+def test_waiting_means_on_the_disk(tmp_path: Path) -> None:
+    with CheckpointWriter(tmp_path) as writer:
+        writer.write(5, {}, {}, wait=True)
+        assert steps_in(tmp_path) == [5]
 
 
-@pytest.mark.parametrize("content", [b"", b"\x00" * 7, b"\xff" * 64, b"not a tensor file at all"])
-def test_damaged_files_are_named(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "step-000000001.safetensors"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"step-000000001\.safetensors cannot be read"):
+def test_the_best_is_kept_also_after_a_restart(tmp_path: Path) -> None:
+    errors: dict[int, float | None] = {1: None, 2: 0.5, 3: 0.25, 4: 0.25, 5: float("nan"), 6: 0.3}
+    with CheckpointWriter(tmp_path) as writer:
+        for step, error in errors.items():
+            writer.write(step, {}, {}, error)
+    assert steps_in(tmp_path) == [3, 5, 6]
+    with CheckpointWriter(tmp_path, keep=1) as writer:
+        writer.write(7, {}, {})
+        writer.write(8, {}, {}, 0.26)
+        assert writer.keep == 1
+    assert steps_in(tmp_path) == [3, 8]
+    with CheckpointWriter(tmp_path) as writer:
+        writer.write(9, {}, {}, 0)
+        writer.write(10, {}, {})
+        writer.write(11, {}, {}, 0.1)
+    assert steps_in(tmp_path) == [9, 10, 11]
+
+
+def test_at_least_one_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="keep = 0"):
+        CheckpointWriter(tmp_path, keep=0)
+
+
+def test_steps_beyond_nine_digits_are_in_order(tmp_path: Path) -> None:
+    with CheckpointWriter(tmp_path, keep=3) as writer:
+        for step in (999_999_999, 1_000_000_000, 10_000_000_000):
+            writer.write(step, {}, {})
+    assert steps_in(tmp_path) == [999_999_999, 1_000_000_000, 10_000_000_000]
+
+
+def test_the_same_step_again_replaces_it(tmp_path: Path) -> None:
+    with CheckpointWriter(tmp_path) as writer:
+        for value in (1, 2):
+            writer.write(4, {}, {"value": value})
+    assert steps_in(tmp_path) == [4]
+    assert load_checkpoint(tmp_path / "step-000000004.safetensors").notes == {"value": 2}
+
+
+def test_the_newest_good_one_is_found_and_damage_is_named(tmp_path: Path) -> None:
+    assert newest_good(tmp_path) == (None, [])
+    assert newest_good(tmp_path / "none") == (None, [])
+    with CheckpointWriter(tmp_path, keep=9) as writer:
+        for step in (1, 2, 3, 4):
+            writer.write(step, {"a": torch.arange(step)}, {})
+    first, second, third, last = list_checkpoints(tmp_path)
+    last.write_bytes(last.read_bytes()[:-1])
+    changed = bytearray(third.read_bytes())
+    changed[-1] ^= 1
+    third.write_bytes(changed)
+    found, wrong = newest_good(tmp_path)
+    assert found is not None
+    assert found.step == 2
+    assert found.tensors["a"].tolist() == [0, 1]
+    assert wrong[0] == f"checkpoint {last} is damaged: it is cut short, 1 bytes are missing."
+    assert wrong[1].startswith(f"checkpoint {third} is damaged: its content is not what was written")
+    for path in (first, second):
+        path.write_bytes(b"")
+    assert newest_good(tmp_path)[0] is None
+    assert len(newest_good(tmp_path)[1]) == 4
+
+
+def test_a_run_that_goes_on_replaces_the_damaged(tmp_path: Path) -> None:
+    with CheckpointWriter(tmp_path, keep=3) as writer:
+        for step in (10, 20, 30):
+            writer.write(step, {}, {}, 0.9 if step < 30 else 0.1)
+    for step in (20, 30):
+        (tmp_path / f"step-0000000{step}.safetensors").write_bytes(b"torn")
+    with CheckpointWriter(tmp_path) as writer:  # goes on at step 10
+        writer.write(15, {}, {}, 0.95)
+        writer.finish()
+        assert steps_in(tmp_path) == [10, 15]  # not the damaged ones, which are newer
+        writer.write(20, {}, {}, 0.95)
+    assert steps_in(tmp_path) == [10, 15, 20]  # 10 is the best
+
+
+def test_a_checkpoint_under_another_name_is_refused(tmp_path: Path) -> None:
+    with CheckpointWriter(tmp_path) as writer:
+        writer.write(1, {}, {})
+    path = (tmp_path / "step-000000001.safetensors").rename(tmp_path / "step-000000002.safetensors")
+    with pytest.raises(InputError, match=r"step-000000002\.safetensors is damaged: it is of step 1\."):
         load_checkpoint(path)
+    with pytest.raises(InputError, match="not the name of a checkpoint"):
+        load_checkpoint(path.rename(tmp_path / "last.safetensors"))
+    for notes in ({}, {"step": "3", "notes": {}}, {"step": True, "notes": {}}, {"step": 3, "notes": []}):
+        write_checked(tmp_path / "step-000000003.safetensors", {}, notes)
+        newest, wrong = newest_good(tmp_path)
+        assert newest is None
+        assert "does not say of which step it is" in wrong[0]
+
+
+def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".step-000000007.safetensors.0a1b2c3d").write_bytes(b"part")
+    others = {".step-7", "step-000000007.safetensors.old", "notes.txt", "step-7.safetensors"}
+    for name in others:
+        (tmp_path / name).touch()
+    (tmp_path / "step-000000009.safetensors").mkdir()
+    with CheckpointWriter(tmp_path, keep=1) as writer:
+        writer.write(1, {}, {})
+        writer.write(2, {}, {})
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "step-000000002.safetensors", "step-000000009.safetensors"}
+
+
+@contextmanager
+def no_file_larger_than(size: int) -> Iterator[None]:
+    """As on a disk that is full: what is written beyond this size fails."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path, keep=1)
+    writer.write(1, {"a": torch.zeros(10)}, {}, wait=True)
+    with no_file_larger_than(100_000):
+        writer.write(2, {"a": torch.zeros(100_000)}, {})
+        with pytest.raises(OSError, match="File too large"):
+            writer.write(3, {"a": torch.zeros(1)}, {})
+        assert steps_in(tmp_path) == [1]
+        with pytest.raises(OSError, match="File too large"):
+            writer.write(3, {"a": torch.zeros(100_000)}, {}, wait=True)
+    assert steps_in(tmp_path) == [1]
+    writer.write(4, {"a": torch.zeros(100_000)}, {})  # there is room again
+    writer.close()
+    assert steps_in(tmp_path) == [4]
+
+
+def test_closing_tells_of_a_failure(tmp_path: Path) -> None:
+    writer = CheckpointWriter(tmp_path / "gone")
+    shutil.rmtree(tmp_path / "gone")
+    writer.write(1, {}, {})
+    with pytest.raises(FileNotFoundError):
+        writer.close()
+    writer.close()  # told once
+    with pytest.raises(RuntimeError, match="shutdown"):
+        writer.write(2, {}, {})
+
+
+def leave(folder: Path, error: Exception | None) -> None:
+    with CheckpointWriter(folder) as writer:
+        shutil.rmtree(folder)
+        writer.write(1, {}, {})
+        if error is not None:
+            raise error
+
+
+def test_leaving_tells_of_a_failure_unless_there_is_worse(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="worse"):
+        leave(tmp_path / "gone", KeyError("worse"))
+    with pytest.raises(FileNotFoundError):
+        leave(tmp_path / "gone", None)
+
+
+def write_without_end(folder: Path, step: int, told: int) -> None:
+    """Write checkpoints, and tell the steps of those that are done."""
+    with CheckpointWriter(folder) as writer:
+        while True:
+            step += 1
+            writer.write(step, {"a": torch.full((50_000,), step), "b": torch.full((3,), float(step))}, {"again": step}, wait=True)
+            os.write(told, b"%d\n" % step)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # the copy uses none of the others
+def test_a_writer_that_is_killed_at_any_moment_loses_nothing(tmp_path: Path) -> None:
+    chance, last = random.Random(1), 0
+    for _ in range(12):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                write_without_end(tmp_path, last, writing)
+            finally:
+                os._exit(1)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as told:
+            first = told.readline()  # it writes
+            time.sleep(chance.random() * 0.03)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            done = int((first + told.read()).split(b"\n")[-2])
+        assert done > last
+        found, wrong = newest_good(tmp_path)
+        assert found is not None
+        assert wrong == []
+        assert found.step in (done, done + 1)
+        assert found.notes == {"again": found.step}
+        assert bool((found.tensors["a"] == found.step).all())
+        last = found.step
+    CheckpointWriter(tmp_path).close()
+    assert len(steps_in(tmp_path)) <= 3
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
@@ -80,3 +291,14 @@ def test_optimizer_state_round_trip(kind: type[torch.optim.Optimizer]) -> None:
         step(*pair)
     for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    "name", ["weight", "2.momentum_buffer", "-1.step", "0.", "0", "01.step", "²._", "0.__class__ x", "0.step.1"]
+)
+def test_names_that_are_not_of_an_optimizer_are_refused(name: str) -> None:
+    optimizer = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1, momentum=0.9)
+    with pytest.raises(InputError, match="is not of an optimiser of 2 parameters"):
+        unflatten_optimizer(optimizer, {name: torch.zeros(2, 3)})
+    with pytest.raises(InputError, match=r"'1.momentum_buffer' of the optimiser has shape \(2, 3\), its parameter \(2,\)"):
+        unflatten_optimizer(optimizer, {"1.momentum_buffer": torch.zeros(2, 3)})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
+from torch import distributed as dist
 
 from softmatch.data.files import ImageFiles
 from softmatch.training.evaluate import error_interval, predict_probabilities
@@ -50,17 +53,22 @@ def test_interval_of_a_difference_is_paired() -> None:
     assert low < -0.05 < high < 0
 
 
-def test_files_are_predicted_as_the_images_in_them(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> ImageFiles:
+    (tmp_path / "images").mkdir()
     for number in range(20):
         pixels = np.random.default_rng(number).integers(0, 256, (12, 12, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(tmp_path / f"{number:02}.png")
-    files = ImageFiles(sorted(tmp_path.iterdir()), side=8, resize=10)
+        Image.fromarray(pixels).save(tmp_path / "images" / f"{number:02}.png")
+    return ImageFiles(sorted((tmp_path / "images").iterdir()), side=8, resize=10)
+
+
+def test_files_are_predicted_as_the_images_in_them(folder: ImageFiles) -> None:
     network, views = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4)), ImageViews([0.5] * 3, [0.25] * 3)
     single = PillowViews(views, 8)
-    images = torch.stack([single.plain(read_image(path, 10)) for path in files.paths])
+    images = torch.stack([single.plain(read_image(path, 10)) for path in folder.paths])
     expected = predict_probabilities(network, views, images, torch.device("cpu"))
     for workers in (0, 1):
-        found = predict_probabilities(network, views, files, torch.device("cpu"), batch=6, workers=workers)
+        found = predict_probabilities(network, views, folder, torch.device("cpu"), batch=6, workers=workers)
         assert torch.allclose(found, expected, atol=1e-6)
 
 
@@ -75,3 +83,101 @@ def test_large_images_are_predicted_a_few_at_a_time() -> None:
     items = torch.zeros(100, 3, 256, 256, dtype=torch.uint8)
     predict_probabilities(Counting(), ImageViews([0.5] * 3, [0.25] * 3), items, torch.device("cpu"))
     assert sizes == [64, 36]
+
+
+class Eager(nn.Module):
+    """Refuses to be run on nothing, as a network with a reshape does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, items: Tensor) -> Tensor:
+        assert len(items), "there is nothing to predict"
+        return self.layer(items)  # type: ignore[no-any-return]  # a module's call is untyped
+
+
+def test_a_check_is_made_before_each_batch_and_may_end_the_predictions() -> None:
+    network, views = Eager().train(), VectorViews([0.0, 0.0], [1.0, 1.0])
+    seen: list[int] = []
+
+    def check() -> None:
+        seen.append(len(seen))
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    predict_probabilities(network, views, torch.zeros(20, 2), torch.device("cpu"), batch=8, check=check)
+    assert seen == [0, 1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        predict_probabilities(network, views, torch.zeros(20, 2), torch.device("cpu"), batch=8, check=check)
+    assert network.training
+
+
+def test_a_check_that_ends_the_reading_of_files_ends_the_workers(folder: ImageFiles) -> None:
+    network, views = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4)), ImageViews([0.5] * 3, [0.25] * 3)
+    working: list[int] = []
+
+    def check() -> None:
+        working.append(len(multiprocessing.active_children()))
+        if len(working) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:  # its traceback refers to all that was there
+        predict_probabilities(network, views, folder, torch.device("cpu"), batch=6, workers=1, check=check)
+    assert working == [0, 1]
+    assert multiprocessing.active_children() == []
+    del caught
+
+
+NUMBERS = (1, 2, 4, 10, 30)
+"""Of items that three processes share: fewer than they are, uneven, and so that some need a batch more than others."""
+
+
+def _predict_all(files: ImageFiles, shared: bool) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Predictions by name, and how often was checked."""
+    torch.manual_seed(0)
+    network, views, cpu = Eager(), VectorViews([0.0, 0.0], [1.0, 1.0]), torch.device("cpu")
+    items, found, checks = torch.randn(30, 2), dict[str, Tensor](), dict[str, int]()
+
+    def counting(name: str) -> Callable[[], None]:
+        def check() -> None:
+            checks[name] = checks.get(name, 0) + 1
+
+        return check
+
+    for number in NUMBERS:
+        name = f"{number} vectors"
+        found[name] = predict_probabilities(network, views, items[:number], cpu, 3, shared=shared, check=counting(name))
+    pictures, pixels = ImageViews([0.5] * 3, [0.25] * 3), nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4))
+    for number in (2, len(files)):
+        name, some = f"{number} files", files[torch.arange(number)]
+        found[name] = predict_probabilities(pixels, pictures, some, cpu, 6, 0, shared=shared, check=counting(name))
+    return found, checks
+
+
+def _share(rank: int, size: int, files: ImageFiles, meeting: Path, out: Path) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
+    torch.save(_predict_all(files, True), out)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="processes that import torch anew are slow")
+@pytest.mark.filterwarnings(r"ignore:.*use of fork\(\):DeprecationWarning")
+def test_processes_share_the_work_and_all_get_all_predictions(folder: ImageFiles, tmp_path: Path) -> None:
+    expected, _ = _predict_all(folder, False)
+    context, outs = multiprocessing.get_context("fork"), [tmp_path / f"rank{rank}" for rank in range(3)]
+    shares = [context.Process(target=_share, args=(rank, 3, folder, tmp_path / "meeting", out)) for rank, out in enumerate(outs)]
+    for process in shares:
+        process.start()
+    for process in shares:
+        process.join(60)
+    assert [process.exitcode for process in shares] == [0, 0, 0]
+    results = [torch.load(out) for out in outs]
+    for found, checks in results:
+        assert list(found) == list(expected)
+        for name, probs in expected.items():
+            torch.testing.assert_close(found[name], probs, atol=1e-6, rtol=0)
+            assert torch.equal(found[name], results[0][0][name])
+        assert checks == results[0][1]
+    assert [results[0][1][f"{number} vectors"] for number in NUMBERS] == [1, 1, 1, 2, 4]

@@ -86,10 +86,10 @@ def test_the_twin_is_the_supervised_method(run: tuple[RunFolder, softmatch.Resul
 
 
 def test_checkpoints_are_complete(run: tuple[RunFolder, softmatch.Result]) -> None:
-    step, tensors = load_checkpoint(list_checkpoints(run[0].checkpoints)[-1])
-    assert step == 20
-    parts = {name.split(".")[0] for name in tensors}
-    assert parts == {"network", "average", "method", "optimizer", "rng"}
+    found = load_checkpoint(list_checkpoints(run[0].checkpoints)[-1])
+    assert found.step == 20
+    parts = {name.split(".")[0] for name in found.tensors}
+    assert parts == {"network", "average", "method", "optimizer", "rng", "meter", "probs", "wrong"}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -135,7 +135,7 @@ def test_divergence_names_the_step_the_checkpoint_and_what_to_try(tmp_path: Path
     saved = list_checkpoints(tmp_path / "run" / "checkpoints")
     assert (str(saved[-1]) in message) if saved else ("no checkpoint yet" in message)
     for path in saved:
-        _, tensors = load_checkpoint(path)
+        tensors = load_checkpoint(path).tensors
         assert all(torch.isfinite(value).all() for name, value in tensors.items() if name.startswith("network."))
 
 

@@ -26,7 +26,7 @@ def test_weights_are_those_of_the_final_state(digits_run: Path, tmp_path: Path) 
     found = write_pseudo_labels(digits_run, tmp_path / "p.csv", order="source", device="cpu")
     rows = read_csv(tmp_path / "p.csv")
     assert list(rows[0]) == ["name", "pseudo_label", "confidence", "weight", "given_label"]
-    _, state = load_checkpoint(list_checkpoints(digits_run / "checkpoints")[-1])
+    state = load_checkpoint(list_checkpoints(digits_run / "checkpoints")[-1]).tensors
     pool, model = open_pool(digits_run, device="cpu"), load_model(digits_run)
     items = pool.examples.items[pool.positions]
     probs = predict_probabilities(model.network, model.views, items, torch.device("cpu")).double()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.data.given_labels import are_missing
+from softmatch.data.npz_files import FAILURES, refuse_unfit
 from softmatch.data.own.labels import clean_labels
 from softmatch.data.own.piece import Piece, refuse_twice
 from softmatch.data.own.tables import OpenedTable
@@ -72,6 +72,7 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> OpenedArrays:
 
 def array_labels(y: Any, where: str = "y") -> list[str | None]:
     """Labels as text, None where the item has none: see `open_arrays`."""
+    y = _readable(y, where) if isinstance(y, np.ndarray) and y.dtype.kind == "U" else y
     values = y.tolist() if hasattr(y, "tolist") else y
     if not isinstance(values, (list, tuple)):
         raise InputError(f"{where}: the labels must be a list or an array of one dimension, one label for each item.")
@@ -104,7 +105,19 @@ def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
         raise InputError(f"{where}: there are no items in it.")
     if inputs.dtype.kind == "U" and inputs.ndim != 1:
         raise InputError(f"{where}: texts must have one dimension. Give a frame of columns instead.")
-    return inputs
+    return _readable(inputs, where) if inputs.dtype.kind == "U" else inputs
+
+
+def _readable(texts: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Texts that can be written: half of a pair that is one character becomes "?". Numpy itself takes any number for a letter."""
+    if not texts.dtype.itemsize:
+        return texts
+    whole = np.ascontiguousarray(texts)
+    codes = whole.view(np.dtype(np.uint32).newbyteorder(whole.dtype.byteorder))
+    if codes.size and int(codes.max()) > sys.maxunicode:
+        raise InputError(f"{where} is damaged: it holds texts of characters that do not exist.")
+    halves = (codes >= 0xD800) & (codes <= 0xDFFF)
+    return np.where(halves, ord("?"), codes).astype(codes.dtype).view(whole.dtype) if halves.any() else texts
 
 
 def open_npz(path: Path, columns: Columns) -> OpenedArrays:
@@ -113,14 +126,13 @@ def open_npz(path: Path, columns: Columns) -> OpenedArrays:
     Args:
         columns: its `label` and `features` name other arrays for y and x.
     """
-    if not zipfile.is_zipfile(path):
-        raise InputError(f"{path} is no complete .npz archive.")
+    refuse_unfit(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             return _from_archive(archive, path, columns)
     except InputError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError) as error:
+    except FAILURES as error:
         raise InputError(_unreadable(path, error)) from error
 
 
@@ -177,8 +189,10 @@ def open_npy(path: Path) -> OpenedArrays:
     """The items of a .npy, which has no labels, read from the file as they are used. Nothing in it is unpickled."""
     try:
         x = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+    except FAILURES as error:
         raise InputError(_unreadable(path, error)) from error
+    if not isinstance(x, np.ndarray):
+        raise InputError(f"{path} is an archive of arrays: call it .npz.")
     opened = open_arrays(x, None, str(path))
     advice = "For training, save them with their labels: np.savez('data.npz', x=x, y=y)."
     opened.findings.append(Finding("note", f"{path} holds items without labels. {advice}"))

@@ -34,6 +34,8 @@ def clean_label(value: object) -> str | None:
     if is_nothing(value):
         return None
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else as_text(value)
+    if not text.isascii():  # half of a pair that is one character cannot be written anywhere: it becomes "?"
+        text = text.encode("utf-8", "replace").decode()
     text = EDGE.sub("", unicodedata.normalize("NFC", text))
     if whole := WHOLE.fullmatch(text):
         text = whole[1]

@@ -33,7 +33,7 @@ class Parquet:
             raise InputError(f"{path}: reading Parquet needs pyarrow: pip install 'softmatch[tables]'.") from error
         try:
             self.file: Any = library.ParquetFile(path)
-        except (OSError, ValueError) as error:  # what pyarrow raises for a file that is none is a ValueError
+        except Exception as error:  # pyarrow's errors have no common class, and a damaged file leads to any of them
             raise self._damaged(error) from error
         self.names: tuple[str, ...] = tuple(self.file.schema_arrow.names)
         refuse_twice(self.names, str(path))
@@ -45,7 +45,7 @@ class Parquet:
             for batch in self.file.iter_batches(batch_size=most, columns=list(wanted)):
                 if batch.num_rows:
                     yield {name: self._cells(batch.column(name)) for name in wanted}
-        except (OSError, ValueError) as error:
+        except Exception as error:  # as above
             raise self._damaged(error) from error
 
     def _cells(self, column: Any) -> Any:
@@ -55,4 +55,5 @@ class Parquet:
         return column.to_pylist()
 
     def _damaged(self, error: Exception) -> InputError:
-        return InputError(f"{self.path} cannot be read as Parquet: {str(error).splitlines()[0]}")
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return InputError(f"{self.path} cannot be read as Parquet: {reason}")

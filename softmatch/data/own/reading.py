@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from softmatch.data.cells import parse_number
 from softmatch.data.duplicates import digests, group
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.files import ImageFiles
@@ -93,10 +95,10 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
 
 def natural(name: str) -> tuple[Any, ...]:
     """Numbers by their value, and before words: 2 before 10 before "cat"."""
-    try:
-        return (0, float(name), name)
-    except ValueError:
+    number = parse_number(name)
+    if number is None or math.isnan(number):  # which is neither before nor after any other
         return (1, name.casefold(), name)
+    return (0, number, name)
 
 
 def stop(findings: Sequence[Finding]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from softmatch.data.preparations.saved import check_settings
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 
@@ -55,8 +56,9 @@ class Preparation(Protocol):
 def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Preparation:
     """Inverse of `settings` and `tensors`, for a saved model. Nothing in them is executed."""
     kind = settings.get("kind")
-    if kind not in KINDS:
-        raise InputError(f"unknown kind of preparation {kind!r}; this version knows {', '.join(KINDS)}.")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"unknown kind of preparation {str(kind)[:99]!r}; this version knows {', '.join(KINDS)}.")
+    check_settings(settings)
     module, name = KINDS[kind]
     found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(settings, tensors)
     return found

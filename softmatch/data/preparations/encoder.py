@@ -84,12 +84,9 @@ class EncoderPreparation:
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> EncoderPreparation:
         """Inverse of `settings`. New features are not kept: what is to be predicted may be larger than the disk."""
-        try:
-            of, found = settings["of"], settings["reading"]
-            reading = ImageReading.from_saved(found) if of == "image" else TextReading(**found)
-            return cls(settings["encoder"], of, settings["column"], reading, settings["fingerprint"], settings["revision"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"the saved encoder's settings are damaged: {type(error).__name__} {error}.") from error
+        of, found = settings["of"], settings["reading"]
+        reading = ImageReading.from_saved(found) if of == "image" else TextReading(**found)
+        return cls(settings["encoder"], of, settings["column"], reading, settings["fingerprint"], settings["revision"])
 
     @classmethod
     def find(cls, encoder: str, of: Modality, column: str = "") -> EncoderPreparation:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from softmatch.data.sources.cache import folder
-from softmatch.training.checkpoint import write_atomically
+from softmatch.errors import InputError
+from softmatch.training.checked_files import read_checked, write_checked
 from softmatch.views.pictures import EncodedImage, Picture
 from softmatch.views.pillow import orientation
 
@@ -50,16 +49,10 @@ def load_features(key: str) -> Tensor | None:
     if not path.is_file():
         return None
     try:
-        with safe_open(path, "pt") as file:
-            features: Tensor = file.get_tensor("features")
-            noted = (file.metadata() or {}).get("sha256")
-    except (OSError, SafetensorError) as error:
-        _log.warning("the cached features in %s are damaged (%s): they are computed again", path, error)
+        return read_checked(path)[0]["features"]
+    except (InputError, KeyError) as error:
+        _log.warning("the cached features in %s cannot be used (%s): they are computed again", path, error)
         return None
-    if noted != _checksum(features):
-        _log.warning("the cached features in %s are not as they were written: they are computed again", path)
-        return None
-    return features
 
 
 def store_features(key: str, features: Tensor) -> None:
@@ -67,14 +60,10 @@ def store_features(key: str, features: Tensor) -> None:
     path = _place(key)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, save({"features": features.contiguous()}, {"sha256": _checksum(features)}))
+        write_checked(path, {"features": features}, {})
     except OSError as error:
         _log.info("the cache %s cannot be written (%s): the features are not kept", path.parent, error)
 
 
 def _place(key: str) -> Path:
     return folder() / "features" / f"{key}.safetensors"
-
-
-def _checksum(features: Tensor) -> str:
-    return hashlib.sha256(features.contiguous().numpy().data).hexdigest()

@@ -61,10 +61,7 @@ class ImagePreparation:
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ImagePreparation:
         """The inverse of `settings`; there are no tensors."""
-        try:
-            return cls(**{key: value for key, value in settings.items() if key != "kind"})
-        except TypeError as error:
-            raise InputError(f"the saved preparation of images cannot be used: {error}.") from error
+        return cls(**{key: value for key, value in settings.items() if key != "kind"})
 
     @classmethod
     def of_files(cls, files: ImageFiles) -> ImagePreparation:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from softmatch.data.records import Inputs
 from softmatch.errors import InputError
 
-__all__ = ["as_texts"]
+__all__ = ["as_texts", "stored_text"]
 
 
 def as_texts(inputs: Inputs) -> list[str]:
@@ -27,3 +29,14 @@ def as_texts(inputs: Inputs) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"{wanted}; number {number} is a {type(text).__name__}.")
     return found
+
+
+def stored_text(stored: Tensor) -> str:
+    """The text that a tensor of bytes holds.
+
+    Raises:
+        InputError: it holds something else.
+    """
+    if stored.dtype != torch.uint8:
+        raise InputError(f"the saved preparation of texts is damaged: a text is stored as {stored.dtype}.")
+    return stored.numpy().tobytes().decode("utf-8", "surrogatepass")

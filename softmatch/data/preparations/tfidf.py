@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.preparations.texts import as_texts
+from softmatch.data.preparations.texts import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 
@@ -51,11 +51,17 @@ class TfidfPreparation:
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TfidfPreparation:
         """Inverse of `settings` and `tensors`."""
         try:
-            terms = tensors["terms"].numpy().tobytes().decode("utf-8", "surrogatepass").split("\n")
+            terms = stored_text(tensors["terms"]).split("\n")
             found = cls(settings["column"], terms, tensors["idf"], tensors["components"])
         except (KeyError, UnicodeDecodeError) as error:
             raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
-        if found.idf.shape != (len(terms),) or found.components.shape[1:] != found.idf.shape:
+        numbers = found.idf.dtype in (torch.float32, torch.float64) and found.components.dtype == torch.float32
+        if (
+            found.idf.shape != (len(terms),)
+            or found.components.shape[1:] != found.idf.shape
+            or not numbers
+            or len(set(terms)) < len(terms)
+        ):
             shapes = f"{tuple(found.idf.shape)} and {tuple(found.components.shape)}"
             raise InputError(f"the saved preparation of texts is damaged: {len(terms)} terms for tensors of {shapes}.")
         return found

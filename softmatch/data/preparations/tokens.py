@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.preparations.texts import as_texts
+from softmatch.data.preparations.texts import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 from softmatch.networks.backbones import Tokenizer, load_tokenizer, padded
@@ -41,7 +41,7 @@ class TokenPreparation:
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TokenPreparation:
         """Inverse of `settings` and `tensors`."""
         try:
-            rules = tensors["tokenizer"].numpy().tobytes().decode()
+            rules = stored_text(tensors["tokenizer"])
             tokenizer = Tokenizer.from_saved(rules, settings["pad"], settings["mask"], settings["special"])
             return cls(settings["column"], settings["encoder"], tokenizer, settings["length"], settings["lower"])
         except (KeyError, UnicodeDecodeError) as error:

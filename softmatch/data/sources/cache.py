@@ -17,7 +17,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from softmatch.data.npz_files import FAILURES
 from softmatch.data.sources.arrays import Data, Images, Labels, Piece, chunks, join_images, join_labels
+from softmatch.errors import InputError
+from softmatch.foreign_text import parse_json, read_text
 
 FORMAT = 1
 BLOCK, BLOCKS = 4096, 256
@@ -121,8 +124,8 @@ def _discard(path: Path) -> None:
 
 def _read_notes(path: Path) -> dict[str, Any]:
     try:
-        notes = json.loads((path / "cache.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        notes = parse_json(read_text(path / "cache.json"), path)
+    except InputError:
         return {}
     return notes if isinstance(notes, dict) else {}
 
@@ -156,7 +159,7 @@ def _map(path: Path, noted: object) -> npt.NDArray[Any]:
     """The array of a file that is as it was noted; mapped copy-on-write, which torch can share without a warning."""
     try:
         found = _describe(path)
-    except (OSError, ValueError) as error:
+    except FAILURES as error:
         raise ValueError(f"{path.name} cannot be read") from error
     if found != noted:
         raise ValueError(f"{path.name} is not as it was written")

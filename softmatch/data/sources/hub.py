@@ -16,6 +16,7 @@ from PIL import Image
 from softmatch.data.sources.arrays import Data, Images, Labels, Piece, unlabeled
 from softmatch.data.sources.originals import damaged
 from softmatch.errors import InputError
+from softmatch.views.pillow import FORMATS, quiet_pillow
 
 ROWS = 1000
 
@@ -184,12 +185,14 @@ def _encoded(cell: Any, name: str) -> bytes:
 def _decode(cell: Any, shape: tuple[int, ...], name: str) -> Images:
     content = _encoded(cell, name)
     try:
-        image = Image.open(io.BytesIO(content)).convert("L" if shape[0] == 1 else "RGB")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        with quiet_pillow(), Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            if (image.height, image.width) != shape[1:]:  # before it is decoded: a few bytes may stand for any number of pixels
+                raise InputError(f"{name}: the image must be {shape[1]}×{shape[2]}, it is {image.height}×{image.width}.")
+            pixels = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
+    except InputError:
+        raise
+    except Exception as error:  # Pillow has no common class for what damaged files lead to
         raise InputError(f"{name}: the image is cut off or damaged: {error}.") from error
-    if (image.height, image.width) != shape[1:]:
-        raise InputError(f"{name}: the image must be {shape[1]}×{shape[2]}, it is {image.height}×{image.width}.")
-    pixels = np.asarray(image)
     return pixels[None] if shape[0] == 1 else pixels.transpose(2, 0, 1)
 
 

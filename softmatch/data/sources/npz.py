@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from softmatch.data.npz_files import FAILURES, refuse_unfit
 from softmatch.data.sources.arrays import Data, Images, Labels, Piece, unlabeled
 from softmatch.data.sources.originals import damaged
 from softmatch.errors import InputError
@@ -31,8 +30,7 @@ def read(path: Path, shape: tuple[int, ...]) -> Data:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    if not zipfile.is_zipfile(path):
-        raise damaged(path, "it is not a complete .npz archive")
+    refuse_unfit(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             missing = [key for key in KEYS if key not in archive.files]
@@ -41,7 +39,7 @@ def _load(path: Path) -> dict[str, Any]:
             return {key: archive[key] for key in (*KEYS, "x_unlabeled") if key in archive.files}
     except InputError:
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError) as error:
+    except FAILURES as error:
         raise damaged(path, error) from error
 
 

@@ -74,8 +74,9 @@ class CoLearning(Around):
     def head_loss(self, forward: Forward, labeled: Labeled, unlabeled: Tensor) -> Tensor:
         """L_h, tail-class feature enhancement: the fewer labels a class has, the more of its features are blended."""
         number = len(labeled.labels)
-        views = labeled.views["weak"], unlabeled[torch.arange(number, device=unlabeled.device) % len(unlabeled)]
-        ours, others = forward.teach_features(*views, batch_statistics=False)
+        first = forward.whole(unlabeled, number)
+        partners = forward.own(first[torch.arange(number, device=first.device) % len(first)])
+        ours, others = forward.teach_features(labeled.views["weak"], partners, batch_statistics=False)
         chance, share = torch.rand(2, number, 1).to(ours.device)
         kept = torch.where(chance < self.blending[labeled.labels][:, None], self.mix + (1.0 - self.mix) * share, 1.0)
         return F.cross_entropy(forward.head(kept * ours + (1.0 - kept) * others, HEAD).float(), labeled.labels)

@@ -154,7 +154,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     np.savez(path, x=X)
     content = path.read_bytes()
     path.write_bytes(content[:100])
-    with pytest.raises(InputError, match=r"data.npz is no complete .npz archive"):
+    with pytest.raises(InputError, match=r"data.npz is cut off or damaged: it is no complete .npz archive"):
         open_npz(path, Columns())
     at = content.index(X.tobytes())
     path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])

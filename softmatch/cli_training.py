@@ -1,0 +1,94 @@
+"""What `softmatch train` does: open the source, find out whether a run goes on, train, print."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from softmatch.config import Config, read_file
+from softmatch.display import Display, Reading, print_plan, print_result, say
+from softmatch.errors import InputError, ProcessLost
+from softmatch.processes import first_of_machine, is_lost_process, joined, main_says, world
+from softmatch.runs import RunFolder, refuse_used
+from softmatch.training.bench import plan
+from softmatch.training.checkpoint import list_checkpoints
+from softmatch.training.job import run_job
+from softmatch.training.memory import keep_freed_memory
+from softmatch.training.opening import Job, open_job
+from softmatch.training.resuming import is_finished, is_run_of, reopen, unfinished
+
+AUTO = "auto"
+
+
+def open_source(source: str | None, config: Config | None, file: Path | None, resuming: bool = False) -> Job:
+    """The source of the command line or the file, read; the file's settings under those of the command line."""
+    layer = read_file(file) if file is not None else {}
+    written = layer.pop("source", None)
+    name = source if source is not None else written if written is not None else "digits"
+    keep_freed_memory()
+    with first_of_machine(), Reading() if world().is_main else nullcontext() as progress:
+        return open_job(name, layer, _given(config), where=str(file or "settings"), progress=progress, resuming=resuming)
+
+
+def _given(config: Config | None) -> dict[str, object]:
+    """Settings that stand on the command line."""
+    return {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
+
+
+def train_command(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
+    """See `softmatch.cli.train`."""
+    if resume is None and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")):
+        resume = AUTO  # torchrun has started this command again after a failure
+    try:
+        with joined():
+            _train(source, config, file, dry_run, resume)
+    except RuntimeError as error:
+        if not is_lost_process(error) or isinstance(error, ProcessLost):
+            raise
+        raise ProcessLost(f"another of the processes has ended: {str(error).splitlines()[0]}") from error
+
+
+def _train(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
+    run: RunFolder | None
+    if resume is not None and resume != AUTO:
+        if source is not None or file is not None:
+            raise InputError("--resume goes on with the source and settings of its run: leave out the source and --config.")
+        keep_freed_memory()
+        job, run = reopen(Path(resume), given=_given(config))
+    else:
+        job = open_source(source, config, file, resuming=True)
+        if dry_run:
+            print_plan(plan(job))
+            return
+        run, out = unfinished(job), job.config.out
+        if run is None and out is not None and resume == AUTO and is_finished(out) and is_run_of(out, job):
+            print(f"{out} is finished: its report is {out / 'report.html'}.")
+            return
+        if run is not None and resume != AUTO and not _wants_to_go_on(run):
+            run = None
+        if run is None and out is not None:
+            refuse_used(out)
+    if not world().is_main:
+        run_job(job, run=run)
+        return
+    with Display() as display:
+        result = run_job(job, display, run=run)
+    print_result(result, said=[finding.text for finding in job.findings])
+
+
+def _wants_to_go_on(run: RunFolder) -> bool:
+    """Ask, on a terminal; elsewhere say how it could be done."""
+
+    def ask() -> str:
+        saved = list_checkpoints(run.path / "checkpoints")
+        state = f"its last checkpoint is {saved[-1].name}" if saved else "it has no checkpoint of its last network yet"
+        text = f"{run.path} is an unfinished run of this very command; {state}."
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            say(Display().console, f"{text} To go on with it: --resume {run.path}, or --resume auto.", style="yellow")
+            return ""
+        answer = input(f"{text} Go on with it? [Y/n] ").strip().lower()
+        return "yes" if answer in ("", "y", "yes") else ""
+
+    return bool(main_says(ask))

@@ -1,0 +1,115 @@
+"""JSON and YAML of unknown origin: plain values of limited depth and length come out, or an InputError; nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from softmatch.errors import InputError
+
+DEEPEST = 60
+"""Lists and mappings within each other: whatever walks through a value later calls itself this often, and no oftener."""
+LONGEST_YAML = 2**17
+"""Characters of settings, which have a few thousand; reading this many takes seconds."""
+DIGITS = 20
+"""Of a whole number; a longer one becomes a float: many of Python's own functions refuse such a number."""
+
+UNREAD = tuple(f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set"))
+"""Tags of what no settings hold."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only, and no aliases: a few lines of them stand for more values than any memory holds."""
+
+    yaml_constructors: ClassVar[dict[str | None, Any]] = {
+        tag: made for tag, made in yaml.SafeLoader.yaml_constructors.items() if tag not in UNREAD
+    }
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # PyYAML's own
+            raise yaml.composer.ComposerError(None, None, f"aliases (*{event.anchor}) are not read", event.start_mark)
+        return super().compose_node(parent, index)
+
+
+def read_text(path: Path, errors: str = "strict") -> str:
+    """A text file in UTF-8; InputError for whatever else lies there. A pipe or device is not waited for."""
+    try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} cannot be read: it is not a file.")
+        return path.read_text(encoding="utf-8", errors=errors)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {path}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read: it is not UTF-8 ({error}).") from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def parse_json(text: str, where: object) -> Any:
+    """The value of a JSON text. NaN and infinity, which are not JSON, become None.
+
+    Args:
+        where: the file, for the message.
+    """
+    try:
+        found = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=lambda _: None)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where} is damaged: {error}.") from error
+    _refuse_depth(found, where)
+    return _writable(found) if "\\u" in text else found
+
+
+def parse_yaml(text: str, where: object) -> Any:
+    """The value of a YAML text.
+
+    Args:
+        where: the file, for the message.
+    """
+    if len(text) > LONGEST_YAML:
+        raise InputError(
+            f"{where} is not valid YAML for settings: it has {len(text):,} characters, {LONGEST_YAML:,} are allowed."
+        )
+    try:
+        found = yaml.load(text, _Loader)  # a safe loader with fewer abilities
+    except Exception as error:  # a text that is not of the kind its tag says raises whatever that kind's constructor does
+        reason = error if isinstance(error, yaml.YAMLError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{where} is not valid YAML: {reason}") from error
+    _refuse_depth(found, where)
+    return _writable(found) if "\\u" in text or "\\U" in text else found
+
+
+def _writable(value: Any) -> Any:
+    """Half of a pair that is one character cannot be written anywhere: it becomes "?"."""
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_writable(item) for item in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _whole(digits: str) -> int | float | None:
+    return int(digits) if len(digits) <= DIGITS else _finite(digits)
+
+
+def _finite(digits: str) -> float | None:
+    return number if math.isfinite(number := float(digits)) else None
+
+
+def _refuse_depth(value: Any, where: object) -> None:
+    level = _inside([value])
+    for _ in range(DEEPEST):
+        level = [item for each in level for item in _inside(each)]
+        if not level:
+            return
+    raise InputError(f"{where} is damaged: it has more than {DEEPEST} lists or mappings within each other.")
+
+
+def _inside(value: Any) -> list[Any]:
+    """What a value holds that may hold something itself."""
+    items = value.values() if isinstance(value, dict) else value
+    return [item for item in items if isinstance(item, dict | list)]

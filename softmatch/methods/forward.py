@@ -1,0 +1,269 @@
+"""The network as a method calls it: views in, logits and features of the whole batch out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from softmatch.methods.shares import Draws, own_rows
+from softmatch.processes import gather_rows, numbers_of_rows, world
+
+BatchStatistics = Literal["joint", "separate"]
+
+
+class Encoded(NamedTuple):
+    """What a network makes of a view: the input of its head (B, D), and the logits (B, C)."""
+
+    features: Tensor
+    logits: Tensor
+
+
+class Forward:
+    """The network as a method calls it: which views share batch statistics, and which need a gradient.
+
+    "joint" runs all views of a call in one forward pass, so that they share the statistics of batch normalisation, as the
+    paper's code base does. "separate" runs one pass per view, those without gradient cheaply. Without batch normalisation
+    the two compute the same.
+
+    Args:
+        network: gives logits; for methods that use features it has `features(x)`, a linear `head`, and in `heads` what the
+            method asked for.
+        micro_batch: with "separate", the most samples in a pass. Each pass normalises with statistics of its own (ghost
+            batches), and its activations stay in the processor's cache.
+        average: the network of averaged weights, for methods with a teacher.
+        compiled: compile the network with torch.compile.
+        sharded: views hold this process's share of the rows (`softmatch.processes.share`), and what is returned the rows of
+            all processes, everywhere the same. Gradients of the network are then parts, to be summed over the processes.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        batch_statistics: BatchStatistics = "joint",
+        micro_batch: int | None = None,
+        average: nn.Module | None = None,
+        compiled: bool = False,
+        *,
+        sharded: bool = False,
+    ) -> None:
+        if batch_statistics not in ("joint", "separate"):
+            raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
+        self.network, self.average = network, average
+        self.batch_statistics = batch_statistics
+        self.micro_batch = micro_batch if batch_statistics == "separate" else None
+        self.compiled = compiled
+        self.sharded = sharded and world().size > 1
+        self._draws = Draws()
+        self._logits: Callable[[Tensor], Tensor] = torch.compile(network) if compiled else network
+        features = getattr(network, "features", None)
+        self._features: Callable[[Tensor], Tensor] | None = torch.compile(features) if compiled and features else features
+
+    def begin(self, step: int) -> None:
+        """Called before each step: what the network draws for a share (dropout) follows from the step's number."""
+        self._draws.begin(step)
+
+    def around(self, network: nn.Module) -> Forward:
+        """The same for another network, which a method trains besides."""
+        other = Forward(network, self.batch_statistics, self.micro_batch, sharded=self.sharded)
+        other._draws = self._draws
+        return other
+
+    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Tensor]:
+        """Logits of each view.
+
+        Args:
+            gradient: for each view, whether its logits have a gradient; by default all have.
+            tracking: false leaves the running statistics of batch normalisation as they are; batches still normalise
+                with their own.
+        """
+        with self._own_draws():
+            logits = self._run(self._logits, views, gradient, tracking)
+        return self._gathered(logits)[0]
+
+    def together(self, *views: Tensor, tracking: bool = True) -> list[Tensor]:
+        """Logits of each view as a call gives them, but of one batch: also with "separate" they share its statistics."""
+        return self._together(views, tracking)
+
+    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
+        """Features and logits of each view; the arguments are those of a call."""
+        assert self._features is not None, "a method that encodes says so with needs_features"
+        wanted, logits = gradient or (True,) * len(views), []
+        with self._own_draws():
+            features = self._run(self._features, views, gradient, tracking)
+            for feature, want in zip(features, wanted, strict=True):
+                with torch.set_grad_enabled(want and torch.is_grad_enabled()):
+                    logits.append(self._head(feature))
+        return [Encoded(*pair) for pair in zip(*self._gathered(features, logits), strict=True)]
+
+    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
+        """What the network's head, or the head of that name which the method asked for, makes of features.
+
+        Args:
+            features: of the rows of all processes.
+            averaged: use the head of averaged weights.
+        """
+        with self._own_draws():
+            found = self._head(self.own(features), name, averaged)
+        return self._gathered([found])[0][0]
+
+    @torch.no_grad()
+    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
+        """Logits of each view by the averaged weights, without gradient; running statistics stay as they are.
+
+        Args:
+            batch_statistics: normalise with the batch, as in training, or with the running statistics.
+        """
+        assert self.average is not None, "this loop keeps no averaged weights"
+        with self._own_draws():
+            logits = self._averaged(self.average, views, batch_statistics)
+        return self._gathered(logits)[0]
+
+    @torch.no_grad()
+    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
+        """Features of each view by the averaged weights; as `teach`."""
+        assert self.average is not None, "this loop keeps no averaged weights"
+        call: Callable[[Tensor], Tensor] = self.average.features  # type: ignore[assignment]  # a method of the module
+        with self._own_draws():
+            features = self._averaged(call, views, batch_statistics)
+        return self._gathered(features)[0]
+
+    def rows(self, view: Tensor) -> int:
+        """Of all processes together: what a method draws for each sample it draws for so many, and takes its `own`."""
+        return sum(numbers_of_rows([len(view)])[0]) if self.sharded else len(view)
+
+    def whole(self, view: Tensor, first: int | None = None) -> Tensor:
+        """The rows of all processes, or the first of them, for methods that mix samples."""
+        if not self.sharded:
+            return view if first is None else view[:first]
+        (numbers,) = numbers_of_rows([len(view)])
+        if first is not None:
+            numbers = [min(max(first - sum(numbers[:rank]), 0), number) for rank, number in enumerate(numbers)]
+        return gather_rows(view[: numbers[world().rank]], numbers)
+
+    def own(self, whole: Tensor) -> Tensor:
+        """This process's share of rows that all have, as the views of a call are given."""
+        return own_rows(whole) if self.sharded else whole
+
+    def _gathered(self, *kinds: Sequence[Tensor]) -> list[list[Tensor]]:
+        """Of each kind of output, what was made of each view: the rows of all processes, in one message for each kind."""
+        if not self.sharded:
+            return [list(shares) for shares in kinds]
+        numbers = numbers_of_rows([len(share) for share in kinds[0]])
+        return [_gather_views(shares, numbers) for shares in kinds]
+
+    def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = False) -> list[Tensor]:
+        """Logits of one batch; with `by_features` as `encode` makes them, by the head from the features of all its passes."""
+        with self._own_draws():
+            call = self._features if by_features else self._logits
+            assert call is not None, "a method that encodes says so with needs_features"
+            (found,) = self._run(call, (torch.cat(views),), None, tracking)
+            logits = self._head(found) if by_features else found
+        return self._gathered(torch.split(logits, [len(view) for view in views]))[0]
+
+    def _own_draws(self) -> AbstractContextManager[None]:
+        if not self.sharded:
+            return nullcontext()
+        parameter = next(self.network.parameters(), None)
+        return self._draws.own(torch.device("cpu") if parameter is None else parameter.device)
+
+    def _head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
+        network = self.average if averaged else self.network
+        assert network is not None, "this loop keeps no averaged weights"
+        head = network.head if name is None else network.heads[name]  # type: ignore[index]  # a ModuleDict
+        out: Tensor = head(features)  # type: ignore[operator]  # a module's attribute is untyped
+        return out
+
+    def _averaged(self, call: Callable[[Tensor], Tensor], views: tuple[Tensor, ...], batch_statistics: bool) -> list[Tensor]:
+        assert self.average is not None
+        was = self.average.training
+        self.average.train(batch_statistics)
+        try:
+            with frozen_running_statistics(self.average) if batch_statistics else nullcontext():
+                return [self._pass(call, view) for view in views]
+        finally:
+            self.average.train(was)
+
+    def _run(
+        self, call: Callable[[Tensor], Tensor], views: tuple[Tensor, ...], gradient: tuple[bool, ...] | None, tracking: bool
+    ) -> list[Tensor]:
+        wanted = gradient or (True,) * len(views)
+        with nullcontext() if tracking else frozen_running_statistics(self.network):
+            if self.batch_statistics == "joint":
+                with torch.set_grad_enabled(any(wanted) and torch.is_grad_enabled()):
+                    whole = torch.split(call(torch.cat(views)), [len(v) for v in views])
+                return [out if want else out.detach() for out, want in zip(whole, wanted, strict=True)]
+            found = []
+            for view, want in zip(views, wanted, strict=True):
+                with torch.set_grad_enabled(want and torch.is_grad_enabled()):
+                    found.append(self._pass(call, view))
+            return found
+
+    def _pass(self, call: Callable[[Tensor], Tensor], view: Tensor) -> Tensor:
+        """One view, in passes of nearly equal size."""
+        number = 1 if self.micro_batch is None else -(-len(view) // self.micro_batch)
+        found = [call(piece) for piece in torch.tensor_split(view, max(number, 1))]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def _gather_views(shares: Sequence[Tensor], numbers: Sequence[Sequence[int]]) -> list[Tensor]:
+    """The rows of all processes of each view, which have `numbers` of them: those without gradient stay so."""
+    by_process = list(zip(*numbers, strict=True))
+    whole = gather_rows(torch.cat(list(shares)), [sum(each) for each in by_process])
+    parts = torch.split(whole, [number for each in by_process for number in each])
+    views = (torch.cat(parts[view :: len(shares)]) for view in range(len(shares)))
+    return [view if share.requires_grad else view.detach() for view, share in zip(views, shares, strict=True)]
+
+
+class RecordedForward(Forward):
+    """A Forward that remembers what it made of each view of this step, so that a method around another sees it too."""
+
+    def __init__(self, inner: Forward) -> None:
+        self.network, self.average = inner.network, inner.average
+        self.batch_statistics, self.micro_batch = inner.batch_statistics, inner.micro_batch
+        self.compiled, self.sharded, self._draws = inner.compiled, inner.sharded, inner._draws
+        self.inner = inner
+        self._seen: list[tuple[Tensor, Encoded]] = []
+
+    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Tensor]:
+        return [encoded.logits for encoded in self.encode(*views, gradient=gradient, tracking=tracking)]
+
+    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
+        found = self.inner.encode(*views, gradient=gradient, tracking=tracking)
+        self._seen += zip(views, found, strict=True)
+        return found
+
+    def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = True) -> list[Tensor]:
+        return self.inner._together(views, tracking, by_features=True)  # as every call here encodes
+
+    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
+        return self.inner.head(features, name, averaged)
+
+    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
+        return self.inner.teach(*views, batch_statistics=batch_statistics)
+
+    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
+        return self.inner.teach_features(*views, batch_statistics=batch_statistics)
+
+    def of(self, view: Tensor) -> Encoded:
+        """What was made of this very tensor, the first time it was given."""
+        for seen, encoded in self._seen:
+            if seen is view:
+                return encoded
+        raise LookupError("the method inside has not shown this view to the network")
+
+
+@contextmanager
+def frozen_running_statistics(network: nn.Module) -> Iterator[None]:
+    """Batch normalisation in this block normalises with the batch and does not move its running statistics."""
+    norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    for norm in norms:
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats = True

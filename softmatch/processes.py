@@ -1,0 +1,243 @@
+"""Several processes that train one network: each has a share of every batch, and all know what the others found.
+
+A batch is cut into shares by `share`. The network sees its process's share; logits and features are gathered (`gather_rows`), so
+that every process computes the same loss of the whole batch, and the method's state is the same everywhere without being sent.
+The gradients of that loss are those of the process's own rows: their sum over the processes (`sum_gradients`) is the gradient.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
+
+from softmatch.errors import InputError
+
+LONGEST_MEETING = 600.0
+"""Seconds for all processes to be there."""
+LONGEST_WAIT = timedelta(hours=6)
+"""For the slowest process: reading and preparing data is done by one while the others wait. A dead one is noticed at once."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Number of this process, and of how many."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and speaks to the user."""
+        return self.rank == 0
+
+
+def world() -> World:
+    """Of the process group; one process where there is none."""
+    if not (dist.is_available() and dist.is_initialized()):
+        return World()
+    return World(dist.get_rank(), dist.get_world_size())
+
+
+def local_rank() -> int:
+    """Number of this process on its machine."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+@contextmanager
+def joined() -> Iterator[World]:
+    """Join the processes that torchrun or `--processes` describes in the environment, if there are any."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or dist.is_initialized():
+        yield world()
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local_rank())
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    store, rank, size = next(rendezvous("env://", timeout=LONGEST_WAIT))
+    meeting = PrefixStore(_meeting(store, rank, size), store)
+    dist.init_process_group(backend, store=meeting, rank=rank, world_size=size, timeout=LONGEST_WAIT)
+    try:
+        yield world()
+    finally:
+        dist.destroy_process_group()
+
+
+def _meeting(store: Store, rank: int, size: int) -> str:
+    """A name for this meeting of processes, on which all agree.
+
+    torchrun starts them anew after a failure, with a store that still has the addresses of those that died. So the first makes
+    up a name, and the others ask whoever has made up the name they find whether it is there: of the dead nobody answers.
+    """
+    own, until = uuid4().hex, time.monotonic() + LONGEST_MEETING
+    if rank == 0:
+        store.set("meeting", own)
+        for other in range(1, size):
+            store.wait([f"{own}/asks/{other}"], timedelta(seconds=LONGEST_MEETING))
+            store.set(f"{own}/answer/{other}", str(store.get(f"{own}/asks/{other}"), "ascii"))
+        return own
+    while time.monotonic() < until:
+        if store.check(["meeting"]):
+            name = str(store.get("meeting"), "ascii")
+            store.set(f"{name}/asks/{rank}", own)
+            answer = f"{name}/answer/{rank}"
+            for _ in range(20):
+                if store.check([answer]) and store.get(answer).decode() == own:
+                    return name
+                time.sleep(0.05)
+        else:
+            time.sleep(0.05)
+    raise InputError("the processes that train together have not found each other: the first of them is not there.")
+
+
+def is_lost_process(error: BaseException) -> bool:
+    """Whether an error is that another process cannot be reached any more."""
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(word in text for word in ("connection", "gloo", "nccl", "peer", "tcpstore"))
+
+
+def share(number: int, among: World | None = None) -> slice:
+    """The rows of this process of a batch of `number`: shares differ by at most one row, as those of `torch.tensor_split`."""
+    of = among or world()
+    size, more = divmod(number, of.size)
+    start = of.rank * size + min(of.rank, more)
+    return slice(start, start + size + (of.rank < more))
+
+
+def numbers_of_rows(own: Sequence[int]) -> list[list[int]]:
+    """For each of several tensors, of which this process has `own` rows, the rows of every process."""
+    if world().size == 1:
+        return [[number] for number in own]
+    found = [torch.empty(len(own), dtype=torch.int64) for _ in range(world().size)]
+    dist.all_gather(found, torch.tensor(own, dtype=torch.int64))
+    return torch.stack(found).T.tolist()
+
+
+class _GatherRows(torch.autograd.Function):
+    """Rows of all processes; the gradient is that of the process's own rows, since every process computes the same loss."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, numbers: Sequence[int]) -> Tensor:
+        ctx.rows = slice(sum(numbers[: world().rank]), sum(numbers[: world().rank + 1]))
+        longest = max(numbers)
+        padded = value.contiguous()
+        if len(value) < longest:
+            padded = torch.cat([padded, padded.new_zeros((longest - len(value), *value.shape[1:]))])
+        parts = [torch.empty_like(padded) for _ in numbers]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:number] for part, number in zip(parts, numbers, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0][ctx.rows], None
+
+
+def gather_rows(value: Tensor, numbers: Sequence[int]) -> Tensor:
+    """The rows of all processes in their order, of which they have `numbers`. A gradient reaches this process's own."""
+    if len(numbers) == 1:
+        return value
+    found: Tensor = _GatherRows.apply(value, numbers)  # type: ignore[no-untyped-call]  # torch's own signature
+    return found
+
+
+def sum_gradients(module: nn.Module) -> None:
+    """Replace each gradient by its sum over the processes, all in one message. A parameter without one is one everywhere."""
+    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
+    if world().size == 1 or not gradients:
+        return
+    flat = torch.cat([gradient.flatten() for gradient in gradients])
+    dist.all_reduce(flat)
+    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def average_buffers(module: nn.Module) -> None:
+    """Replace floating-point buffers (running statistics) by their mean over the processes."""
+    buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+    if world().size == 1 or not buffers:
+        return
+    flat = torch.cat([buffer.flatten().float() for buffer in buffers])
+    dist.all_reduce(flat)
+    flat /= world().size
+    for buffer, part in zip(buffers, torch.split(flat, [b.numel() for b in buffers]), strict=True):
+        buffer.copy_(part.view_as(buffer))
+
+
+def largest(value: int) -> int:
+    """Of all processes. On the host: no device has to be waited for."""
+    if world().size == 1:
+        return value
+    found = torch.tensor([value])
+    dist.all_reduce(found, dist.ReduceOp.MAX)
+    return int(found)
+
+
+def tell(text: str | None) -> str:
+    """What the main process says; the others give None."""
+    if world().size == 1:
+        return text or ""
+    content = torch.tensor(list((text or "").encode()), dtype=torch.uint8)
+    length = torch.tensor([len(content)])
+    dist.broadcast(length, 0)
+    if not world().is_main:
+        content = torch.empty(int(length), dtype=torch.uint8)
+    dist.broadcast(content, 0)
+    return bytes(content.tolist()).decode()
+
+
+def main_says(make: Callable[[], str]) -> str:
+    """What `make` gives in the main process, where alone it is run; an InputError there is one everywhere."""
+    if world().size == 1:
+        return make()
+    said, wrong = "", None
+    if world().is_main:
+        try:
+            said = make()
+        except InputError as error:
+            wrong = str(error)
+    heard = json.loads(tell(json.dumps([said, wrong]) if world().is_main else None))
+    if heard[1] is not None:
+        raise InputError(heard[1])
+    return str(heard[0])
+
+
+def tell_tensors(tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    """Tensors on the host that the main process has, by name; the others give None. No file system need be shared."""
+    if world().size == 1:
+        return dict(tensors or {})
+    mine = {name: value.detach().cpu().contiguous() for name, value in (tensors or {}).items()}
+    about = [[name, str(value.dtype).removeprefix("torch."), list(value.shape)] for name, value in mine.items()]
+    found: dict[str, Tensor] = {}
+    for name, dtype, shape in json.loads(tell(json.dumps(about) if world().is_main else None)):
+        value = mine[name] if world().is_main else torch.empty(shape, dtype=getattr(torch, dtype))
+        if value.numel():
+            dist.broadcast(value.reshape(-1).view(torch.uint8), 0)
+        found[name] = value
+    return found
+
+
+@contextmanager
+def first_of_machine() -> Iterator[None]:
+    """The body is run by one process of each machine, then by its others, which find what that one has put into caches."""
+    if world().size == 1:
+        yield
+        return
+    ahead = local_rank() == 0
+    if not ahead:
+        dist.barrier()
+    try:
+        yield
+    finally:
+        if ahead:
+            dist.barrier()

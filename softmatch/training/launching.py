@@ -1,0 +1,191 @@
+"""Several processes on this machine that train together, started and watched over by one: `softmatch train --processes N`.
+
+What torchrun does, without its agent: the processes find each other by the same environment variables, signals reach them, and
+when one is lost the others are ended. Nothing here needs torch, which takes seconds to import.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+
+from softmatch.errors import STOPPED
+
+GRACE = 10.0
+"""Seconds that a process has to end after SIGTERM."""
+SETTLE = 5.0
+"""Seconds in which the first process, which speaks for all, may still fail by itself after another has ended with an error."""
+PAUSE = 0.05
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+PR_SET_PDEATHSIG = 1
+
+
+def usable_cpus() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def neighbours() -> int:
+    """Processes on this machine, this one included, that train together."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
+def launch(processes: int, arguments: Sequence[str], module: str = "softmatch") -> int:
+    """Run `python -m softmatch` with these arguments in several processes, and wait for them.
+
+    The first has this one's terminal; of the others only the error output is shown. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are
+    passed on to all. When one fails, the others are ended. On Linux, they end with this process whatever ends it.
+
+    Args:
+        module: what is run.
+
+    Returns:
+        0 where all ended with 0, else the code of the process that failed before others did, 128 + n for one that signal n
+        has ended. That another than the first was stopped (75) counts less than any other failure.
+    """
+    environment, port = dict(os.environ), _free_port()
+    environment.setdefault("OMP_NUM_THREADS", str(max(usable_cpus() // processes, 1)))
+    group = _Group()
+    with _listening(group.heard.append):
+        try:
+            for rank in range(processes):
+                group.start([sys.executable, "-m", module, *arguments], environment | _place(rank, processes, port))
+            return group.wait()
+        finally:
+            group.kill()
+
+
+def _place(rank: int, number: int, port: int) -> dict[str, str]:
+    """What torchrun would tell a process about itself and the others."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(number),
+        "LOCAL_WORLD_SIZE": str(number),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def _listening(hear: Callable[[int], None]) -> Iterator[None]:
+    """In this block, signals are heard instead of ending this process. One that is ignored, as with nohup, stays so."""
+
+    def listen(number: int, frame: FrameType | None) -> None:
+        hear(number)
+
+    numbers = [getattr(signal, name) for name in PASSED_ON if hasattr(signal, name)]
+    before = {number: signal.signal(number, listen) for number in numbers if signal.getsignal(number) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Group:
+    """The processes, from the start of the first until the last has ended.
+
+    Attributes:
+        heard: signals that all processes are to be sent, each once.
+    """
+
+    def __init__(self) -> None:
+        self.heard: deque[int] = deque()
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._codes: dict[int, int] = {}  # by rank, in the order in which they ended
+        self._passed_on: set[int] = set()
+        self._plan: list[tuple[float, Callable[[], None]]] = []  # when and how those that are left are ended
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """One more, in a session of its own: an interruption at the terminal reaches only this process, which passes it on."""
+        quiet = subprocess.DEVNULL if self._children else None
+        end = _ending_with(os.getpid()) if sys.platform == "linux" else None
+        self._children.append(
+            subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, start_new_session=True, preexec_fn=end)
+        )
+
+    def wait(self) -> int:
+        """The exit code of the whole, once all have ended."""
+        decisive: int | None = None
+        while len(self._codes) < len(self._children):
+            while self.heard:
+                self._passed_on.add(self.heard[0])
+                self._send(self.heard.popleft())
+            self._look()
+            if decisive is None and (decisive := self._failed()) is not None:
+                self._end_others(decisive)
+            while self._plan and time.monotonic() >= self._plan[0][0]:
+                self._plan.pop(0)[1]()
+            time.sleep(PAUSE)
+        if decisive is None:
+            return STOPPED if STOPPED in self._codes.values() else 0
+        code = self._codes[decisive]
+        if 0 < code != self._codes[0]:  # the first has said what went wrong with all, not what did with one
+            self._say(decisive, f"code {code}")
+        return code if code > 0 else 128 - code
+
+    def kill(self) -> None:
+        """All that are left."""
+        for child in self._children:
+            child.kill()
+            child.wait()
+
+    def _send(self, number: int) -> None:
+        for child in self._children:
+            child.send_signal(number)
+
+    def _look(self) -> None:
+        """Which have ended since the last look. What a signal has ended comes first: others may have failed for it."""
+        ended = [(rank, code) for rank, child in enumerate(self._children) if (code := child.poll()) is not None]
+        for rank, code in sorted(ended, key=lambda each: each[1] >= 0):
+            self._codes.setdefault(rank, code)
+
+    def _failed(self) -> int | None:
+        """The first that did not end as it should. When one is stopped, the first process may still be saving the work of all."""
+        return next((rank for rank, code in self._codes.items() if code not in (0, STOPPED) or (rank == 0 and code)), None)
+
+    def _end_others(self, failed: int) -> None:
+        """Ask them to end and later kill them. A process that was killed is named at once."""
+        code, first = self._codes[failed], time.monotonic()
+        if code > 0 and failed > 0:
+            first += SETTLE
+        elif code < 0 and -code not in self._passed_on:
+            self._say(failed, f"signal {-code} ({(signal.strsignal(-code) or 'unknown').lower()})")
+        self._plan = [(first, partial(self._send, signal.SIGTERM)), (first + GRACE, self.kill)]
+
+    def _say(self, rank: int, how: str) -> None:
+        number = len(self._children)
+        print(
+            f"softmatch: process {rank + 1} of {number} (rank {rank}) ended with {how}; all are ended.",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _ending_with(parent: int) -> Callable[[], None]:
+    """What a child does before it becomes the program: it asks the kernel to be killed when its parent has ended, however."""
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask() -> None:
+        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:  # which has ended in between
+            os._exit(1)
+
+    return ask

@@ -1,0 +1,135 @@
+"""Unfinished runs: which of them is that of a command, and how it is opened again to go on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from softmatch.config import Config, make_config, merge, read_file
+from softmatch.errors import InputError
+from softmatch.networks import Network, is_own
+from softmatch.own_code import code_in
+from softmatch.processes import first_of_machine, main_says
+from softmatch.runs import RunFolder
+from softmatch.training.opening import Job, open_again
+
+RUNS = Path("runs")
+"""Where runs are made that have no --out."""
+ELSEWHERE = ("device", "threads", "workers", "checkpoint_every")
+"""Settings that may be others when a run goes on: they say how and where it is computed, not what."""
+
+
+def unfinished(job: Job) -> RunFolder | None:
+    """The newest unfinished run of this source and these settings: in its --out, or under runs/ where there is none."""
+
+    def find() -> str:
+        if job.config.out is not None:
+            found = [job.config.out]
+        else:
+            known = [path for path in RUNS.glob("*/config.yaml") if path.is_file()]
+            found = [path.parent for path in sorted(known, key=lambda path: path.stat().st_mtime, reverse=True)]
+        return next((str(folder) for folder in found if not is_finished(folder) and is_run_of(folder, job)), "")
+
+    path = main_says(find)
+    if not path:
+        return None
+    _refuse_links(Path(path))
+    return RunFolder(Path(path))
+
+
+def is_run_of(folder: Path, job: Job) -> bool:
+    """Whether that folder has a run of this source and these settings."""
+    if not (folder / "config.yaml").is_file():
+        return False
+    try:
+        source, config = _settings(folder)
+    except InputError:
+        return False
+    return source == job.source and _same(config, job.config) is None
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a run has its figures and its report."""
+    return (folder / "result.json").is_file() and (folder / "report.html").is_file()
+
+
+def reopen(
+    folder: Path, source: Any = None, given: Mapping[str, Any] | None = None, network: Network | None = None
+) -> tuple[Job, RunFolder]:
+    """The job of an unfinished run, by its own settings.
+
+    Args:
+        source: the data, if they were neither a file nor a name: a frame, or arrays.
+        given: settings that the user repeats. Those of `ELSEWHERE` may differ. Code of one's own has to be named again:
+            nothing in a run folder is executed.
+        network: of your own, for a run with one.
+
+    Raises:
+        InputError: for what is no run, a run that is finished, and other settings.
+    """
+    if not (folder / "config.yaml").is_file():
+        raise InputError(f"{folder} is not a run folder: it has no config.yaml. Give the folder that softmatch train has made.")
+    if is_finished(folder):
+        raise InputError(f"{folder} is finished: there is nothing to go on with. Its report is {folder / 'report.html'}.")
+    _refuse_links(folder)
+    where, config = _settings(folder)
+    asked = merge(given or {})
+    _refuse_unnamed_code(config, asked, network, folder)
+    config = make_config(config.model_dump(), {key: asked.pop(key) for key in ELSEWHERE if key in asked})
+    other = make_config(config.model_dump(), asked)
+    if (key := _same(config, other)) is not None:
+        raise InputError(
+            f"{key} is {getattr(config, key)!r} in {folder}, not {getattr(other, key)!r}: a run goes on with the settings "
+            "that it was begun with. Leave the option out, or begin a new run."
+        )
+    with first_of_machine():
+        job = open_again(where if source is None else source, config)
+    return replace(job, source=where), RunFolder(folder)
+
+
+def resume_command(folder: Path, config: Config) -> str:
+    """What to type to go on with a run."""
+    command = f"softmatch train --resume {shlex.quote(str(folder))}"
+    if code_in([config.method, config.method_options]):
+        command += f" --method {shlex.quote(config.method)}"
+    return command + (f" --model {shlex.quote(config.model)}" if is_own(config.model) else "")
+
+
+def _settings(folder: Path) -> tuple[str, Config]:
+    """Source and settings of a run folder."""
+    found = read_file(folder / "config.yaml")
+    source = found.pop("source", None)
+    if not isinstance(source, str):
+        raise InputError(f"{folder / 'config.yaml'} does not say what the run was trained on: it needs a source.")
+    return source, make_config(found, where=str(folder / "config.yaml"))
+
+
+def _same(one: Config, other: Config) -> str | None:
+    """The first setting that differs and decides about the outcome."""
+    ignored = {*ELSEWHERE, "out"}
+    return next((key for key in Config.model_fields if key not in ignored and getattr(one, key) != getattr(other, key)), None)
+
+
+def _refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Network | None, folder: Path) -> None:
+    named = code_in([asked.get("method"), asked.get("method_options")])
+    own = [("method", code_in([config.method, config.method_options]) - named)]
+    if network is None and is_own(config.model):
+        own.append(("model", {config.model} - {asked.get("model")}))
+    for key, unnamed in own:
+        if unnamed:
+            raise InputError(
+                f"{folder} was trained with code of your own, {min(unnamed)}, which is run only if you name it: "
+                f"add --{key} {getattr(config, key)}."
+            )
+
+
+def _refuse_links(folder: Path) -> None:
+    """A link in the folder would let whoever made it choose what is written to."""
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a link: runs do not go on in folders with links in them. Remove it, or copy what it shows."
+            )
