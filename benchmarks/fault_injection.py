@@ -30,6 +30,7 @@ import yaml
 
 from softmatch.cli import FAILED, INTERRUPTED
 from softmatch.errors import STOPPED
+from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 
 LONGEST = 300.0
 """Seconds after which a run counts as one that never ends."""
@@ -124,7 +125,7 @@ def attempt(case: Case, out: Path, strike: Strike | None = None, *options: str) 
     Args:
         options: of the command line, instead of --resume auto.
     """
-    settings = out.with_name(f"{out.name}.yaml")
+    settings = _settings_of(out)
     settings.write_text(yaml.safe_dump({"source": case.source, **case.settings}), encoding="utf-8")
     command = ["train", "--config", str(settings), "--out", str(out), *(options or ("--resume", "auto"))]
     context: Any = multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")  # GPUs cannot be forked
@@ -147,6 +148,10 @@ def attempt(case: Case, out: Path, strike: Strike | None = None, *options: str) 
         process.kill()
         process.join()
     return Ended(process.exitcode, _hear(hearing) + stuck * " It did not end.", counts[0], counts[1], seconds)
+
+
+def _settings_of(out: Path) -> Path:
+    return out.with_name(f"{out.name}.yaml")
 
 
 def _hear(hearing: Connection) -> str:
@@ -209,8 +214,16 @@ def _strike_at(strike: Strike | None, of: str, count: int) -> None:
 
 
 def content(out: Path) -> dict[str, str]:
-    """What a run has left, without what depends on time and place: a digest of each file by its name."""
+    """What a run has left, without what depends on time and place: a digest of each file by its name.
+
+    Of the checkpoints, the tensors of the newest: the whole state of training at its end.
+    """
     found = {}
+    for folder in sorted(out.rglob("checkpoints")):
+        for path in list_checkpoints(folder)[-1:]:
+            tensors = load_checkpoint(path).tensors
+            about = [(name, str(value.dtype), tuple(value.shape), value.numpy().tobytes()) for name, value in tensors.items()]
+            found[str(path.relative_to(out))] = hashlib.sha256(repr(sorted(about)).encode()).hexdigest()
     for path in sorted(out.rglob("*")):
         if path.is_file() and "checkpoints" not in path.parts and path.name not in PASSING:
             found[str(path.relative_to(out))] = hashlib.sha256(_lasting(path)).hexdigest()
@@ -254,7 +267,7 @@ class Endurance:
             if ended.code != 0:
                 raise RuntimeError(f"{case.name} fails without any fault (exit code {ended.code}): {ended.said}")
             self._references[case.name] = ended, content(out)
-            shutil.rmtree(out)
+            _delete(out)
         return self._references[case.name]
 
     def endure(self, case: Case, fault: Fault, tally: Tally, times: int | None = None) -> list[Ended]:
@@ -283,16 +296,21 @@ class Endurance:
         elif wrong := differences(expected, content(out)):
             tally.mismatches += 1
             tally.problems.append(f"{case.name}: {', '.join(wrong)} of {out} differ")
-        elif done != reference.steps and all(each.code in (0, STOPPED) or not each.steps for each in ends):
+        elif fault.damage is None and done != reference.steps and all(e.code in (0, STOPPED) or not e.steps for e in ends):
             tally.unclean += 1
             tally.problems.append(f"{case.name}: {done} steps instead of {reference.steps}, though all of them were to be saved")
         if len(tally.problems) == before:
-            shutil.rmtree(out)
+            _delete(out)
         return ends
 
     def _new_folder(self) -> Path:
         self._number += 1
         return self.folder / f"run-{self._number}"
+
+
+def _delete(out: Path) -> None:
+    shutil.rmtree(out)
+    _settings_of(out).unlink()
 
 
 def _stopped_at(ended: Ended) -> str | None:
@@ -305,7 +323,7 @@ def _improper(ended: Ended, strike: Strike | None, must_say: str) -> list[str]:
     last, found = ended.said[-500:], list[str]()
     if ended.steps and must_say not in ended.said:
         found.append(f"it has not said {must_say!r}, but {last}")
-    if "Traceback" in ended.said:
+    if "Traceback" in ended.said and ended.code != -signal.SIGKILL:  # a killed process says nothing; its orphans may
         found.append(f"a traceback: {ended.said[-2000:]}")
     elif ended.code not in _proper_codes(strike):
         found.append(f"exit code {ended.code}: {last}")

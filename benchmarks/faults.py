@@ -104,7 +104,7 @@ VARIANTS = (
     Case("with a twin", "digits", {**DIGITS, "twin": True, "steps": 17}),
     Case("batch normalisation", "digits", {**DIGITS, "model": "wrn-10-1"}),
     Case("batch normalisation, joint", "digits", {**DIGITS, "model": "wrn-10-1", "batch_statistics": "joint"}),
-    Case("fp16", "digits", {**DIGITS, "model": "mlp", "precision": "fp16", "clip": 1.0}),
+    Case("fp16", "digits", {**DIGITS, "model": "mlp", "precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0}),
     Case("bf16", "digits", {**DIGITS, "precision": "bf16"}),
     Case("adam", "two-moons", {**TINY, "optimizer": "adam"}),
     Case("adamw, shrink", "two-moons", {**TINY, "optimizer": "adamw", "decay": "shrink", "twin": False}),

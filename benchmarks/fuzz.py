@@ -1,6 +1,6 @@
 """Throw damaged inputs at everything that reads a file or a command line, and count what happens.
 
-    python benchmarks/fuzz.py --inputs 120000 --seed 0 > benchmarks/results/fuzz.md
+    python benchmarks/fuzz.py --inputs 140000 --seed 0 > benchmarks/results/fuzz.md
     python benchmarks/fuzz.py --inputs 500 --reader csv npz
     python benchmarks/fuzz.py --replay fuzz-failures/csv-000123
 
@@ -152,7 +152,7 @@ def _line(count: Count) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=120_000, help="in all")
+    parser.add_argument("--inputs", type=int, default=140_000, help="in all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reader", nargs="*", help="only these")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds that an input may take")

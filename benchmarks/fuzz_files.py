@@ -76,15 +76,15 @@ def file_readers(folder: Path, run: Path) -> dict[str, Reader]:
     gzipped = [gzip.compress(text, mtime=0) for text in csvs]
     images = _images(folder / "photos")
     return {
-        "settings": Reader(25, _settings(folder), (mutate_bytes, mutate_yaml, mutate_yaml), partial(_read_settings, folder)),
-        "command line": Reader(10, _commands(), (mutate_words,), partial(_read_command, folder, run)),
-        "csv": Reader(16, csvs, tables, partial(_read_table, folder / "t.csv")),
+        "settings": Reader(30, _settings(folder), (mutate_bytes, mutate_yaml, mutate_yaml), partial(_read_settings, folder)),
+        "command line": Reader(5, _commands(), (mutate_words,), partial(_read_command, folder, run)),
+        "csv": Reader(26, csvs, tables, partial(_read_table, folder / "t.csv")),
         "csv.gz": Reader(3, gzipped, (mutate_bytes,), partial(_read_table, folder / "t.csv.gz")),
-        "tsv": Reader(4, tsvs, tables, partial(_read_table, folder / "t.tsv")),
+        "tsv": Reader(3, tsvs, tables, partial(_read_table, folder / "t.tsv")),
         "jsonl": Reader(10, jsonls, lines, partial(_read_table, folder / "t.jsonl")),
         "json": Reader(4, listed, objects, partial(_read_table, folder / "t.json")),
         "npz": Reader(10, _archives(), archives, partial(_read_table, folder / "t.npz")),
-        "image": Reader(6, images, (mutate_bytes,), partial(_read_image, folder / "photos")),
+        "image": Reader(4, images, (mutate_bytes,), partial(_read_image, folder / "photos")),
     }
 
 
@@ -109,7 +109,7 @@ def _read_settings(folder: Path, content: bytes) -> None:
     write_config(path, str(source), config)
     again = read_file(path)
     assert again.pop("source") == str(source)
-    assert repr(make_config(again)) == repr(config)  # NaN is not equal to itself
+    assert make_config(again).model_dump_json() == config.model_dump_json()  # in which NaN is equal to itself
 
 
 def _commands() -> list[bytes]:

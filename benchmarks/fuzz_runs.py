@@ -77,9 +77,9 @@ def run_readers(folder: Path, run: Path, unfinished: Path) -> dict[str, Reader]:
     """Readers of run folders."""
     states = _files(unfinished, ".safetensors")
     return {
-        "run folder": Reader(8, _files(run), (_mutate_file,), partial(_read_run, run, folder / "scratch")),
-        "checkpoint": Reader(22, states, (_mutate_file,), partial(_read_checkpoint, folder / "checkpoint")),
-        "resumed run": Reader(2, states, (partial(_mutate_state, folder),), partial(_resume, unfinished, folder / "resumed")),
+        "run folder": Reader(4, _files(run), (_mutate_file,), partial(_read_run, run, folder / "scratch")),
+        "checkpoint": Reader(40, states, (_mutate_file,), partial(_read_checkpoint, folder / "checkpoint")),
+        "resumed run": Reader(1, states, (partial(_mutate_state, folder),), partial(_resume, unfinished, folder / "resumed")),
     }
 
 

@@ -6,26 +6,37 @@ import signal
 import sys
 from types import FrameType
 
+from softmatch.errors import STOPPED
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+INTERRUPTED = 130
+
 
 def main() -> int:
-    """Run the command line. An interruption is one at any moment, also where it breaks the import of a library."""
-    interrupted = False
+    """Run the command line. An interruption is one at any moment, also where it breaks the import of a library.
+
+    Where there is nothing to save yet, SIGTERM and SIGUSR1 end as they do later: with a code that says to try again.
+    """
+    heard = 0
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        interrupted = True
+        nonlocal heard
+        heard = number
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)
+    for name in SIGNALS:
+        if number := getattr(signal, name, None):  # Windows has no SIGUSR1
+            signal.signal(number, interrupt)
     try:
         from softmatch.cli import main as run
 
-        return run()
+        code = run()
     except BaseException:
-        if not interrupted:
+        if not heard:
             raise
         print("softmatch: interrupted.", file=sys.stderr)
-        return 130
+        code = INTERRUPTED
+    return STOPPED if code == INTERRUPTED and heard != signal.SIGINT else code
 
 
 if __name__ == "__main__":

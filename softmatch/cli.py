@@ -87,7 +87,11 @@ def train(
     """
     if processes < 1:
         raise InputError(f"--processes {processes}: one or more are needed.")
-    if processes > 1 and "WORLD_SIZE" not in os.environ:
+    if processes > 1 and dry_run:
+        raise InputError("--dry-run measures a step in one process: leave out --processes.")
+    if processes > 1 and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+        raise InputError("these processes were started by torchrun: its --nproc-per-node takes the place of --processes.")
+    if processes > 1:
         from softmatch.training.launching import launch
 
         code = launch(processes, without_option(_arguments, "--processes"))
@@ -287,10 +291,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _complain(message: str) -> None:
     """To the user. Of several processes the first speaks; if the others have the same to say, they are ended before they do."""
-    rank, who = int(os.environ.get("RANK", "0")), "softmatch"
-    if rank:
+    rank, size, who = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1"), "softmatch"
+    if rank.isdecimal() and rank != "0" and size != "1":
         time.sleep(PATIENCE)
-        who += f" (process {rank + 1} of {os.environ.get('WORLD_SIZE')})"
+        who += f" (process {int(rank) + 1} of {size})"
     print(f"{who}: {message}", file=sys.stderr)
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 from softmatch.config import Config, read_file
 from softmatch.display import Display, Reading, print_plan, print_result, say
-from softmatch.errors import InputError, ProcessLost
-from softmatch.processes import first_of_machine, is_lost_process, joined, main_says, world
-from softmatch.runs import RunFolder, refuse_used
+from softmatch.errors import InputError
+from softmatch.processes import first_of_machine, from_environment, joined, world
+from softmatch.runs import RunFolder
 from softmatch.training.bench import plan
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.job import run_job
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job, open_job
-from softmatch.training.resuming import is_finished, is_run_of, reopen, unfinished
+from softmatch.training.resuming import decide, reopen
 
 AUTO = "auto"
 
@@ -39,15 +38,12 @@ def _given(config: Config | None) -> dict[str, object]:
 
 def train_command(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
     """See `softmatch.cli.train`."""
-    if resume is None and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")):
+    if resume is None and from_environment("TORCHELASTIC_RESTART_COUNT", 0):
         resume = AUTO  # torchrun has started this command again after a failure
-    try:
-        with joined():
-            _train(source, config, file, dry_run, resume)
-    except RuntimeError as error:
-        if not is_lost_process(error) or isinstance(error, ProcessLost):
-            raise
-        raise ProcessLost(f"another of the processes has ended: {str(error).splitlines()[0]}") from error
+    with joined():
+        if dry_run and (world().size > 1 or resume is not None):
+            raise InputError("--dry-run measures a new run in one process: leave out --resume and torchrun.")
+        _train(source, config, file, dry_run, resume)
 
 
 def _train(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
@@ -62,14 +58,11 @@ def _train(source: str | None, config: Config | None, file: Path | None, dry_run
         if dry_run:
             print_plan(plan(job))
             return
-        run, out = unfinished(job), job.config.out
-        if run is None and out is not None and resume == AUTO and is_finished(out) and is_run_of(out, job):
-            print(f"{out} is finished: its report is {out / 'report.html'}.")
+        run, finished = decide(job, resume == AUTO, _wants_to_go_on)
+        if finished:
+            if world().is_main and job.config.out is not None:
+                print(f"{job.config.out} is finished: its report is {job.config.out / 'report.html'}.")
             return
-        if run is not None and resume != AUTO and not _wants_to_go_on(run):
-            run = None
-        if run is None and out is not None:
-            refuse_used(out)
     if not world().is_main:
         run_job(job, run=run)
         return
@@ -80,15 +73,13 @@ def _train(source: str | None, config: Config | None, file: Path | None, dry_run
 
 def _wants_to_go_on(run: RunFolder) -> bool:
     """Ask, on a terminal; elsewhere say how it could be done."""
-
-    def ask() -> str:
-        saved = list_checkpoints(run.path / "checkpoints")
-        state = f"its last checkpoint is {saved[-1].name}" if saved else "it has no checkpoint of its last network yet"
-        text = f"{run.path} is an unfinished run of this very command; {state}."
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
-            say(Display().console, f"{text} To go on with it: --resume {run.path}, or --resume auto.", style="yellow")
-            return ""
-        answer = input(f"{text} Go on with it? [Y/n] ").strip().lower()
-        return "yes" if answer in ("", "y", "yes") else ""
-
-    return bool(main_says(ask))
+    saved = list_checkpoints(run.path / "checkpoints")
+    state = f"its last checkpoint is {saved[-1].name}" if saved else "it has no checkpoint of its last network yet"
+    text = f"{run.path} is an unfinished run of this very command; {state}."
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        say(Display().console, f"{text} To go on with it: --resume {run.path}, or --resume auto.", style="yellow")
+        return False
+    try:
+        return input(f"{text} Go on with it? [Y/n] ").strip().lower() in ("", "y", "yes")
+    except EOFError:
+        return False

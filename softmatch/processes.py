@@ -23,12 +23,16 @@ from torch import distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from softmatch.errors import InputError
+from softmatch.errors import InputError, ProcessLost
 
-LONGEST_MEETING = 600.0
-"""Seconds for all processes to be there."""
-LONGEST_WAIT = timedelta(hours=6)
-"""For the slowest process: reading and preparing data is done by one while the others wait. A dead one is noticed at once."""
+LONGEST_MEETING = timedelta(minutes=10)
+"""For all processes to be there."""
+LONGEST_STEP = timedelta(minutes=30)
+"""For one step, evaluation or file. A process that dies is noticed at once; a machine that loses its power, after this time."""
+LONGEST_PREPARATION = timedelta(hours=6)
+"""For reading and preparing data, which one process of a machine does while the others wait."""
+LOST = ("gloo/transport", "connection closed by peer", "connection reset", "nccl", "tcpstore", "socket")
+"""What errors say when another process cannot be reached."""
 
 
 @dataclass(frozen=True)
@@ -53,25 +57,53 @@ def world() -> World:
 
 def local_rank() -> int:
     """Number of this process on its machine."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
+    return from_environment("LOCAL_RANK", 0)
+
+
+def from_environment(name: str, default: int) -> int:
+    """A number that torchrun or `--processes` has put there."""
+    text = os.environ.get(name, str(default))
+    if not text.isdecimal():
+        raise InputError(f"the environment variable {name} is {text!r}: it must be a number, as torchrun sets it. Unset it.")
+    return int(text)
 
 
 @contextmanager
 def joined() -> Iterator[World]:
     """Join the processes that torchrun or `--processes` describes in the environment, if there are any."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2 or dist.is_initialized():
+    if from_environment("WORLD_SIZE", 1) < 2 or dist.is_initialized():
         yield world()
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(local_rank())
-    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    store, rank, size = next(rendezvous("env://", timeout=LONGEST_WAIT))
-    meeting = PrefixStore(_meeting(store, rank, size), store)
-    dist.init_process_group(backend, store=meeting, rank=rank, world_size=size, timeout=LONGEST_WAIT)
+    _join()
     try:
         yield world()
+    except RuntimeError as error:
+        if isinstance(error, ProcessLost) or not is_lost_process(error):
+            raise
+        raise ProcessLost(f"another of the {world().size} processes has ended: {str(error).splitlines()[0]}") from error
     finally:
+        _preparation.clear()
         dist.destroy_process_group()
+
+
+_preparation: list[dist.ProcessGroup] = []
+"""The same processes, with more patience."""
+
+
+def _join() -> None:
+    if torch.cuda.is_available() and local_rank() < torch.cuda.device_count():
+        torch.cuda.set_device(local_rank())
+    try:
+        store, rank, size = next(rendezvous("env://", timeout=LONGEST_MEETING))
+        meeting = PrefixStore(_meeting(store, rank, size), store)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=meeting, rank=rank, world_size=size, timeout=LONGEST_STEP)
+        _preparation.append(dist.new_group(backend="gloo", timeout=LONGEST_PREPARATION))
+    except (ValueError, RuntimeError) as error:  # torch's own errors of a meeting are RuntimeErrors
+        where = ", ".join(f"{key}={os.environ.get(key)}" for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+        raise InputError(
+            f"the processes that are to train together do not find each other ({where}): {str(error).strip().splitlines()[0]}"
+        ) from error
 
 
 def _meeting(store: Store, rank: int, size: int) -> str:
@@ -80,11 +112,11 @@ def _meeting(store: Store, rank: int, size: int) -> str:
     torchrun starts them anew after a failure, with a store that still has the addresses of those that died. So the first makes
     up a name, and the others ask whoever has made up the name they find whether it is there: of the dead nobody answers.
     """
-    own, until = uuid4().hex, time.monotonic() + LONGEST_MEETING
+    own, until = uuid4().hex, time.monotonic() + LONGEST_MEETING.total_seconds()
     if rank == 0:
         store.set("meeting", own)
         for other in range(1, size):
-            store.wait([f"{own}/asks/{other}"], timedelta(seconds=LONGEST_MEETING))
+            store.wait([f"{own}/asks/{other}"], LONGEST_MEETING)
             store.set(f"{own}/answer/{other}", str(store.get(f"{own}/asks/{other}"), "ascii"))
         return own
     while time.monotonic() < until:
@@ -98,13 +130,13 @@ def _meeting(store: Store, rank: int, size: int) -> str:
                 time.sleep(0.05)
         else:
             time.sleep(0.05)
-    raise InputError("the processes that train together have not found each other: the first of them is not there.")
+    raise RuntimeError("the first of them is not there")
 
 
 def is_lost_process(error: BaseException) -> bool:
     """Whether an error is that another process cannot be reached any more."""
     text = str(error).lower()
-    return isinstance(error, RuntimeError) and any(word in text for word in ("connection", "gloo", "nccl", "peer", "tcpstore"))
+    return world().size > 1 and isinstance(error, RuntimeError) and any(words in text for words in LOST)
 
 
 def share(number: int, among: World | None = None) -> slice:
@@ -162,12 +194,14 @@ def sum_gradients(module: nn.Module) -> None:
         gradient.copy_(part.view_as(gradient))
 
 
-def average_buffers(module: nn.Module) -> None:
-    """Replace floating-point buffers (running statistics) by their mean over the processes."""
-    buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+def average_running_statistics(module: nn.Module) -> None:
+    """Replace those of batch normalisation by their mean over the processes, where it is not synchronised."""
+    norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.track_running_stats]
+    apart = [norm for norm in norms if not isinstance(norm, nn.SyncBatchNorm) and not getattr(norm, "synchronised", False)]
+    buffers = [buffer for norm in apart for buffer in (norm.running_mean, norm.running_var) if buffer is not None]
     if world().size == 1 or not buffers:
         return
-    flat = torch.cat([buffer.flatten().float() for buffer in buffers])
+    flat = torch.cat([buffer.flatten() for buffer in buffers])
     dist.all_reduce(flat)
     flat /= world().size
     for buffer, part in zip(buffers, torch.split(flat, [b.numel() for b in buffers]), strict=True):
@@ -234,10 +268,11 @@ def first_of_machine() -> Iterator[None]:
         yield
         return
     ahead = local_rank() == 0
+    patient = _preparation[0] if _preparation else None
     if not ahead:
-        dist.barrier()
+        dist.barrier(patient)
     try:
         yield
     finally:
         if ahead:
-            dist.barrier()
+            dist.barrier(patient)

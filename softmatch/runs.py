@@ -43,8 +43,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 DIGITS = 6
-LONGEST_WAIT = 3.0
-"""Seconds for a lock: processes that read images for one that was killed hold it until they notice."""
+LONGEST_WAIT = 15.0
+"""Seconds for a lock: processes that read images for one that was killed hold it until they notice, which takes 5."""
 ITEMS = {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
 """Kinds of numbers that prepared items are, by the kind of their views."""
 
@@ -71,9 +71,14 @@ class RunFolder:
         number = 1
         while True:
             path = root / (name if number == 1 else f"{name}-{number}")
-            if not path.exists():
-                return cls.create(path)
-            number += 1
+            try:
+                root.mkdir(parents=True, exist_ok=True)
+                path.mkdir()  # which one process alone can do
+                return cls(path)
+            except FileExistsError:
+                number += 1
+            except OSError as error:
+                raise InputError(f"the run folder {path} cannot be made: {error.strerror or error}.") from error
 
     @property
     def checkpoints(self) -> Path:
@@ -94,15 +99,16 @@ class RunFolder:
         if fcntl is None:
             yield
             return
-        path = self.path / ".lock"
-        with path.open("w") as file:
-            latest = time.monotonic() + LONGEST_WAIT
-            while not _is_locked(file):
-                if time.monotonic() > latest:
-                    raise InputError(f"{self.path} is being trained by another process at this moment.")
-                time.sleep(0.1)
-            yield
-            path.unlink(missing_ok=True)
+        path, latest = self.path / ".lock", time.monotonic() + LONGEST_WAIT
+        while True:
+            with path.open("w") as file:
+                if _is_locked(file) and _is_still(path, file):
+                    yield
+                    path.unlink(missing_ok=True)
+                    return
+            if time.monotonic() > latest:
+                raise InputError(f"{self.path} is being trained by another process at this moment.")
+            time.sleep(0.1)
 
     def remove_leftovers(self) -> None:
         """What was being written when an earlier process was killed. Only while the folder is locked."""
@@ -169,6 +175,14 @@ class RunFolder:
         if not path.exists():
             return None
         return parse_json(read_text(path), path)
+
+
+def _is_still(path: Path, file: IO[str]) -> bool:
+    """Whether the file has that path: one that has finished meanwhile has removed it, and another may have made a new one."""
+    try:
+        return path.stat().st_ino == os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _is_locked(file: IO[str]) -> bool:

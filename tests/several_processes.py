@@ -240,7 +240,7 @@ def converse() -> dict[str, Any]:
     module.weight.grad = torch.full((2,), 1.0 + rank)
     module.running_mean = torch.full((2,), float(rank))
     processes.sum_gradients(module)
-    processes.average_buffers(module)
+    processes.average_running_statistics(module)
     taught = nn.Linear(2, 1)
     taught.weight.grad = torch.tensor([[3.0 * rank, 1.0]])
     meta._average_gradients(taught)  # where each process has a batch of its own

@@ -8,6 +8,28 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from softmatch.data.examples import Examples
+from softmatch.data.files import ImageFiles
+
+MOST_BYTES = 2**26
+MOST_FILES = 4096
+
+
+def content(examples: Examples) -> str:
+    """sha256, in hex, over what the items are: all of them, or an even choice where they are more than 64 MB or 4,096 files.
+
+    Of image files it is their sizes, which other pictures hardly share.
+    """
+    total = hashlib.sha256(json.dumps([len(examples), list(examples.items.shape[1:])]).encode())
+    if isinstance(examples.items, ImageFiles):
+        for position in range(0, len(examples), -(-len(examples) // MOST_FILES)):
+            total.update(examples.items.paths[position].stat().st_size.to_bytes(8, "little"))
+        return total.hexdigest()
+    items = examples.items.reshape(len(examples), -1)
+    stride = max(-(-items.numel() * items.element_size() // MOST_BYTES), 1)
+    total.update(items[::stride].contiguous().cpu().numpy().tobytes())
+    return total.hexdigest()
+
 
 def fingerprint(names: Sequence[str], labels: Tensor, positions: Tensor) -> str:
     """sha256, in hex, over the number of items, and the names and labels of some of them.

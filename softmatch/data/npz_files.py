@@ -15,7 +15,7 @@ __all__ = ["FAILURES", "refuse_unfit"]
 
 FAILURES = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError, KeyError),  # of the archive
-    *(ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError),  # of an array's header
+    *(ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError, MemoryError),  # of an array's header
     RuntimeError,  # of both: encryption, endless nesting
 )
 """Errors that reading a damaged file leads to. Nothing in it is unpickled if numpy is told so."""

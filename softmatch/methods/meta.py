@@ -18,7 +18,7 @@ from softmatch.memories import StepCount
 from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output, supervised_loss
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.metrics import PseudoLabels
-from softmatch.processes import sum_gradients, world
+from softmatch.processes import average_running_statistics, sum_gradients, world
 from softmatch.seen import gather, refuse_invalid
 from softmatch.weightings import RampUp, Threshold
 
@@ -112,6 +112,7 @@ class MetaPseudoLabels(Method):
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
         if forward.sharded:  # each process has a part of the gradient of the whole loss
             sum_gradients(self.teacher)
+            average_running_statistics(self.teacher)
         else:
             _average_gradients(self.teacher)
         optimizer.step()

@@ -46,6 +46,8 @@ class SynchronisedBatchNorm(_BatchNorm):
     Everything else is as torch has it: running statistics move by σ² of N − 1, and are what evaluation mode normalises with.
     """
 
+    synchronised = True
+
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or world().size == 1:
             return super().forward(input)

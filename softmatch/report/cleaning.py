@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 Record = dict[str, Any]
@@ -14,9 +13,8 @@ CLASS_FIGURES = ("samples", "quantity", "quality", "unaligned_quantity")
 
 def number(value: Any) -> float | None:
     """A finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or abs(value) > LARGEST:
-        return None
-    return float(value)
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) <= LARGEST else None  # NaN is not less than anything
 
 
 def mapping(value: Any) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class Entry:
     """A tensor's place in a file; offsets count from the end of the header."""
 
     name: str
@@ -108,7 +108,7 @@ class Header:
         size: bytes of the header, with its length in front.
     """
 
-    entries: tuple[_Entry, ...]
+    entries: tuple[Entry, ...]
     metadata: Mapping[str, str]
     size: int
 
@@ -128,7 +128,7 @@ def write_checked(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
         if value.dtype not in _NAMES:
             raise InputError(f"tensor {name!r} cannot be saved: a file holds no {str(value.dtype).removeprefix('torch.')}.")
         end = start + value.nbytes
-        entries.append(_Entry(name, _NAMES[value.dtype], tuple(value.shape), start, end))
+        entries.append(Entry(name, _NAMES[value.dtype], tuple(value.shape), start, end))
         start = end
     text = json.dumps(dict(notes))
     digest = _begin_digest(text, entries)
@@ -237,7 +237,7 @@ def _read_header(path: Path, file: BufferedReader) -> Header:
     return Header(tuple(entries), metadata, 8 + length)
 
 
-def _entry(path: Path, name: str, about: Any) -> _Entry:
+def _entry(path: Path, name: str, about: Any) -> Entry:
     """One line of a header, if its parts fit together."""
     try:
         kind, shape, (start, end) = about["dtype"], tuple(about["shape"]), about["data_offsets"]
@@ -252,7 +252,7 @@ def _entry(path: Path, name: str, about: Any) -> _Entry:
         room = min(room * max(length, 1), 2**63)  # lengths of any number must not make a number of any length
     if room == 2**63 or end - start != (0 if 0 in shape else room):
         raise _damaged(path, f"tensor {name[:99]!r} of shape {shape} and kind {kind} does not have {end - start} bytes")
-    return _Entry(name, kind, shape, start, end)
+    return Entry(name, kind, shape, start, end)
 
 
 def _notes(path: Path, header: Header) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _notes(path: Path, header: Header) -> dict[str, Any]:
     return found
 
 
-def _begin_digest(notes: str, entries: tuple[_Entry, ...] | list[_Entry]) -> Any:
+def _begin_digest(notes: str, entries: tuple[Entry, ...] | list[Entry]) -> Any:
     about = sorted((entry.name, entry.kind, entry.shape, entry.start) for entry in entries)
     return hashlib.sha256(json.dumps([notes, about]).encode())
 

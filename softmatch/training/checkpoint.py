@@ -67,6 +67,7 @@ class CheckpointWriter:
         self._errors = {path: _error_of(path) for path in list_checkpoints(folder)}
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._under_way: Future[None] | None = None
+        self._copies: dict[str, Tensor] = {}
 
     def write(
         self, step: int, tensors: Mapping[str, Tensor], notes: Mapping[str, Any], error: float | None = None, wait: bool = False
@@ -79,10 +80,10 @@ class CheckpointWriter:
             wait: return when it is on the disk.
         """
         self.finish()
-        owned = {name: torch.empty(value.shape, dtype=value.dtype).copy_(value.detach()) for name, value in tensors.items()}
+        self._copies = {name: self._copy(name, value) for name, value in tensors.items()}
         measured = None if error is None or not math.isfinite(error) else float(error)
         about = {"step": step, "error": measured, "notes": deepcopy(dict(notes))}
-        self._under_way = self._thread.submit(self._write, self.folder / f"step-{step:09d}.safetensors", owned, about)
+        self._under_way = self._thread.submit(self._write, self.folder / f"step-{step:09d}.safetensors", self._copies, about)
         if wait:
             self.finish()
 
@@ -110,6 +111,13 @@ class CheckpointWriter:
         else:
             with suppress(Exception):  # what is under way already is what the user must hear of
                 self.close()
+
+    def _copy(self, name: str, value: Tensor) -> Tensor:
+        """On the host, where the last copy was: memory that is new takes longer to be had than to be filled."""
+        room = self._copies.get(name)
+        if room is None or room.shape != value.shape or room.dtype != value.dtype:
+            room = torch.empty(value.shape, dtype=value.dtype)
+        return room.copy_(value.detach())
 
     def _write(self, path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
         write_checked(path, tensors, about)

@@ -17,7 +17,7 @@ def choose_device(name: str) -> torch.device:
     several = processes.world().size > 1
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", processes.local_rank()) if several else torch.device("cuda")
+            return torch.device("cuda", _own_gpu()) if several else torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() and not several else "cpu")
     try:
         if several:
@@ -27,6 +27,14 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InputError(f"device {name!r} cannot be used here: {reason}. Use --device auto or cpu.") from error
+
+
+def _own_gpu() -> int:
+    """The GPU of this process's number on its machine."""
+    rank, number = processes.local_rank(), torch.cuda.device_count()
+    if rank >= number:
+        raise InputError(f"process {rank + 1} of this machine has no GPU: it has {number}. Start {number} here, or --device cpu.")
+    return rank
 
 
 def _refuse_shared(device: torch.device) -> None:

@@ -62,6 +62,8 @@ class Fitted:
     Attributes:
         lines: of metrics.jsonl, as they stand there; in the main process.
         judged: quantity and quality of the last record that has them: a run may end with labels alone.
+        wrong: of the folds of a cross-fit.
+        best: the lowest error at a record.
     """
 
     probs: Tensor
@@ -69,7 +71,8 @@ class Fitted:
     judged: Record = field(default_factory=dict)
     seconds: float = 0.0
     wrong: dict[int, Tensor] = field(default_factory=dict)
-    lines: bytes = b""
+    lines: bytearray = field(default_factory=bytearray)
+    best: float | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         lines = torch.from_numpy(np.frombuffer(self.lines, dtype=np.uint8).copy())
@@ -78,14 +81,22 @@ class Fitted:
     def notes(self) -> dict[str, Any]:
         """The rest, as JSON; what the curves hold for each step stands in metrics.jsonl already."""
         figures = {key: value for key, value in self.record.items() if isinstance(value, int | float) or value is None}
-        return {"record": figures, "judged": self.judged, "seconds": self.seconds}
+        return {"record": figures, "judged": self.judged, "seconds": self.seconds, "best": self.best}
+
+    def is_best(self, error: float | None) -> bool:
+        """Whether an error is the lowest so far."""
+        if error is None or (self.best is not None and error >= self.best):
+            return False
+        self.best = error
+        return True
 
     @classmethod
     def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> Fitted:
         found = {int(name.removeprefix(WRONG)): value for name, value in tensors.items() if name.startswith(WRONG)}
         wrong = {step: found[step] for step in sorted(found)}  # a file has them in another order
-        lines = tensors[RECORDS].numpy().tobytes()
-        return cls(tensors[PROBS], dict(notes["record"]), dict(notes["judged"]), float(notes["seconds"]), wrong, lines)
+        lines = bytearray(tensors[RECORDS].numpy().tobytes())
+        best = None if notes["best"] is None else float(notes["best"])
+        return cls(tensors[PROBS], dict(notes["record"]), dict(notes["judged"]), float(notes["seconds"]), wrong, lines, best)
 
 
 @dataclass
@@ -124,8 +135,10 @@ def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitt
     """
     done = _outcome(to)
     if done is not None:
+        if world().is_main and not to.keep:
+            to.run.drop_checkpoints()  # the earlier process may have been killed before it could
         return done
-    trainer = make_trainer(task, method, to.stop.after_step)
+    trainer = make_trainer(task, method, to.stop.check)
     try:
         fitted = _go_on(task, trainer, to)
         with _writer(to) as writer:
@@ -168,7 +181,7 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
         device=task.device,
         workers=task.config.workers,
         shared=True,
-        check=to.stop.after_step,
+        check=to.stop.check,
     )
 
     def save(wait: bool = False) -> None:
@@ -181,14 +194,16 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
     def after_step() -> None:
         if trainer.step % every == 0 and not trainer.due:
             save()
-        to.stop.after_step()
+        to.stop.check()
 
     try:
         for record in trainer.run(after_step):
             if len(labels):
                 fitted.probs = predict(trainer.result)
-                fitted.wrong[trainer.step] = fitted.probs.argmax(-1) != labels
-                record |= error_figures(fitted.wrong[trainer.step], labels, number)
+                wrong = fitted.probs.argmax(-1) != labels
+                record |= error_figures(wrong, labels, number)
+                if not to.keep:  # the figures of all folds need it
+                    fitted.wrong[trainer.step] = wrong
             elif known is not None:
                 record |= known.figures(trainer.step, number)
             if record.get("quantity") is not None:
@@ -199,7 +214,8 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
             trainer.clear()
             if to.listener is not None:
                 to.listener.record(to.role, record, task.config.steps)
-            if trainer.step % every == 0 or trainer.step == task.config.steps:
+            best = fitted.is_best(record.get("test_error"))
+            if trainer.step % every == 0 or trainer.step == task.config.steps or best:
                 save()
     except Stopping:
         save(wait=True)
@@ -228,7 +244,7 @@ def _outcome(to: Fit) -> Fitted | None:
         return None
     fitted = Fitted.read(tell_tensors(None if found is None else found[0]), json.loads(notes))
     if world().is_main:
-        to.run.put_records(fitted.lines)
+        to.run.put_records(bytes(fitted.lines))
     return fitted
 
 
@@ -253,7 +269,7 @@ def _go_on(task: Task, trainer: Trainer, to: Fit) -> Fitted:
         raise InputError(f"the checkpoint of step {step:,} in {to.run.checkpoints} does not fit this run: {error}") from error
     trainer.seconds = fitted.seconds
     if world().is_main:
-        to.run.put_records(fitted.lines)
+        to.run.put_records(bytes(fitted.lines))
     return fitted
 
 
@@ -268,7 +284,8 @@ def _explained(error: RuntimeError, run: RunFolder) -> Exception:
     if "DataLoader worker" in text:  # torch's signal handler raises it wherever training is just then
         return LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}")
     if is_lost_process(error):
-        return ProcessLost(f"another of the {world().size} processes has ended.\n{_last_checkpoint(run)}")
+        reason = text.splitlines()[0]
+        return ProcessLost(f"another of the {world().size} processes has ended: {reason}\n{_last_checkpoint(run)}")
     return error
 
 

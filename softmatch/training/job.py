@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from softmatch.config import write_config
-from softmatch.data.fingerprint import fingerprint
+from softmatch.data.fingerprint import content, fingerprint
 from softmatch.errors import InputError, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
@@ -24,7 +24,7 @@ from softmatch.training.fitting import Curve, Fit, Fitted, Listener, fit
 from softmatch.training.held_out import write_held_out
 from softmatch.training.measuring import HeldOut, measure_error, pool
 from softmatch.training.opening import Job, open_job
-from softmatch.training.resuming import RUNS, reopen, resume_command, unfinished
+from softmatch.training.resuming import RUNS, decide, is_finished, reopen, resume_command
 from softmatch.training.stopping import Stop
 from softmatch.training.task import Task, build_method, prepare_job
 
@@ -87,13 +87,17 @@ def train(
         raise InputError("give either network or model, not both.")
     with joined():
         if resume is not None and resume != "auto":
-            job, run = reopen(Path(resume), None if source == "digits" else source, settings, network)
+            given = None if isinstance(source, str) and source == "digits" else source
+            job, run = reopen(Path(resume), given, settings, network)
             return run_job(job, listener, network, run)
         with first_of_machine():
             job = open_job(source, settings, resuming=resume == "auto")
         if network is not None:
             job = replace(job, config=job.config.model_copy(update={"model": describe_network(network)}))
-        return run_job(job, listener, network, unfinished(job) if resume == "auto" else None)
+        found, finished = decide(job, True, lambda run: False) if resume == "auto" else (None, False)
+        if finished:
+            raise InputError(f"{job.config.out} is finished: there is nothing to do.")
+        return run_job(job, listener, network, found)
 
 
 def run_job(job: Job, listener: Listener | None = None, network: Network | None = None, run: RunFolder | None = None) -> Result:
@@ -111,7 +115,7 @@ def _own_state() -> Iterator[None]:
     """Training seeds torch's generators and sets its threads; the caller gets them back as they were."""
     threads = torch.get_num_threads()
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[torch.cuda.current_device()] if torch.cuda.is_available() else []):
             yield
     finally:
         torch.set_num_threads(threads)
@@ -123,8 +127,9 @@ def _run_job(job: Job, listener: Listener | None, network: Network | None, run: 
         job = replace(job, config=job.config.model_copy(update={"model": describe_network(network)}))
     task = prepare_job(job, network)
     method = build_method(task, job.config.method)  # before anything is written: a wrong option costs nothing
-    folder = RunFolder(Path(main_says(lambda: str(_begin(task, job, run).path))))
+    folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))
     with folder.locked() if world().is_main else nullcontext(), Stop() as stop:
+        main_says(lambda: _begin(task, job, folder))
         if listener is not None:
             listener.understood(task, folder)
         try:
@@ -132,27 +137,34 @@ def _run_job(job: Job, listener: Listener | None, network: Network | None, run: 
                 folder.remove_leftovers()
             return _train_all(task, method, Fit(folder, job.config.method, listener, stop), started)
         except Stopped as stopped:
-            command = resume_command(folder.path, job.config)
+            command = resume_command(folder.path, job)
             raise Stopped(f"{stopped}; everything so far is saved. Go on with: {command}") from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise TrainingError(
                 f"{where}{error.strerror or error}. What the run has written so far is kept in {folder.path}; "
-                f"when that is mended: {resume_command(folder.path, job.config)}"
+                f"when that is mended: {resume_command(folder.path, job)}"
             ) from error
 
 
-def _begin(task: Task, job: Job, run: RunFolder | None) -> RunFolder:
-    """Make the run folder and write what is decided, or see that an unfinished one has begun in the same way."""
+def _begin(task: Task, job: Job, run: RunFolder) -> str:
+    """Write what is decided, or see that an unfinished run has begun in the same way. The folder is locked."""
     data = fingerprint(task.examples.names, task.examples.labels, task.split.labeled)
-    split = {**task.split.as_dict(), "data": data}
-    if run is None:
-        run = _make_folder(task)
+    split = {**task.split.as_dict(), "data": data, "content": content(task.examples), "device": task.device.type}
+    if not (run.path / "config.yaml").exists():
         write_config(run.path / "config.yaml", job.source, job.config)
-    elif (written := run.read_json("split.json")) is not None and written != json.loads(json.dumps(split)):
+    if is_finished(run.path):
+        raise InputError(f"{run.path} is finished: another process has just done it.")
+    written = run.read_json("split.json")
+    if written is not None and written != (now := json.loads(json.dumps(split))):
+        if isinstance(written, dict) and written.get("device") != now["device"]:
+            raise InputError(
+                f"{run.path} was begun on {written.get('device')!r}, this is {now['device']!r}, where other numbers come out: "
+                "give --device, or begin a new run."
+            )
         raise InputError(f"the data are not those that {run.path} was begun with: they have changed since. Begin a new run.")
     run.write_json("split.json", split)
-    return run
+    return ""
 
 
 def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:

@@ -17,7 +17,7 @@ from softmatch.errors import InputError, OutOfMemory, TrainingError
 from softmatch.methods.base import Batch, BatchStatistics, Forward, Method, Output
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import trained
-from softmatch.processes import average_buffers, sum_gradients, world
+from softmatch.processes import average_running_statistics, sum_gradients, world
 from softmatch.seen import whole_batches
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.clock import Clock
@@ -198,7 +198,7 @@ class Trainer:
             if world().size > 1:
                 with clock("processes"):
                     sum_gradients(self.network)
-                    average_buffers(self.network)
+                    average_running_statistics(self.network)
             with clock("optimiser"):
                 if self.clip is not None:
                     self.scaler.unscale_(self.optimizer)

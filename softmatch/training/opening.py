@@ -14,6 +14,7 @@ from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.errors import InputError
+from softmatch.processes import world
 from softmatch.recipes import complete
 from softmatch.runs import refuse_used
 from softmatch.training.devices import choose_device
@@ -80,7 +81,7 @@ def open_job(
     user = merge(*given, where=where)
     user |= {key: _absolute(user[key]) for key in ("test", "encoder") if user.get(key) is not None}
     asked = complete("your data", {}, user, where=where)  # a wrong value is told before anything is read
-    if asked.out is not None and not (resuming and (asked.out / "config.yaml").is_file()):
+    if asked.out is not None and world().size == 1 and not (resuming and (asked.out / "config.yaml").is_file()):
         refuse_used(asked.out)
     device = choose_device(asked.device)
     understood = read_own(_absolute(source), reading_of(asked), progress)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,31 +15,51 @@ from softmatch.errors import InputError
 from softmatch.networks import Network, is_own
 from softmatch.own_code import code_in
 from softmatch.processes import first_of_machine, main_says
-from softmatch.runs import RunFolder
+from softmatch.runs import RunFolder, refuse_used
 from softmatch.training.opening import Job, open_again
 
 RUNS = Path("runs")
 """Where runs are made that have no --out."""
-ELSEWHERE = ("device", "threads", "workers", "checkpoint_every")
+ELSEWHERE = ("device", "threads", "checkpoint_every")
 """Settings that may be others when a run goes on: they say how and where it is computed, not what."""
+IN_MEMORY = ("arrays", "frame")
+"""Sources that no path leads to."""
 
 
-def unfinished(job: Job) -> RunFolder | None:
+def decide(job: Job, auto: bool, wants_to_go_on: Callable[[RunFolder], bool]) -> tuple[RunFolder | None, bool]:
+    """The run to go on with, or None for a new one; and whether there is nothing to do, since --out is finished.
+
+    Args:
+        auto: go on without asking.
+
+    Raises:
+        InputError: where --out holds something else.
+    """
+
+    def look() -> str:
+        out, found = job.config.out, _find(job)
+        if out is not None and auto and is_finished(out) and is_run_of(out, job):
+            return json.dumps([None, True])
+        if found is not None:
+            _refuse_links(found)
+            if not auto and not wants_to_go_on(RunFolder(found)):
+                found = None
+        if found is None and out is not None:
+            refuse_used(out)
+        return json.dumps([None if found is None else str(found), False])
+
+    found, finished = json.loads(main_says(look))  # one process looks: a folder that it makes would confuse the others
+    return None if found is None else RunFolder(Path(found)), finished
+
+
+def _find(job: Job) -> Path | None:
     """The newest unfinished run of this source and these settings: in its --out, or under runs/ where there is none."""
-
-    def find() -> str:
-        if job.config.out is not None:
-            found = [job.config.out]
-        else:
-            known = [path for path in RUNS.glob("*/config.yaml") if path.is_file()]
-            found = [path.parent for path in sorted(known, key=lambda path: path.stat().st_mtime, reverse=True)]
-        return next((str(folder) for folder in found if not is_finished(folder) and is_run_of(folder, job)), "")
-
-    path = main_says(find)
-    if not path:
-        return None
-    _refuse_links(Path(path))
-    return RunFolder(Path(path))
+    if job.config.out is not None:
+        found = [job.config.out]
+    else:
+        known = [path for path in RUNS.glob(f"{glob.escape(job.name)}-*/config.yaml") if path.is_file()]
+        found = [path.parent for path in sorted(known, key=lambda path: path.stat().st_mtime, reverse=True)]
+    return next((folder for folder in found if not is_finished(folder) and is_run_of(folder, job)), None)
 
 
 def is_run_of(folder: Path, job: Job) -> bool:
@@ -70,15 +92,21 @@ def reopen(
     Raises:
         InputError: for what is no run, a run that is finished, and other settings.
     """
-    if not (folder / "config.yaml").is_file():
-        raise InputError(f"{folder} is not a run folder: it has no config.yaml. Give the folder that softmatch train has made.")
-    if is_finished(folder):
-        raise InputError(f"{folder} is finished: there is nothing to go on with. Its report is {folder / 'report.html'}.")
-    _refuse_links(folder)
-    where, config = _settings(folder)
-    asked = merge(given or {})
+
+    def look() -> str:
+        if not (folder / "config.yaml").is_file():
+            raise InputError(f"{folder} is not a run folder: it has no config.yaml. Give a folder that softmatch train has made.")
+        if is_finished(folder):
+            raise InputError(f"{folder} is finished: there is nothing to go on with. Its report is {folder / 'report.html'}.")
+        _refuse_links(folder)
+        found, settings = _settings(folder)
+        return json.dumps([found, settings.model_dump(mode="json")])
+
+    where, written = json.loads(main_says(look))  # the others may be on machines that do not have the folder
+    config, asked = make_config(written, where=str(folder / "config.yaml")), merge(given or {})
+    if source is None and where in IN_MEMORY:
+        raise InputError(f"{folder} was trained on {where}: go on in Python, with softmatch.train(source, resume=…).")
     _refuse_unnamed_code(config, asked, network, folder)
-    config = make_config(config.model_dump(), {key: asked.pop(key) for key in ELSEWHERE if key in asked})
     other = make_config(config.model_dump(), asked)
     if (key := _same(config, other)) is not None:
         raise InputError(
@@ -86,12 +114,15 @@ def reopen(
             "that it was begun with. Leave the option out, or begin a new run."
         )
     with first_of_machine():
-        job = open_again(where if source is None else source, config)
+        job = open_again(where if source is None else source, other)
     return replace(job, source=where), RunFolder(folder)
 
 
-def resume_command(folder: Path, config: Config) -> str:
+def resume_command(folder: Path, job: Job) -> str:
     """What to type to go on with a run."""
+    config = job.config
+    if job.source in IN_MEMORY:
+        return f'softmatch.train(source, resume="{folder}") in Python, with the same source'
     command = f"softmatch train --resume {shlex.quote(str(folder))}"
     if code_in([config.method, config.method_options]):
         command += f" --method {shlex.quote(config.method)}"
@@ -109,8 +140,14 @@ def _settings(folder: Path) -> tuple[str, Config]:
 
 def _same(one: Config, other: Config) -> str | None:
     """The first setting that differs and decides about the outcome."""
-    ignored = {*ELSEWHERE, "out"}
-    return next((key for key in Config.model_fields if key not in ignored and getattr(one, key) != getattr(other, key)), None)
+
+    def differs(key: str) -> bool:
+        pair = getattr(one, key), getattr(other, key)
+        if key == "workers":  # whether processes make the views decides about them; how many does not
+            return bool(pair[0]) != bool(pair[1])
+        return key not in (*ELSEWHERE, "out") and pair[0] != pair[1]
+
+    return next((key for key in Config.model_fields if differs(key)), None)
 
 
 def _refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Network | None, folder: Path) -> None:

@@ -44,12 +44,7 @@ class Stop:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
 
-    def after_step(self) -> None:
-        """Raise Stopping in all processes if any of them has heard a signal."""
+    def check(self) -> None:
+        """Raise Stopping if a signal was heard, in all processes if in any of them: all must ask at once."""
         if largest(int(bool(self.signal))):
-            raise Stopping
-
-    def here(self) -> None:
-        """Raise Stopping if this process has heard a signal; for work that no other process waits for."""
-        if self.signal:
             raise Stopping

@@ -224,8 +224,9 @@ def _evaluate_every(config: Config) -> int:
 
 
 def checkpoint_every(config: Config) -> int:
-    """Steps between two checkpoints."""
-    return config.checkpoint_every or max(config.steps // CHECKPOINTS_PER_RUN, 1)
+    """Steps between two checkpoints: by default whole numbers of records, so that each is of a measured network."""
+    every = _evaluate_every(config)
+    return config.checkpoint_every or max(round(config.steps / CHECKPOINTS_PER_RUN / every), 1) * every
 
 
 def build_method(task: Task, name: str) -> Method:

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from softmatch.data.records import Columns
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.networks import Network
-from softmatch.runs import Model, load_model
+from softmatch.runs import Model, RunFolder, load_model
+from softmatch.training.checked_files import read_tensors, write_checked
 from softmatch.using.model_inputs import about_inputs, begins
 from softmatch.using.predicting import open_records
 from softmatch.using.writing import explained, free_path, refuse_existing
@@ -35,7 +36,7 @@ NAMES: dict[Format, str] = {"onnx": "model.onnx", "torchscript": "model.pt", "sa
 INPUT, OUTPUT = "items", "probabilities"
 EXTRA = "softmatch.json"
 """Name of the JSON inside a TorchScript file."""
-SAMPLES = "samples.safetensors"
+ABOUT, WEIGHTS = "model/model.json", ("model.safetensors", "preparation.safetensors")
 TOLERANCE = 1e-4
 TIE = 1e-6
 MOST_SAMPLES = 256
@@ -202,11 +203,15 @@ def _write_torchscript(path: Path, whole: Whole, items: Tensor, about: str) -> C
 
 
 def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
-    """The model of the run, but for the samples: whoever gets the model need not get the data."""
+    """The model of the run, but for the samples: whoever gets the model need not get the data.
+
+    Written anew of what was read: a link in a folder of others may lead to any file, and that would be copied.
+    """
     (path / "model").mkdir(parents=True)
-    for each in (run / "model").iterdir():
-        if each.name != SAMPLES:
-            shutil.copy(each, path / "model")
+    RunFolder(path).write_json(ABOUT, RunFolder(run).read_json(ABOUT))
+    for name in WEIGHTS:
+        if (run / "model" / name).exists():
+            write_checked(path / "model" / name, read_tensors(run / "model" / name), {})
     return load_model(path, network).predict_proba
 
 

@@ -128,7 +128,11 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
     use_device(model, place)
     task = _task(job, config, split, model, place)
     _refuse_other(task, model, run, found.get("data"))
-    return Pool(model, replace(task, examples=_prepared_as(model, task, where)), where)
+    examples = _prepared_as(model, task, where)
+    if tuple(examples.items.shape[1:]) != model.shape:
+        reason = f"its model takes {'×'.join(map(str, model.shape))}, it prepares {'×'.join(map(str, examples.items.shape[1:]))}"
+        raise InputError(f"the model of {run} cannot be used: {reason}.")
+    return Pool(model, replace(task, examples=examples), where)
 
 
 def _task(job: Job, config: Config, split: Split, model: Model, device: torch.device) -> Task:

@@ -91,7 +91,7 @@ def write_pseudo_labels(
     confidence = pool.calibrated(probs).gather(1, judged.labels[:, None]).squeeze(1)
     pseudo, given = [pool.model.classes[k] for k in judged.labels.tolist()], pool.given
     disputed = [label is not None and label != made for label, made in zip(given, pseudo, strict=True)]
-    chosen = _ordered(order, confidence, torch.tensor(disputed))
+    chosen = _ordered(order, confidence, torch.tensor(disputed, dtype=torch.bool))
     places, names = chosen.tolist(), pool.names(pool.positions[chosen])
     table: dict[str, Values] = {
         "name": names,

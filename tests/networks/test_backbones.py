@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -91,6 +93,30 @@ def test_loading_says_nothing_and_leaves_the_librarys_settings(bert: Path, capsy
     load_backbone(bert, "text")
     assert capsys.readouterr() == ("", "")
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"attn_implementation": "somebody/kernel"},
+        {"_attn_implementation": "kernels-community/flash-attn"},
+        {"text_config": {"attn_implementation": "flash_attention_2"}},
+        {"parts": [{"use_kernels": True}]},
+        {"use_pretrained_backbone": True},
+        {"use_timm_backbone": True},
+    ],
+)
+def test_settings_that_fetch_code_or_weights_are_refused(bert: Path, tmp_path: Path, setting: dict[str, Any]) -> None:
+    folder = Path(shutil.copytree(bert, tmp_path / "bert"))
+    path = folder / "config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | setting))
+    with pytest.raises(InputError, match="asks for other code or weights"):
+        load_backbone(folder, "text")
+    with pytest.raises(InputError, match="asks for other code or weights"):
+        make_backbone(settings | setting, "text", pooler=False)
+    path.write_text(json.dumps(settings | {"attn_implementation": "eager", "use_timm_backbone": False}))
+    load_backbone(folder, "text")
 
 
 def test_a_missing_library_is_named(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,18 @@ def test_what_changes_after_the_call_is_not_written(tmp_path: Path, monkeypatch:
     assert found.notes == {"list": [1]}
 
 
+def test_tensors_may_change_their_shape_and_kind_between_two_writes(tmp_path: Path) -> None:
+    states = [torch.zeros(3), torch.ones(3), torch.arange(2), torch.tensor(5, dtype=torch.uint8), torch.ones(2, 2)]
+    with CheckpointWriter(tmp_path, keep=9) as writer:
+        for step, state in enumerate(states):
+            writer.write(step, {"a": state, f"only at {step}": state}, {})
+    for path, state in zip(list_checkpoints(tmp_path), states, strict=True):
+        found = load_checkpoint(path)
+        assert set(found.tensors) == {"a", f"only at {found.step}"}
+        assert found.tensors["a"].dtype == state.dtype
+        assert torch.equal(found.tensors["a"], state)
+
+
 def test_waiting_means_on_the_disk(tmp_path: Path) -> None:
     with CheckpointWriter(tmp_path) as writer:
         writer.write(5, {}, {}, wait=True)

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from typing import Any
 
 import pytest
@@ -25,9 +25,9 @@ from tests.own.sources import blobs
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # its copies use one
 
 TINY: dict[str, Any] = {
-    "steps": 11,
-    "evaluate_every": 4,
-    "checkpoint_every": 3,
+    "steps": 8,
+    "evaluate_every": 3,
+    "checkpoint_every": 2,
     "labeled_batch": 8,
     "unlabeled_batch": 8,
     "device": "cpu",
@@ -44,13 +44,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "comatch": {**LOW, "memory": 2, "graph_threshold": 0.1},
     "meta_pseudo_labels": {**LOW, "finetune": 0.3},
     "semireward": {"warmup": 2, "every": 2, "base_options": LOW},
-    "crest": {"generations": 3},
+    "crest+softmatch": {"generations": 3},
     "influence": {"every": 2, "base_options": LOW},
     "adamatch": {},
     "darp+freematch": {"warmup": 0.0, "every": 3},
     "supervised": {},
 }
 """A method of each family, with options that let all of it set in within the first steps."""
+SOFTMATCH = Case("softmatch", "digits", {**DIGITS, "method": "softmatch", "method_options": {}})
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,10 @@ def endurance(tmp_path_factory: pytest.TempPathFactory) -> Endurance:
     return Endurance(tmp_path_factory.mktemp("endurance"), Random(0))
 
 
-def killed_at(*steps: int, damage: Damage | None = None) -> Fault:
+def killed_at(*steps: int) -> Fault:
     """The first process is killed after the first of these numbers of its steps, the next after the second …"""
     left = list(steps)
-    return Fault(lambda chance, reference: Strike(SIGKILL, count=left.pop(0)), damage)
+    return Fault(lambda chance, reference: Strike(SIGKILL, count=left.pop(0)))
 
 
 def assert_endured(tally: Tally, faults: int) -> None:
@@ -73,31 +74,35 @@ def assert_endured(tally: Tally, faults: int) -> None:
 @pytest.mark.parametrize("method", FAMILIES)
 def test_a_killed_run_of_every_family_ends_as_if_nothing_had_happened(endurance: Endurance, method: str) -> None:
     case, tally = Case(method, "digits", {**DIGITS, "method": method, "method_options": FAMILIES[method]}), Tally()
-    at = Random(method).randint(4, 11)  # after the first checkpoint
+    at = Random(method).randint(5, 8)  # the checkpoint of step 2 is whole then; later ones may be on their way
     ends = endurance.endure(case, killed_at(at), tally, 1)
     assert_endured(tally, 1)
     assert ends[0].steps == at
-    assert ends[1].steps < 11, "it did not begin anew"
+    assert ends[1].steps <= 6, "it did not begin anew"
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"precision": "fp16", "clip": 1.0}, {"model": "wrn-10-1", "precision": "bf16"}, {"optimizer": "adamw", "decay": "shrink"}],
-    ids=["fp16", "bf16 and batch normalisation", "adamw"],
+    [
+        {"precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0},  # so high that the scale of the loss must change
+        {"precision": "bf16", "model": "wrn-10-1", "averages": "paper"},
+    ],
+    ids=["fp16 and adamw", "bf16 and batch normalisation"],
 )
 def test_other_ways_to_train_are_resumed_as_exactly(endurance: Endurance, settings: dict[str, Any]) -> None:
     tally = Tally()
-    endurance.endure(Case(str(settings), "digits", {**DIGITS, **settings}), killed_at(7), tally, 1)
+    endurance.endure(Case(str(settings), "digits", {**DIGITS, **settings}), killed_at(5), tally, 1)
     assert_endured(tally, 1)
 
 
 def test_a_cross_fit_with_twins_is_killed_in_each_of_its_parts(endurance: Endurance, tmp_path: Path) -> None:
     source = blobs(tmp_path / "table.csv", labeled=20, unlabeled=20)
-    few = {"steps": 5, "evaluate_every": 3, "checkpoint_every": 2, "twin": True, "evaluation": "crossfit", "folds": 2}
+    few = {"steps": 5, "twin": True, "evaluation": "crossfit", "folds": 2}
     case, tally = Case("cross-fit", str(source), {**TINY, **few}), Tally()
     ends = endurance.endure(case, killed_at(3, 7, 12), tally, 3)
     assert_endured(tally, 3)
-    assert [end.steps for end in ends] == [3, 7, 12, 9]  # 25 of 5 networks, and 1, 4 and 1 steps that were not saved
+    assert [end.steps for end in ends[:3]] == [3, 7, 12]
+    assert ends[3].steps <= 10, "of 25; what was trained before the last but one checkpoint is not trained again"
 
 
 def _newest(way: Callable[[bytearray], bytes]) -> Damage:
@@ -116,38 +121,41 @@ def _flipped(content: bytearray) -> bytes:
 
 def _torn_metrics(chance: Random, out: Path) -> str:
     with (out / "metrics.jsonl").open("a") as file:
-        file.write('{"step": 8, "lo')
-    return "going on after step 6"
+        file.write('{"step": 6, "lo')
+    return "going on after step 5"
 
 
 def _cut_metrics(chance: Random, out: Path) -> str:
     (out / "metrics.jsonl").write_bytes((out / "metrics.jsonl").read_bytes()[:20])
-    return "going on after step 6"
-
-
-def _left_behind(chance: Random, out: Path) -> str:
-    for name in (".result.json.0123abcd", "checkpoints/.step-000000006.safetensors.0123abcd"):
-        (out / name).write_bytes(b"half of")
-    return "going on after step 6"
+    (out / ".result.json.0123abcd").write_bytes(b"half of")  # left behind
+    return "going on after step 5"
 
 
 @pytest.mark.parametrize(
     ("damage", "done"),
     [
-        (_newest(lambda content: content[:-1]), 8),
-        (_newest(_flipped), 8),
-        (_newest(lambda content: b""), 8),
-        (_torn_metrics, 5),
-        (_cut_metrics, 5),
-        (_left_behind, 5),
+        (_newest(lambda content: content[:-1]), 4),
+        (_newest(_flipped), 4),
+        (_torn_metrics, 3),
+        (_cut_metrics, 3),
     ],
-    ids=["cut", "changed", "emptied", "torn metrics", "cut metrics", "temporary files"],
+    ids=["cut", "changed", "torn metrics", "cut metrics"],
 )
 def test_damaged_files_are_told_of_and_the_ones_before_are_used(endurance: Endurance, damage: Damage, done: int) -> None:
-    tally = Tally()
-    ends = endurance.endure(Case("softmatch", "digits", {**DIGITS, "method": "softmatch"}), killed_at(8, damage=damage), tally, 1)
+    fault, tally = Fault(lambda chance, reference: Strike(SIGTERM, count=5), damage), Tally()
+    ends = endurance.endure(SOFTMATCH, fault, tally, 1)
     assert_endured(tally, 2)
     assert ends[1].steps == done
+
+
+def test_a_full_disk_ends_a_run_that_goes_on_when_there_is_room(endurance: Endurance) -> None:
+    fault, tally = Fault(lambda chance, reference: Strike(file_size=5000, count=5)), Tally()
+    full, done = endurance.endure(SOFTMATCH, fault, tally, 1)
+    assert_endured(tally, 1)
+    assert full.code == 1
+    assert "File too large" in full.said
+    assert "What the run has written so far is kept" in full.said
+    assert done.steps < 8
 
 
 class Broken(Exception):  # noqa: N818  # what the run is
@@ -174,7 +182,7 @@ def broken(source: Any, out: Path | None, **settings: Any) -> None:
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that ended at its fourth step, after the checkpoint of its third."""
+    """A run that ended at its third step, after the checkpoint of its second."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("begun") / "run"
     broken("two-moons", folder)
@@ -195,13 +203,13 @@ def refused(match: str, folder: Path, **given: Any) -> None:
 
 
 def test_other_settings_are_refused(run: Path) -> None:
-    refused("steps is 11 in .*, not 12", run, steps=12)
+    refused("steps is 8 in .*, not 9", run, steps=9)
     refused("method is 'softmatch' in .*, not 'fixmatch'", run, method="fixmatch")
-    refused("unknown setting 'stepps'", run, stepps=11)
+    refused("unknown setting 'stepps'", run, stepps=8)
 
 
 def test_what_decides_nothing_may_differ_and_a_finished_run_is_refused(run: Path, tmp_path: Path) -> None:
-    result = softmatch.train(resume=run, checkpoint_every=5, steps=11)
+    result = softmatch.train(resume=run, checkpoint_every=5, steps=8)
     assert result.run == run
     whole = softmatch.train("two-moons", out=tmp_path / "whole", **TINY)
     assert (run / "model" / "model.safetensors").read_bytes() == (whole.run / "model" / "model.safetensors").read_bytes()

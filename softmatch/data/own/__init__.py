@@ -11,6 +11,7 @@ from softmatch.data.own.folder import SUFFIXES, open_folder, open_image, open_im
 from softmatch.data.own.hub import open_hub
 from softmatch.data.own.tables import is_table, open_table, read_head
 from softmatch.data.own.walk import walk
+from softmatch.data.places import expand_home
 from softmatch.data.records import Columns, Opened
 from softmatch.data.samples import is_frame
 from softmatch.data.sources import SOURCES
@@ -36,7 +37,7 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_frame(where, columns, need_label=need_label)
     if not isinstance(where, (str, Path)):
         return open_arrays(where, None)
-    path = Path(where).expanduser()
+    path = expand_home(where)
     if path.is_dir():
         if any(path.rglob("*.parquet")) and not walk(path).images:
             return open_hub(str(path), columns, need_label)

@@ -14,6 +14,9 @@ from softmatch.errors import InputError
 
 MARKS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
+LONGEST_LINE = 10**9
+"""Bytes. A compressed file of a few megabytes can hold a line that takes all memory."""
+
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[TextIO]:
@@ -36,6 +39,8 @@ def open_lines(path: Path) -> Iterator[TextIO]:
             f"{path}, line {_line_of_nul(path)} holds a NUL: the file is damaged, no text file, or UTF-16 without a byte order "
             "mark. Save it as UTF-8."
         ) from error
+    except _Endless as error:
+        raise InputError(f"{path} has a line of more than {LONGEST_LINE // 10**6:,} MB: is it a text file at all?") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is damaged: {error}. Compress or copy it anew.") from error
     except OSError as error:
@@ -52,11 +57,15 @@ class _Nul(Exception):  # noqa: N818  # never leaves this module
     pass
 
 
+class _Endless(Exception):  # noqa: N818  # never leaves this module
+    pass
+
+
 class _WithoutNul(io.RawIOBase):
-    """Refuses a NUL a block at a time: to look into every line takes longer than to read it."""
+    """Refuses a NUL and an endless line a block at a time: to look into every line takes longer than to read it."""
 
     def __init__(self, raw: BinaryIO) -> None:
-        self.raw = raw
+        self.raw, self.begun = raw, 0
 
     def readable(self) -> bool:
         return True
@@ -65,6 +74,10 @@ class _WithoutNul(io.RawIOBase):
         block = self.raw.read(len(buffer))
         if b"\0" in block:
             raise _Nul
+        end = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        self.begun = len(block) - 1 - end if end >= 0 else self.begun + len(block)
+        if self.begun > LONGEST_LINE:
+            raise _Endless
         buffer[: len(block)] = block
         return len(block)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +256,32 @@ def test_frames_that_cannot_be_used_are_refused(frame: Any, y: Any, message: str
 def test_labels_of_a_frame_are_not_needed_to_predict() -> None:
     opened = open_frame(pd.DataFrame({"a": [1, 2], "b": [1, 2]}), Columns(label="y", features=("b",)), need_label=False)
     assert opened.read().labels == [None, None]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("code", [0x110000, 0xFFFFFFFF])
+def test_texts_of_characters_that_do_not_exist_are_refused(tmp_path: Path, order: str, code: int) -> None:
+    """Numpy makes a text of any number, and Python may crash on it."""
+    wrong = np.array([[97, 97], [98, code]], dtype=f"{order}u4").view(f"{order}U2")[:, 0]
+    for arrays in ({"x": wrong, "y": [0, 1]}, {"x": [1.0, 2.0], "y": wrong}):
+        np.savez(tmp_path / "t.npz", **arrays)  # type: ignore[arg-type]  # numpy's own signature mixes names and options
+        with pytest.raises(InputError, match=r"t\.npz, [xy] is damaged: it holds texts of characters that do not exist"):
+            open_npz(tmp_path / "t.npz", Columns()).read()
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_half_a_character_becomes_a_question_mark(tmp_path: Path, order: str) -> None:
+    halves = np.array([[97, 0xD800], [98, 0xE9]], dtype=f"{order}u4").view(f"{order}U2")[:, 0]
+    np.savez(tmp_path / "t.npz", x=halves, y=halves)
+    found = open_npz(tmp_path / "t.npz", Columns()).read()
+    assert list(found.inputs) == ["a?", "bé"]
+    assert found.labels == ["a?", "bé"]
+
+
+def test_an_array_that_says_it_has_more_items_than_can_be_counted(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**30, 2)})
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        archive.writestr("x.npy", header.getvalue() + b"\0" * 64)
+    with pytest.raises(InputError, match=r"t\.npz cannot be read"):
+        open_npz(tmp_path / "t.npz", Columns())

@@ -43,6 +43,7 @@ def test_one_in_all_spellings(value: object) -> None:
         ("cafe\u0301", "café"),
         ("😀\n😀", "😀\n😀"),
         ("NaN", "NaN"),
+        ("a\ud800", "a?"),
     ],
 )
 def test_other_labels(value: object, cleaned: str) -> None:

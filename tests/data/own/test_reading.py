@@ -77,6 +77,7 @@ def test_numbers_as_labels_are_words_and_in_the_order_of_numbers() -> None:
 
 def test_classes_are_ordered_naturally() -> None:
     assert sorted(["cat", "10", "2", "Ant"], key=natural) == ["2", "10", "Ant", "cat"]
+    assert sorted(["2", "nan", "1"], key=natural) == sorted(["nan", "2", "1"], key=natural) == ["1", "2", "nan"]
 
 
 @pytest.mark.parametrize(

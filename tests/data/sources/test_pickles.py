@@ -47,3 +47,33 @@ def test_only_the_one_encoding_is_allowed() -> None:
 def test_a_cut_pickle_is_one_kind_of_error(left: int) -> None:
     with pytest.raises(pickle.UnpicklingError):
         pickles.load(python2(CONTENT)[:left])
+
+
+FORGED = b"A" * 8
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"cnumpy\nndarray\n(I1\ncnumpy\ndtype\n(S'O8'\ntRC\x08" + FORGED + b"tR.",
+        b"cnumpy\ndtype\n(S'O8'\nI00\nI01\ntR.",
+        b"cnumpy\ndtype\n(S'(2,)u1'\nI00\nI01\ntR.",
+        b"cnumpy\ndtype\n(S'u1,O'\nI00\nI01\ntR.",
+        b"cnumpy._core.numeric\n_frombuffer\n(C\x08" + FORGED + b"S'O8'\nI1\nS'C'\ntR.",
+        pickle.dumps(np.array([None, "text"], dtype=object)),
+        pickle.dumps(np.zeros(2, dtype=[("a", "u1"), ("b", "O")])),
+    ],
+    ids=["buffer", "objects", "parts", "fields", "frombuffer", "object array", "structured array"],
+)
+def test_no_bytes_are_taken_for_objects(content: bytes) -> None:
+    with pytest.raises(pickle.UnpicklingError):
+        pickles.load(content)
+
+
+@pytest.mark.parametrize("kind", ["u1", ">i4", "<f8", "?", "f2"])
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_numbers_of_any_kind_and_order_come_out(kind: str, protocol: int) -> None:
+    array = np.asfortranarray(np.arange(6).reshape(2, 3).astype(kind))
+    found = pickles.load(pickle.dumps(array, protocol))
+    assert (found.dtype.kind, found.dtype.itemsize) == (array.dtype.kind, array.dtype.itemsize)
+    assert np.array_equal(found, array)

@@ -1,0 +1,77 @@
+"""A few hundred of the inputs that benchmarks/fuzz.py makes by the hundred thousand; and the program itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from softmatch.errors import InputError
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def fuzz() -> Iterator[Any]:
+    """The program as a module."""
+    with pytest.MonkeyPatch.context() as changed:
+        changed.syspath_prepend(str(BENCHMARKS))
+        import fuzz
+
+        yield fuzz
+    for name in ("fuzz", "fuzz_files", "fuzz_mutations", "fuzz_runs"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def readers(fuzz: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return fuzz.make_readers(tmp_path_factory.mktemp("fuzz"))
+
+
+def test_damaged_inputs_are_read_or_refused(fuzz: Any, readers: Any, tmp_path: Path) -> None:
+    found = fuzz.fuzz(readers, inputs=200, seed=12, failures=tmp_path, limit=60.0)
+    assert [text for count in found.values() for text in (*count.tracebacks, *count.hangs)] == []
+    assert list(tmp_path.iterdir()) == []
+    assert sum(count.inputs for count in found.values()) >= 200
+    assert all(count.inputs == count.accepted + count.refused for count in found.values())
+    assert sum(count.refused for count in found.values()) > 60  # they are damaged, after all
+    assert sum(count.accepted for count in found.values()) > 30
+
+
+def test_every_sound_input_is_accepted(fuzz: Any, readers: Any) -> None:
+    for name, reader in readers.items():
+        if name not in ("command line", "run folder"):  # some of these end where the run is finished, or its work begins
+            outcomes = {fuzz.attempt(reader, content, 60.0) for content in reader.corpus[:3]}
+            assert outcomes == {"accepted"}, name
+
+
+def test_inputs_follow_from_the_seed(readers: Any) -> None:
+    for name, reader in readers.items():
+        first, second = ([reader.make(Random(f"{seed}/{name}/7")) for seed in (1, 2)] for _ in range(2))
+        assert first == second
+
+
+def test_failures_are_kept_and_can_be_replayed(fuzz: Any, tmp_path: Path) -> None:
+    def read(content: bytes) -> None:
+        if b"x" in content:
+            raise InputError("no x here")
+        if b"y" in content:
+            raise ZeroDivisionError("y")
+        while b"z" in content:
+            pass
+
+    letters = {"some letters": fuzz.Reader(1, [b"a", b"x", b"y", b"z"], (lambda random, content, others: content,), read)}
+    (count,) = fuzz.fuzz(letters, inputs=40, seed=0, failures=tmp_path, limit=0.02).values()
+    assert count.inputs == 40
+    assert min(count.accepted, count.refused, len(count.tracebacks), len(count.hangs)) > 0
+    kept = sorted(path for path in tmp_path.iterdir() if path.suffix != ".txt")
+    assert len(kept) == len(count.tracebacks) + len(count.hangs)
+    for path in kept:
+        outcome = fuzz.replay(letters, path, 0.02)
+        assert outcome == path.with_suffix(".txt").read_text()
+        assert "ZeroDivisionError: y" in outcome if path.read_bytes() == b"y" else outcome == "hang"
+    assert f"| {len(count.tracebacks)} | {len(count.hangs)} |" in fuzz.table({"some letters": count})
