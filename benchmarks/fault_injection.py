@@ -329,7 +329,7 @@ def _improper(ended: Ended, strike: Strike | None, must_say: str) -> list[str]:
         found.append(f"exit code {ended.code}: {last}")
     elif ended.code == FAILED and "--resume" not in ended.said:
         found.append(f"it does not say how to go on: {last}")
-    elif ended.code == STOPPED and _stopped_at(ended) is None:
+    elif ended.code == STOPPED and _stopped_at(ended) is None and "softmatch: interrupted" not in ended.said:
         found.append(f"it does not say where it has stopped: {last}")
     return found
 

@@ -8,7 +8,7 @@ from types import FrameType
 
 from softmatch.errors import STOPPED
 
-SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 INTERRUPTED = 130
 
 
@@ -25,7 +25,8 @@ def main() -> int:
         raise KeyboardInterrupt
 
     for name in SIGNALS:
-        if number := getattr(signal, name, None):  # Windows has no SIGUSR1
+        number = getattr(signal, name, None)  # Windows has no SIGUSR1
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, interrupt)
     try:
         from softmatch.cli import main as run
@@ -36,6 +37,7 @@ def main() -> int:
             raise
         print("softmatch: interrupted.", file=sys.stderr)
         code = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: what comes while torch ends changes nothing
     return STOPPED if code == INTERRUPTED and heard != signal.SIGINT else code
 
 

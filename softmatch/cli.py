@@ -79,8 +79,8 @@ def train(
     dry_run:
         Print the effective settings, and time and memory estimated from the first few steps. No run folder is made.
     resume:
-        A run folder: go on with that run, by its own settings. auto: go on with the unfinished run of this very command, if there
-        is one. Without this option a terminal is asked whether to.
+        A run folder: go on with that run, by its own settings; a source given besides is where its data are now. auto: go on with
+        the unfinished run of this very command, if there is one. Without this option a terminal is asked whether to.
     processes:
         Train in so many processes on this machine, each with a share of every batch; one for each GPU, say. For several machines
         start `torchrun … -m softmatch train …`. The batches are the same, so is the result.
@@ -96,7 +96,7 @@ def train(
 
         code = launch(processes, without_option(_arguments, "--processes"))
         if code:
-            raise SystemExit(code)
+            raise SystemExit(FAILED if code > 128 and code != INTERRUPTED else code)  # one of them was killed
         return
     from softmatch.cli_training import train_command  # imports torch
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from softmatch.config import Config, read_file
 from softmatch.display import Display, Reading, print_plan, print_result, say
 from softmatch.errors import InputError
-from softmatch.processes import first_of_machine, from_environment, joined, world
+from softmatch.processes import first_of_machine, from_environment, joined, main_says, world
 from softmatch.runs import RunFolder
 from softmatch.training.bench import plan
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.job import run_job
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job, open_job
-from softmatch.training.resuming import decide, reopen
+from softmatch.training.resuming import decide, is_finished, reopen
 
 AUTO = "auto"
 
@@ -49,10 +49,16 @@ def train_command(source: str | None, config: Config | None, file: Path | None, 
 def _train(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
     run: RunFolder | None
     if resume is not None and resume != AUTO:
-        if source is not None or file is not None:
-            raise InputError("--resume goes on with the source and settings of its run: leave out the source and --config.")
+        folder = Path(resume)
+        if file is not None or not resume:
+            raise InputError("--resume takes a run folder, or auto; a run goes on with its own settings: leave out --config.")
+        if config is not None and config.out is not None and config.out != folder:
+            raise InputError(f"--resume {folder} goes on in that folder: leave out --out. To keep it as it is, copy it first.")
+        if main_says(lambda: str(is_finished(folder))) == "True":
+            _say_finished(folder)
+            return
         keep_freed_memory()
-        job, run = reopen(Path(resume), given=_given(config))
+        job, run = reopen(folder, source, _given(config))
     else:
         job = open_source(source, config, file, resuming=True)
         if dry_run:
@@ -60,8 +66,7 @@ def _train(source: str | None, config: Config | None, file: Path | None, dry_run
             return
         run, finished = decide(job, resume == AUTO, _wants_to_go_on)
         if finished:
-            if world().is_main and job.config.out is not None:
-                print(f"{job.config.out} is finished: its report is {job.config.out / 'report.html'}.")
+            _say_finished(job.config.out or Path())
             return
     if not world().is_main:
         run_job(job, run=run)
@@ -71,11 +76,16 @@ def _train(source: str | None, config: Config | None, file: Path | None, dry_run
     print_result(result, said=[finding.text for finding in job.findings])
 
 
+def _say_finished(folder: Path) -> None:
+    if world().is_main:
+        print(f"{folder} is finished: its report is {folder / 'report.html'}.")
+
+
 def _wants_to_go_on(run: RunFolder) -> bool:
     """Ask, on a terminal; elsewhere say how it could be done."""
     saved = list_checkpoints(run.path / "checkpoints")
-    state = f"its last checkpoint is {saved[-1].name}" if saved else "it has no checkpoint of its last network yet"
-    text = f"{run.path} is an unfinished run of this very command; {state}."
+    state = f", saved up to step {int(saved[-1].stem.removeprefix('step-')):,}" if saved else ""
+    text = f"{run.path} is an unfinished run of this very command{state}."
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         say(Display().console, f"{text} To go on with it: --resume {run.path}, or --resume auto.", style="yellow")
         return False

@@ -43,6 +43,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 DIGITS = 6
+LOCK = ".lock"
 LONGEST_WAIT = 15.0
 """Seconds for a lock: processes that read images for one that was killed hold it until they notice, which takes 5."""
 ITEMS = {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
@@ -99,7 +100,7 @@ class RunFolder:
         if fcntl is None:
             yield
             return
-        path, latest = self.path / ".lock", time.monotonic() + LONGEST_WAIT
+        path, latest = self.path / LOCK, time.monotonic() + LONGEST_WAIT
         while True:
             with path.open("w") as file:
                 if _is_locked(file) and _is_still(path, file):
@@ -199,8 +200,12 @@ def _is_locked(file: IO[str]) -> bool:
 
 def refuse_used(path: Path) -> None:
     """Raise InputError for a place of a run folder where something is already; what a killed process has left is nothing."""
-    if path.exists() and not (path.is_dir() and all(LEFTOVER.fullmatch(each.name) for each in path.iterdir())):
+    if path.exists() and not (path.is_dir() and all(_is_left_behind(each.name) for each in path.iterdir())):
         raise InputError(f"{path} exists already and is never overwritten: choose another --out.")
+
+
+def _is_left_behind(name: str) -> bool:
+    return name == LOCK or LEFTOVER.fullmatch(name) is not None
 
 
 def _record(line: str) -> dict[str, Any] | None:

@@ -51,8 +51,8 @@ def test_a_stopped_run_goes_on_as_the_message_says(
     assert "going on after step 7 of 12" in capsys.readouterr().out
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (folder / "run" / name).read_bytes() == (folder / "whole" / name).read_bytes()
-    assert main(["train", "--resume", "run"]) == 2
-    assert "is finished" in capsys.readouterr().err
+    assert main(["train", "--resume", "run"]) == 0
+    assert "run is finished" in capsys.readouterr().out
 
 
 def test_auto_goes_on_begins_and_ends(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_on_a_terminal_the_user_is_asked(folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main(["train", *QUICK]) == 0
     assert len(asked) == 1
-    assert "step-000000006" in asked[0]
+    assert "saved up to step 6" in asked[0]
     assert (begun / "result.json").is_file() == (answer == "")
 
 
@@ -113,7 +113,12 @@ class _Terminal:
     ("arguments", "message"),
     [
         (["--resume", "nowhere"], "nowhere is not a run folder"),
-        (["digits", "--resume", "run"], "leave out the source"),
+        (["digits", "--resume", "run"], "run was trained on two-moons, not on digits"),
+        (["--resume", ""], "--resume takes a run folder"),
+        (["--resume", "run", "--out", "other"], "leave out --out"),
+        ([*QUICK, "--seed", "1", "--out", "run", "--resume", "auto"], "seed is 0 there, not 1"),
+        ([*QUICK, "--dry-run", "--processes", "2"], "leave out --processes"),
+        (["--resume", "run", "--dry-run"], "leave out --resume"),
         (["--resume", "run", "--steps", "13"], "steps is 12 in run, not 13"),
         (["--processes", "0"], "--processes 0"),
         (["--resume", "damaged"], "damaged/config.yaml"),

@@ -245,6 +245,7 @@ def _outcome(to: Fit) -> Fitted | None:
     fitted = Fitted.read(tell_tensors(None if found is None else found[0]), json.loads(notes))
     if world().is_main:
         to.run.put_records(bytes(fitted.lines))
+        _say(to, f"{to.role.strip()}: trained before.")
     return fitted
 
 
@@ -254,7 +255,7 @@ def _go_on(task: Task, trainer: Trainer, to: Fit) -> Fitted:
     if world().is_main:
         found, damaged = newest_good(to.run.checkpoints)
         for text in damaged:
-            _say(to, text)
+            _say(to, f"{text} It is left out.")
         if found is not None:
             step, tensors, notes = found.step, found.tensors, found.notes
             _say(to, f"{to.role.strip()}: going on after step {step:,} of {task.config.steps:,}.")
@@ -284,8 +285,7 @@ def _explained(error: RuntimeError, run: RunFolder) -> Exception:
     if "DataLoader worker" in text:  # torch's signal handler raises it wherever training is just then
         return LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}")
     if is_lost_process(error):
-        reason = text.splitlines()[0]
-        return ProcessLost(f"another of the {world().size} processes has ended: {reason}\n{_last_checkpoint(run)}")
+        return ProcessLost(f"another of the {world().size} processes has ended.\n{_last_checkpoint(run)}")
     return error
 
 

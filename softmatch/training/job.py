@@ -15,7 +15,7 @@ import torch
 
 from softmatch.config import write_config
 from softmatch.data.fingerprint import content, fingerprint
-from softmatch.errors import InputError, Stopped, TrainingError
+from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
 from softmatch.processes import first_of_machine, joined, main_says, world
@@ -136,6 +136,8 @@ def _run_job(job: Job, listener: Listener | None, network: Network | None, run: 
             if world().is_main:
                 folder.remove_leftovers()
             return _train_all(task, method, Fit(folder, job.config.method, listener, stop), started)
+        except ProcessLost as lost:
+            raise ProcessLost(f"{lost} Go on with: {resume_command(folder.path, job)}") from lost
         except Stopped as stopped:
             command = resume_command(folder.path, job)
             raise Stopped(f"{stopped}; everything so far is saved. Go on with: {command}") from None
@@ -155,14 +157,16 @@ def _begin(task: Task, job: Job, run: RunFolder) -> str:
         write_config(run.path / "config.yaml", job.source, job.config)
     if is_finished(run.path):
         raise InputError(f"{run.path} is finished: another process has just done it.")
-    written = run.read_json("split.json")
-    if written is not None and written != (now := json.loads(json.dumps(split))):
-        if isinstance(written, dict) and written.get("device") != now["device"]:
+    written, now = run.read_json("split.json"), json.loads(json.dumps(split))
+    if isinstance(written, dict):
+        changed = [key for key, value in written.items() if now.get(key) != value]
+        if changed == ["device"]:
             raise InputError(
-                f"{run.path} was begun on {written.get('device')!r}, this is {now['device']!r}, where other numbers come out: "
-                "give --device, or begin a new run."
+                f"{run.path} was begun on {written['device']!r}, this is {now['device']!r}, where other numbers come out: "
+                f"give --device {written['device']}, or begin a new run."
             )
-        raise InputError(f"the data are not those that {run.path} was begun with: they have changed since. Begin a new run.")
+        if changed:
+            raise InputError(f"the data are not those that {run.path} was begun with: they have changed since. Begin a new run.")
     run.write_json("split.json", split)
     return ""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.config import Config, make_config, merge, read_file
+from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError
 from softmatch.networks import Network, is_own
 from softmatch.own_code import code_in
@@ -20,7 +21,7 @@ from softmatch.training.opening import Job, open_again
 
 RUNS = Path("runs")
 """Where runs are made that have no --out."""
-ELSEWHERE = ("device", "threads", "checkpoint_every")
+ELSEWHERE = ("device", "threads", "checkpoint_every", "data")
 """Settings that may be others when a run goes on: they say how and where it is computed, not what."""
 IN_MEMORY = ("arrays", "frame")
 """Sources that no path leads to."""
@@ -45,11 +46,26 @@ def decide(job: Job, auto: bool, wants_to_go_on: Callable[[RunFolder], bool]) ->
             if not auto and not wants_to_go_on(RunFolder(found)):
                 found = None
         if found is None and out is not None:
+            _explain_other(out, job)
             refuse_used(out)
         return json.dumps([None if found is None else str(found), False])
 
     found, finished = json.loads(main_says(look))  # one process looks: a folder that it makes would confuse the others
     return None if found is None else RunFolder(Path(found)), finished
+
+
+def _explain_other(out: Path, job: Job) -> None:
+    """Say why an unfinished run is not that of this command."""
+    if not (out / "config.yaml").is_file() or is_finished(out):
+        return
+    source, config = _settings(out)
+    if source != job.source:
+        raise InputError(f"{out} is an unfinished run on {source}, not on {job.source}: choose another --out.")
+    if (key := _same(config, job.config)) is not None:
+        raise InputError(
+            f"{out} is an unfinished run with other settings: {key} is {getattr(config, key)!r} there, not "
+            f"{getattr(job.config, key)!r}. Choose another --out, or go on with it by --resume {out}."
+        )
 
 
 def _find(job: Job) -> Path | None:
@@ -84,7 +100,7 @@ def reopen(
     """The job of an unfinished run, by its own settings.
 
     Args:
-        source: the data, if they were neither a file nor a name: a frame, or arrays.
+        source: where the data are now, if they have moved; the frame or arrays, if they were no file.
         given: settings that the user repeats. Those of `ELSEWHERE` may differ. Code of one's own has to be named again:
             nothing in a run folder is executed.
         network: of your own, for a run with one.
@@ -104,6 +120,8 @@ def reopen(
 
     where, written = json.loads(main_says(look))  # the others may be on machines that do not have the folder
     config, asked = make_config(written, where=str(folder / "config.yaml")), merge(given or {})
+    if isinstance(source, str) and source != where and (where in SOURCES or source in SOURCES):
+        raise InputError(f"{folder} was trained on {where}, not on {source}: leave out the source.")
     if source is None and where in IN_MEMORY:
         raise InputError(f"{folder} was trained on {where}: go on in Python, with softmatch.train(source, resume=…).")
     _refuse_unnamed_code(config, asked, network, folder)

@@ -9,8 +9,8 @@ from typing import Any
 
 from softmatch.processes import largest
 
-SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1")
-"""SIGUSR1 is what Slurm users let a job be warned with."""
+SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP")
+"""SIGUSR1 is what Slurm users let a job be warned with; SIGHUP comes when a terminal or connection is closed."""
 
 
 class Stopping(Exception):  # noqa: N818  # what is going on, and no error
@@ -30,7 +30,8 @@ class Stop:
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
             for name in SIGNALS:
-                if number := getattr(signal, name, None):  # Windows has no SIGUSR1
+                number = getattr(signal, name, None)  # Windows has no SIGUSR1
+                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
                     self._before[number] = signal.signal(number, self._heard)
         return self
 

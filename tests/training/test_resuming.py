@@ -16,7 +16,7 @@ import softmatch
 from benchmarks.fault_injection import Case, Damage, Endurance, Fault, Strike, Tally, warm_up
 from softmatch import runs
 from softmatch.errors import InputError
-from softmatch.runs import RunFolder
+from softmatch.runs import RunFolder, refuse_used
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.fitting import Record
 from softmatch.training.task import Task
@@ -269,6 +269,9 @@ def test_data_that_have_changed_are_refused(tmp_path: Path) -> None:
     refused("have changed since", tmp_path / "run")
     source.write_text(text + "1.0,2.0,\n")
     refused("have changed since", tmp_path / "run")
+    first = text.splitlines()[1]
+    source.write_text(text.replace(first, f"9{first}"))
+    refused("have changed since", tmp_path / "run")
 
 
 def test_a_run_that_is_being_trained_is_left_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,3 +300,12 @@ def test_a_folder_with_another_run_is_never_overwritten(run: Path) -> None:
     with pytest.raises(InputError, match="never overwritten"):
         softmatch.train("two-moons", out=run, **TINY)
     assert sorted(run.rglob("*")) == before
+
+
+def test_a_folder_in_which_a_run_was_killed_before_it_began_is_free(tmp_path: Path) -> None:
+    for name in (".lock", ".config.yaml.0123abcd"):
+        (tmp_path / name).touch()
+    refuse_used(tmp_path)
+    (tmp_path / ".hidden").touch()
+    with pytest.raises(InputError, match="never overwritten"):
+        refuse_used(tmp_path)
