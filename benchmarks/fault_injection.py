@@ -125,7 +125,7 @@ def attempt(case: Case, out: Path, strike: Strike | None = None, *options: str) 
     Args:
         options: of the command line, instead of --resume auto.
     """
-    settings = _settings_of(out)
+    settings = out.with_suffix(".yaml")
     settings.write_text(yaml.safe_dump({"source": case.source, **case.settings}), encoding="utf-8")
     command = ["train", "--config", str(settings), "--out", str(out), *(options or ("--resume", "auto"))]
     context: Any = multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")  # GPUs cannot be forked
@@ -150,10 +150,6 @@ def attempt(case: Case, out: Path, strike: Strike | None = None, *options: str) 
     return Ended(process.exitcode, _hear(hearing) + stuck * " It did not end.", counts[0], counts[1], seconds)
 
 
-def _settings_of(out: Path) -> Path:
-    return out.with_name(f"{out.name}.yaml")
-
-
 def _hear(hearing: Connection) -> str:
     """What was said, on one line. Not to the end of the pipe: children of a killed process may hold it open."""
     os.set_blocking(hearing.fileno(), False)
@@ -175,6 +171,8 @@ def _train(command: list[str], strike: Strike | None, speaking: Connection, coun
     warnings.resetwarnings()  # of a test, where they are errors
     warnings.filterwarnings("ignore", message="Cyclopts application invoked without tokens")  # it is, in a test
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it,
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and nohup this
     _count(strike, counts)
     from softmatch.__main__ import main
 
@@ -310,7 +308,7 @@ class Endurance:
 
 def _delete(out: Path) -> None:
     shutil.rmtree(out)
-    _settings_of(out).unlink()
+    out.with_suffix(".yaml").unlink()
 
 
 def _stopped_at(ended: Ended) -> str | None:
@@ -327,11 +325,20 @@ def _improper(ended: Ended, strike: Strike | None, must_say: str) -> list[str]:
         found.append(f"a traceback: {ended.said[-2000:]}")
     elif ended.code not in _proper_codes(strike):
         found.append(f"exit code {ended.code}: {last}")
+    elif _went_on(ended, strike):
+        found.append(f"it went on after the signal: {last}")
     elif ended.code == FAILED and "--resume" not in ended.said:
         found.append(f"it does not say how to go on: {last}")
     elif ended.code == STOPPED and _stopped_at(ended) is None and "softmatch: interrupted" not in ended.said:
         found.append(f"it does not say where it has stopped: {last}")
     return found
+
+
+def _went_on(ended: Ended, strike: Strike | None) -> bool:
+    """Whether a process took no notice of a signal."""
+    if strike is None or strike.signal is None or strike.count is None or strike.of != "steps":
+        return False
+    return ended.code == 0 and ended.steps > strike.count
 
 
 def _proper_codes(strike: Strike | None) -> set[int]:
@@ -340,9 +347,6 @@ def _proper_codes(strike: Strike | None) -> set[int]:
         return {0}
     if strike.file_size is not None:
         return {0, FAILED}
+    ways: dict[int | None, set[int]] = {signal.SIGKILL: set(), signal.SIGINT: {STOPPED, INTERRUPTED}}
     killed = {-signal.SIGKILL} if strike.patience is not None else set[int]()
-    if strike.signal == signal.SIGKILL:
-        return {0, -signal.SIGKILL}
-    if strike.signal == signal.SIGINT:
-        return {0, STOPPED, INTERRUPTED} | killed  # interrupted: before there was anything to save
-    return {0, STOPPED, -(strike.signal or 0)} | killed
+    return {0, -(strike.signal or 0)} | ways.get(strike.signal, {STOPPED}) | killed

@@ -5,7 +5,7 @@
     python benchmarks/faults.py --only "signals" --rounds 10 --seed 3
 
 Each run is trained once without faults and then with them: every time its process has ended, `softmatch train --resume auto`
-goes on. In the end its files must be those of the undisturbed run, bit for bit: models, metrics and predictions of the run, of
+goes on. In the end its files must be those of the undisturbed run, bit for bit: models, metrics, last checkpoints and predictions of the run, of
 its twin and of all folds, and result.json but for the seconds. Ends with exit code 1 if any run is lost or differs.
 """
 
@@ -21,16 +21,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from signal import SIGINT, SIGKILL, SIGTERM, SIGUSR1
+from signal import SIGKILL, Signals
 from typing import Any
 
 import torch
 from fault_injection import Case, Damage, Ended, Endurance, Fault, Strike, Tally, warm_up
 
 from softmatch.methods import METHODS
+from softmatch.training import stopping
 from softmatch.training.checkpoint import list_checkpoints
 
-SIGNALS = (SIGTERM, SIGINT, SIGUSR1)
+SIGNALS = tuple(Signals[name] for name in stopping.SIGNALS)
 RESULTS = Path(__file__).parent / "results" / "faults.md"
 TINY: dict[str, Any] = {
     "steps": 29,
@@ -233,7 +234,11 @@ def make_rows(folder: Path, quick: bool, endurance: Endurance) -> list[Row]:
         Row("kill −9 at a random moment, other settings and data", others, [at_a_moment(SIGKILL)], several),
         Row("kill −9 in place of each flush to the disk", [MOONS], each_write, times=1),
         Row("kill −9 in place of a random flush, cross-fit", [table], [at_a_write(SIGKILL)], several),
-        Row("signal (TERM, INT, USR1) at a random step, every method", methods[:1] if quick else methods, [at_a_step(*SIGNALS)]),
+        Row(
+            f"signal ({', '.join(stopping.SIGNALS)}) at a random step, every method",
+            methods[:1] if quick else methods,
+            [at_a_step(*SIGNALS)],
+        ),
         Row("signal at a random moment", [MOONS, twin, table, files], [at_a_moment(*SIGNALS)], several),
         Row("signal in place of a flush to the disk", [MOONS, table], [at_a_write(*SIGNALS)], several),
         Row("signal, and kill −9 within 0.2 s", [MOONS, table], [at_a_moment(*SIGNALS, patience=0.2)], several),
@@ -296,8 +301,8 @@ def as_page(tallies: Mapping[str, Tally], rounds: int, seed: int, seconds: float
         f"{seconds / 60:.0f} minutes.",
         "",
         "- Lost: it does not come to its end.",
-        "- Mismatch: a file of the finished run is not, bit for bit, that of the undisturbed one (models, metrics, predictions, "
-        "result.json but for the seconds; of the run, its twin and all folds), or there is one too many.",
+        "- Mismatch: a file of the finished run is not, bit for bit, that of the undisturbed one (models, metrics, last "
+        "checkpoints, predictions, result.json but for the seconds; of the run, its twin and all folds), or there is one too many.",
         "- Unclean: a traceback, an exit code that does not fit, nothing said about damage or how to go on, or a step "
         "lost although a signal asked for it to be saved.",
         "",

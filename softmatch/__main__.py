@@ -26,7 +26,7 @@ def main() -> int:
 
     for name in SIGNALS:
         number = getattr(signal, name, None)  # Windows has no SIGUSR1
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+        if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # by nohup
             signal.signal(number, interrupt)
     try:
         from softmatch.cli import main as run

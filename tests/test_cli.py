@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,18 @@ def call(*arguments: str, folder: Path, code: int = 0) -> str:
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
+    """What is said about a mistake, in this process: a new one would take seconds to import torch."""
+
+    def say(arguments: list[str]) -> str:
+        monkeypatch.chdir(tmp_path)
+        assert main(arguments) == 2
+        return capsys.readouterr().err
+
+    return say
 
 
 def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
@@ -86,11 +99,18 @@ def test_options_of_methods_and_views(tmp_path: Path) -> None:
         (["report", "nowhere"], "not a run folder"),
     ],
 )
-def test_mistakes_are_explained_and_nothing_is_written(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_mistakes_are_explained_and_nothing_is_written(
+    arguments: list[str], message: str, tmp_path: Path, refused: Callable[[list[str]], str]
+) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("data")
-    assert message in call(*arguments, folder=tmp_path, code=2)
+    assert message in refused(arguments)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "precious"]
+
+
+def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
+    assert "--labels" in call("train", "--lables", "3", folder=tmp_path, code=2)
+    assert not list(tmp_path.iterdir())
 
 
 def test_divergence_exits_with_1(tmp_path: Path) -> None:
@@ -221,9 +241,11 @@ def test_bench_as_a_table_and_as_json(tmp_path: Path) -> None:
         (["bench", "--model", "wrn-29-2x"], "no network"),
     ],
 )
-def test_mistakes_with_image_data(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_mistakes_with_image_data(
+    tmp_path: Path, arguments: list[str], message: str, refused: Callable[[list[str]], str]
+) -> None:
     (tmp_path / "text.npz").write_text("not an archive")
-    assert message in call(*arguments, folder=tmp_path, code=2)
+    assert message in refused(arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["text.npz"]
 
 

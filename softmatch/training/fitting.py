@@ -237,8 +237,11 @@ def _outcome(to: Fit) -> Fitted | None:
     if world().is_main and to.run.outcome.exists():
         try:
             found = read_checked(to.run.outcome)
-        except InputError as error:
-            _say(to, f"{error} Its training is done again from the last checkpoint.")
+            Fitted.read(*found)
+        except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
+            found = None
+            reason = str(error) if isinstance(error, InputError) else f"{to.run.outcome} is damaged: it is not that of a network."
+            _say(to, f"{reason} Its training is done again from the last checkpoint.")
     notes = tell(json.dumps(None if found is None else found[1]) if world().is_main else None)
     if json.loads(notes) is None:
         return None
@@ -266,7 +269,7 @@ def _go_on(task: Task, trainer: Trainer, to: Fit) -> Fitted:
         if step:
             fitted = Fitted.read(state, notes)
             trainer.load_state(step, state)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"the checkpoint of step {step:,} in {to.run.checkpoints} does not fit this run: {error}") from error
     trainer.seconds = fitted.seconds
     if world().is_main:

@@ -31,7 +31,7 @@ class Stop:
         if threading.current_thread() is threading.main_thread():
             for name in SIGNALS:
                 number = getattr(signal, name, None)  # Windows has no SIGUSR1
-                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+                if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # by nohup
                     self._before[number] = signal.signal(number, self._heard)
         return self
 

@@ -89,7 +89,7 @@ def test_checkpoints_are_complete(run: tuple[RunFolder, softmatch.Result]) -> No
     found = load_checkpoint(list_checkpoints(run[0].checkpoints)[-1])
     assert found.step == 20
     parts = {name.split(".")[0] for name in found.tensors}
-    assert parts == {"network", "average", "method", "optimizer", "rng", "meter", "probs", "wrong"}
+    assert parts == {"network", "average", "method", "optimizer", "rng", "meter", "probs", "records"}
 
 
 @pytest.mark.parametrize("method", METHODS)

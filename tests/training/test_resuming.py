@@ -295,7 +295,7 @@ def test_an_unfinished_run_is_found_by_its_source_and_settings(tmp_path: Path, m
 
 def test_a_folder_with_another_run_is_never_overwritten(run: Path) -> None:
     before = sorted(run.rglob("*"))
-    with pytest.raises(InputError, match="never overwritten"):
+    with pytest.raises(InputError, match="unfinished run with other settings: seed is 0 there, not 1"):
         softmatch.train("two-moons", out=run, resume="auto", **{**TINY, "seed": 1})
     with pytest.raises(InputError, match="never overwritten"):
         softmatch.train("two-moons", out=run, **TINY)
