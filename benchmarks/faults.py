@@ -2,11 +2,11 @@
 
     python benchmarks/faults.py                       # about a quarter of an hour on one core
     python benchmarks/faults.py --quick               # about a minute; writes no file
-    python benchmarks/faults.py --only "signals" --rounds 10 --seed 3
+    python benchmarks/faults.py --only signal --rounds 10 --seed 3
 
 Each run is trained once without faults and then with them: every time its process has ended, `softmatch train --resume auto`
-goes on. In the end its files must be those of the undisturbed run, bit for bit: models, metrics, last checkpoints and predictions of the run, of
-its twin and of all folds, and result.json but for the seconds. Ends with exit code 1 if any run is lost or differs.
+goes on. In the end its files must be those of the undisturbed run, bit for bit: models, metrics, last checkpoints and predictions
+of the run, of its twin and of all folds, and result.json but for the seconds. Exit code 1 if any run is lost or differs.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ def as_page(tallies: Mapping[str, Tally], rounds: int, seed: int, seconds: float
         "",
         "- Lost: it does not come to its end.",
         "- Mismatch: a file of the finished run is not, bit for bit, that of the undisturbed one (models, metrics, last "
-        "checkpoints, predictions, result.json but for the seconds; of the run, its twin and all folds), or there is one too many.",
+        "checkpoints, predictions, result.json but for the seconds; of the run, its twin and folds), or there is one too many.",
         "- Unclean: a traceback, an exit code that does not fit, nothing said about damage or how to go on, or a step "
         "lost although a signal asked for it to be saved.",
         "",

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from softmatch.data.places import expand_home
 from softmatch.errors import InputError, nearest
 
 
@@ -84,7 +85,7 @@ def _load(place: str) -> ModuleType:
                 return importlib.import_module(place)
         except Exception as error:
             raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
-    path = Path(place).expanduser()
+    path = expand_home(place)
     if not path.is_file():
         raise InputError(f"there is no file {place}")
     spec = importlib.util.spec_from_file_location(f"softmatch_user_{path.stem}", path)

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from softmatch.data.places import expand_home
 from softmatch.errors import InputError
 from softmatch.foreign_text import parse_json, read_text
 
@@ -84,7 +85,7 @@ def find_encoder(encoder: str, revision: str | None = None) -> Path:
     Raises:
         InputError: there is none, or its weights are pickled: those can execute anything when they are read.
     """
-    folder = Path(encoder).expanduser()
+    folder = expand_home(encoder)
     if not folder.exists() and HUB_ID.fullmatch(encoder):
         folder = _fetch(encoder, revision)
     if not folder.is_dir():

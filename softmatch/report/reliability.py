@@ -70,7 +70,7 @@ def _bars(bins: Any) -> list[Bar]:
             [number(one.get(key)) for key in ("low", "high", "count", "confidence", "accuracy")] if isinstance(one, dict) else []
         )
         low, high, size, confidence, accuracy = figures or [None] * 5
-        if size and low is not None and high is not None and confidence is not None and accuracy is not None:
+        if size and size >= 1 and low is not None and high is not None and confidence is not None and accuracy is not None:
             found.append(Bar(low, high, int(size), confidence, accuracy))
     return found
 

@@ -98,6 +98,17 @@ class Fitted:
         best = None if notes["best"] is None else float(notes["best"])
         return cls(tensors[PROBS], dict(notes["record"]), dict(notes["judged"]), float(notes["seconds"]), wrong, lines, best)
 
+    def refuse_unless_of(self, task: Task, finished: bool) -> None:
+        """Raise InputError unless the predictions are of this task's test samples; there are none before the first record."""
+        number, shape = len(task.test[1]), tuple(self.probs.shape)
+        shapes = {(number, len(task.examples.classes)), (number if finished else 0, len(task.examples.classes))}
+        if self.probs.dtype != torch.float32 or shape not in shapes:
+            raise InputError(f"it has predictions {shape}, and there are {number} test samples.")
+        if any(each.dtype != torch.bool or each.shape != (number,) for each in self.wrong.values()):
+            raise InputError(f"its errors are not those of {number} test samples.")
+        if not all(isinstance(value, int | float | None) for value in (*self.record.values(), *self.judged.values())):
+            raise InputError("its figures are no numbers.")
+
 
 @dataclass
 class Curve:
@@ -108,7 +119,7 @@ class Curve:
 
     def figures(self, step: int, num_classes: int) -> Record:
         """The error of all folds at that step, as a record has it."""
-        if step not in self.wrong:
+        if len(self.wrong.get(step, ())) != len(self.labels):  # not known of every fold
             return {}
         pooled = error_figures(torch.cat(self.wrong[step]), torch.cat(self.labels), num_classes)
         return {**pooled, "test_error_of": "the folds"}
@@ -133,7 +144,7 @@ def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitt
     Args:
         known: figures for the records where there is nothing to evaluate on.
     """
-    done = _outcome(to)
+    done = _outcome(task, to)
     if done is not None:
         if world().is_main and not to.keep:
             to.run.drop_checkpoints()  # the earlier process may have been killed before it could
@@ -231,17 +242,18 @@ def _writer(to: Fit) -> AbstractContextManager[CheckpointWriter | None]:
     return CheckpointWriter(to.run.checkpoints)
 
 
-def _outcome(to: Fit) -> Fitted | None:
+def _outcome(task: Task, to: Fit) -> Fitted | None:
     """Of a network that is trained already."""
     found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
     if world().is_main and to.run.outcome.exists():
         try:
             found = read_checked(to.run.outcome)
-            Fitted.read(*found)
+            Fitted.read(*found).refuse_unless_of(task, finished=True)
         except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
             found = None
-            reason = str(error) if isinstance(error, InputError) else f"{to.run.outcome} is damaged: it is not that of a network."
-            _say(to, f"{reason} Its training is done again from the last checkpoint.")
+            why = str(error) if isinstance(error, InputError) else "it is not the outcome of a network."
+            why = why if why.startswith(str(to.run.outcome)) else f"{to.run.outcome} is damaged: {why}"
+            _say(to, f"{why} Its training is done again from the last checkpoint.")
     notes = tell(json.dumps(None if found is None else found[1]) if world().is_main else None)
     if json.loads(notes) is None:
         return None
@@ -268,6 +280,7 @@ def _go_on(task: Task, trainer: Trainer, to: Fit) -> Fitted:
     try:
         if step:
             fitted = Fitted.read(state, notes)
+            fitted.refuse_unless_of(task, finished=False)
             trainer.load_state(step, state)
     except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"the checkpoint of step {step:,} in {to.run.checkpoints} does not fit this run: {error}") from error

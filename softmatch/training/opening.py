@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from softmatch.config import Config, merge, split_names
 from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.places import expand_home
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, find_source
@@ -110,8 +111,8 @@ def reading_of(config: Config) -> Reading:
 
 def _absolute(source: Any) -> Any:
     """The path of something that is there, from the root: a run must find its data again from another folder."""
-    if isinstance(source, (str, Path)) and Path(source).expanduser().exists():
-        path = Path(source).expanduser().resolve()
+    if isinstance(source, (str, Path)) and expand_home(source).exists():
+        path = expand_home(source).resolve()
         return path if isinstance(source, Path) else str(path)
     return source
 

@@ -19,6 +19,7 @@ from softmatch.data.fingerprint import fingerprint
 from softmatch.data.folds import Evaluation
 from softmatch.data.own import HUB_ID, open_source
 from softmatch.data.own.reading import select_inputs
+from softmatch.data.places import expand_home
 from softmatch.data.preparations import Preparation
 from softmatch.data.records import Columns
 from softmatch.data.sources import SOURCES
@@ -158,7 +159,7 @@ def _columns(model: Model, config: Config) -> Columns:
 
 
 def _refuse_missing(where: Any, run: Path | str) -> None:
-    if not isinstance(where, (str, Path)) or str(where) in SOURCES or Path(where).expanduser().exists():
+    if not isinstance(where, (str, Path)) or str(where) in SOURCES or expand_home(where).exists():
         return
     if isinstance(where, str) and HUB_ID.fullmatch(where):
         return

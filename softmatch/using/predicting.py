@@ -19,6 +19,7 @@ from softmatch.config import read_file
 from softmatch.data.own import HUB_ID, open_source
 from softmatch.data.own.folder import SUFFIXES, OpenedFolder
 from softmatch.data.own.tables import is_table
+from softmatch.data.places import expand_home
 from softmatch.data.records import Columns, Inputs, Opened, Records
 from softmatch.errors import InputError
 from softmatch.networks import Network
@@ -260,7 +261,7 @@ def _is_there(source: str | Path) -> bool:
 def _is_single(model: Model, source: Any) -> bool:
     if _is_text(model, source):
         return True
-    return model.preparation.takes == "image" and isinstance(source, (str, Path)) and _is_image(Path(source).expanduser())
+    return model.preparation.takes == "image" and isinstance(source, (str, Path)) and _is_image(expand_home(source))
 
 
 def _is_image(path: Path) -> bool:
@@ -323,7 +324,7 @@ def _stem(source: Any) -> str:
     if not isinstance(source, (str, Path)):
         return "predictions"
     if _is_there(source):
-        return Path(source).expanduser().resolve().stem or "predictions"
+        return expand_home(source).resolve().stem or "predictions"
     return Path(source).name if HUB_ID.fullmatch(str(source)) else "text"
 
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from softmatch.data.places import expand_home
 from softmatch.data.preparations.feature_cache import digest, load_features, store_features
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.preparations.texts import as_texts
@@ -97,7 +97,7 @@ class EncoderPreparation:
         """
         folder = find_encoder(encoder)
         reading = read_text_settings(folder) if of == "text" else read_image_settings(folder)
-        local = Path(encoder).expanduser().exists()
+        local = expand_home(encoder).exists()
         name, revision = (str(folder), None) if local else (encoder, folder.name)
         return cls(name, of, column, reading, take_fingerprint(folder), revision, keep=True)
 

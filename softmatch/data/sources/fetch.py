@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from softmatch.data.examples import Examples
+from softmatch.data.places import expand_home
 from softmatch.data.sources import cache, hub, npz, originals, tree
 from softmatch.data.sources.arrays import Data, Images, Labels, check, join_images, join_labels
 from softmatch.data.sources.published import PUBLISHED, Published
@@ -22,9 +23,9 @@ def load(name: str, seed: int, where: Path | None = None) -> Examples:
     """
     dataset = PUBLISHED[name]
     try:
-        if where is not None and not where.expanduser().exists():
+        if where is not None and not expand_home(where).exists():
             raise InputError(f"--data {where}: there is no such file or folder.")
-        return _load(dataset, where.expanduser() if where is not None else None)
+        return _load(dataset, expand_home(where) if where is not None else None)
     except OSError as error:
         raise InputError(f"{error.filename or where} cannot be read: {error.strerror or error}.") from error
 
