@@ -1,7 +1,7 @@
 """The run folder: the one contract between commands. Whatever reads a run needs this folder and nothing else.
 
 config.yaml     every effective setting            split.json      positions of labelled, unlabelled, test samples
-metrics.jsonl   one record per evaluation          checkpoints/    full training state, newest two
+metrics.jsonl   one record per evaluation          checkpoints/    full training state, newest two and best
 model/          weights, classes, preparation      result.json     the final figures, as fractions
 report.html     the report, self-contained         twin/           metrics and model of the supervised twin
 boundary.json   points and decision regions, for two-dimensional data

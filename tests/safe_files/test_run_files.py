@@ -1,0 +1,148 @@
+"""Settings and the other files of a run are not believed; links and pipes in it lead nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from softmatch import report
+from softmatch.cli import main
+from softmatch.config import read_file
+from softmatch.data import Split
+from softmatch.errors import InputError
+from softmatch.runs import RunFolder, load_model
+from tests.report.example import make_run
+from tests.safe_files.hostile import DEEP, IMAGE, SHAPE
+
+LAUGHS = "a0: &a0 [ha]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30))
+SETTINGS = {
+    "object": "method: !!python/object/apply:pathlib.Path.touch [CANARY]\n",
+    "name": "method: !!python/name:os.system ''\n",
+    "module": "method: !!python/module:antigravity ''\n",
+    "long tag": "method: !<tag:yaml.org,2002:python/object/new:pathlib.PosixPath> [CANARY]\n",
+    "own tag": "method: !run CANARY\n",
+    "billion laughs": LAUGHS,
+    "within itself": "views: &v {a: *v}\n",
+    "deep lists": f"views: {DEEP[:400]}\n",
+    "deep mappings": "views: " + "{a: " * 400,
+    "deep blocks": "- " * 400,
+    "deep enough to be read": f"views: {{a: {'[' * 80}{']' * 80}}}\n",
+    "no date": "method: 2001-99-99\n",
+    "no truth": "twin: !!bool perhaps\n",
+    "no time": "method: !!timestamp then\n",
+    "no number": "steps: !!int ''\n",
+    "endless number": f"steps: {'9' * 10_000}\n",
+    "binary": "method: !!binary aGE=\n",
+    "set": "method: !!set {a, b}\n",
+    "list": "- method\n",
+    "NUL": "method: a\0b\n",
+    "too long": "# " + "x" * 2**18,
+}
+
+
+@pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS)
+def test_yaml_is_plain_values_of_limited_size(tmp_path: Path, canary: Path, run: Path, text: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(text.replace("CANARY", str(canary)))
+    with pytest.raises(InputError, match=r"settings\.yaml"):
+        read_file(file)
+    file.replace(run / "config.yaml")
+    assert main(["report", str(run)]) in (0, 2)  # of what is only shown, more is allowed: a list has no settings to show
+    assert not canary.exists()
+
+
+RECORD = {"step": 1, "quantity": 0.5, "quality": 0.5, "loss": 1.0, "histogram": {"all": [1, 2], "wrong": [0, 1], "right": [1, 1]}}
+FILES: dict[str, tuple[str, str]] = {
+    "endless nesting": ("metrics.jsonl", DEEP),
+    "nesting that can be read": ("metrics.jsonl", '{"step": 1, "a": ' + "[" * 500 + "]" * 500 + "}"),
+    "lines of any kind": (
+        "metrics.jsonl",
+        "\n".join(['"step"', "[1]", "3", "null", "NaN", '{"step": "1"}', '{"step": true}', ""]),
+    ),
+    "endless step": ("metrics.jsonl", '{"step": ' + "9" * 9_000 + "}"),
+    "endless figures": ("metrics.jsonl", json.dumps(RECORD | {"loss": 10**300, "quantity": 1e308, "quality": float("nan")})),
+    "histogram of a text": ("metrics.jsonl", json.dumps(RECORD | {"histogram": "all"})),
+    "histogram of texts": ("metrics.jsonl", json.dumps(RECORD | {"histogram": {"all": ["a"], "wrong": 3, "right": [None]}})),
+    "endless histogram": ("metrics.jsonl", json.dumps(RECORD | {"histogram": {"all": [1e308, 1e308]}})),
+    "classes of a list": ("metrics.jsonl", json.dumps(RECORD | {"classes": [1], "curve": {"weight": [1]}})),
+    "errors of a mapping": ("metrics.jsonl", json.dumps(RECORD | {"test_class_errors": {"a": 1}})),
+    "statistics of lists of lists": ("metrics.jsonl", json.dumps(RECORD | {"statistics": {"mean": [[1]], "x": {"y": 1}}})),
+    "half a character": ("metrics.jsonl", json.dumps(RECORD | {"statistics": {"\ud800": 1}})),
+    "result of a list": ("result.json", "[]"),
+    "result of texts": (
+        "result.json",
+        json.dumps(
+            dict.fromkeys(("labels", "steps", "seed", "test_error", "classes", "calibration", "versions", "class_errors"), "x")
+        ),
+    ),
+    "result of lists": (
+        "result.json",
+        json.dumps({key: [1] for key in ("labels", "steps", "test_error", "classes", "calibration", "versions", "evaluation")}),
+    ),
+    "endless result": ("result.json", '{"test_error": 1e999, "labels": ' + "9" * 300 + "}"),
+    "bins of anything": ("result.json", json.dumps({"calibration": {"bins": [1, {}, {"count": 1e300}], "temperature": "x"}})),
+    "split of texts": ("split.json", '{"labeled": "abc", "unlabeled": "abc"}'),
+    "split of a number": ("split.json", '{"labeled": 3, "unlabeled": 0}'),
+    "endless split": (
+        "split.json",
+        '{"seed": 0, "labeled": [0], "unlabeled": {"start": 0, "stop": 1000000000000000}, "test": []}',
+    ),
+    "split far away": ("split.json", '{"seed": 0, "labeled": [9000000000000000000], "unlabeled": [1], "test": []}'),
+    "boundary of texts": ("boundary.json", '{"x": "ab", "y": [0, 1], "probs": [["a"]], "points": [1], "labeled": [[]]}'),
+    "endless boundary": ("boundary.json", '{"x": [0, 1], "y": [0, 1], "probs": [[1e300, 2]], "points": [[0]], "truth": 1}'),
+    "boundary without a grid": ("boundary.json", '{"x": [null], "y": [0], "probs": [[]]}'),
+}
+
+
+@pytest.mark.parametrize(("name", "text"), FILES.values(), ids=FILES)
+def test_other_files_of_a_run_are_not_believed(tmp_path: Path, name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_run(tmp_path / "shown").path
+    (folder / name).write_text(text)
+    code = main(["report", str(folder)])
+    said = capsys.readouterr().err
+    assert code in (0, 2), said
+    assert bool(said) == (code == 2)
+    assert "Traceback" not in said
+    if name == "split.json":
+        with pytest.raises(InputError, match="split"):
+            Split.from_dict(json.loads(text), most=100)
+
+
+def test_a_split_that_goes_backwards_is_empty() -> None:
+    found = {"seed": 0, "labeled": [0], "unlabeled": {"start": 9, "stop": 1}, "test": []}
+    assert len(Split.from_dict(found, most=100).unlabeled) == 0
+
+
+def test_links_and_pipes_in_a_run_lead_nowhere(tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("precious")
+    (run / "report.html").symlink_to(secret)
+    assert main(["report", str(run)]) == 0
+    assert secret.read_text() == "precious"  # the link was replaced, not what it leads to
+    (run / "model" / "more.json").symlink_to(secret)
+    assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "copy")]) == 0
+    assert {path.name for path in (tmp_path / "copy" / "model").iterdir()} == {"model.json", "model.safetensors"}
+    (run / "model" / "preparation.safetensors").symlink_to(secret)
+    assert main(["export", str(run), "--to", "safetensors", "--out", str(tmp_path / "other")]) == 2
+    capsys.readouterr()
+    for name in ("metrics.jsonl", "model/model.json", "config.yaml", "model/model.safetensors"):
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to("/dev/zero")
+        with pytest.raises(InputError, match="not a file"):
+            report.write_report(RunFolder(run)) if "model.s" not in name else load_model(run)
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        with pytest.raises(InputError, match="not a file"):
+            report.write_report(RunFolder(run)) if "model.s" not in name else load_model(run)
+        (run / name).unlink()
+        if name == "model/model.json":
+            change_back(run)
+
+
+def change_back(run: Path) -> None:
+    """A description that fits to the weights."""
+    about = {"format": 1, "network": "small-conv-4", "shape": list(SHAPE), "classes": list("0123456789"), "views": IMAGE}
+    (run / "model" / "model.json").write_text(json.dumps(about))
