@@ -39,6 +39,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_arrays(where, None)
     path = expand_home(where)
     if path.is_dir():
+        if path.resolve() == path.resolve().parent:
+            raise InputError(f"{where} is the whole file system: give the folder of your images.")
         if any(path.rglob("*.parquet")) and not walk(path).images:
             return open_hub(str(path), columns, need_label)
         return open_folder(path, columns)

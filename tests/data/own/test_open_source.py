@@ -42,3 +42,8 @@ def test_what_is_not_there_or_not_known(tmp_path: Path) -> None:
     (tmp_path / "a.docx").write_bytes(b"x")
     with pytest.raises(InputError, match=r"a\.docx is not a kind of file"):
         open_source(tmp_path / "a.docx")
+
+
+def test_the_whole_file_system_is_a_slip_of_the_keyboard() -> None:
+    with pytest.raises(InputError, match="/ is the whole file system"):
+        open_source("/")
