@@ -15,7 +15,7 @@ INTERRUPTED = 130
 def main() -> int:
     """Run the command line. An interruption is one at any moment, also where it breaks the import of a library.
 
-    Where there is nothing to save yet, SIGTERM and SIGUSR1 end as they do later: with a code that says to try again.
+    Where there is nothing to save yet, all signals but SIGINT end as they do later: with a code that says to try again.
     """
     heard = 0
 
@@ -38,7 +38,7 @@ def main() -> int:
         print("softmatch: interrupted.", file=sys.stderr)
         code = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: what comes while torch ends changes nothing
-    return STOPPED if code == INTERRUPTED and heard != signal.SIGINT else code
+    return STOPPED if code == INTERRUPTED and heard not in (0, signal.SIGINT) else code
 
 
 if __name__ == "__main__":
