@@ -232,7 +232,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
         """Samples and labels that are given in Python."""
         from softmatch.data.own.defaults import suitable
-        from softmatch.data.own.reading import fit_preparation, kind_of
+        from softmatch.data.own.reading import fit_preparation, kind_of, prepare_augmented
 
         asked = complete("your data", {}, user, where=WHERE)
         if is_path(samples):
@@ -248,7 +248,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         _tell(findings)
         names = tuple(str(name) for name in targets.classes.tolist())
         labels, everything = torch.from_numpy(targets.codes), torch.arange(len(targets.codes))
-        examples = Examples(items, labels, names, kind_of(preparation), preparation=preparation, groups=everything)
+        examples = Examples(
+            items,
+            labels,
+            names,
+            kind_of(preparation),
+            preparation=preparation,
+            groups=everything,
+            augmented=prepare_augmented(records, preparation),
+        )
         labeled, device = int((labels != UNLABELED).sum()), choose_device(asked.device)
         defaults = suitable(examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes

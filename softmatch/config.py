@@ -55,6 +55,23 @@ class Config(BaseModel):
         None, description="Pretrained encoder for your texts or images: a folder or an id of the Hugging Face hub."
     )
     fine_tune: bool = Field(False, description="Train the encoder too. Default: its features are computed once and kept.")
+    augmented: str | None = Field(
+        None,
+        description="Columns of augmented texts (back-translations), of which strong views are drawn, separated by commas; none: "
+        "do not use any. Default: all that are called aug_0, aug_1, ….",
+    )
+    max_tokens: int | None = Field(
+        None, ge=4, le=8192, description="Tokens that an encoder reads of a text. Default: 128 where it is trained, else its own."
+    )
+    train_per_class: int | None = Field(
+        None, ge=1, description="Of a named source of texts: texts of each class that are trained on, drawn. Default: all."
+    )
+    validation_per_class: int | None = Field(
+        None,
+        ge=1,
+        description="Of a named source of texts: texts of each class that are taken out of the training set, to measure the error "
+        "on instead of the test set. Default: the test set.",
+    )
     method: str = Field(
         "softmatch",
         description="A method that `softmatch methods` lists, wrapper+base (saw+softmatch), or file.py:name for one of your own.",
@@ -97,6 +114,32 @@ class Config(BaseModel):
         description="gradient: weight decay as the optimiser has it. shrink: weights times 1 − weight decay after each step.",
     )
     clip: float | None = Field(None, gt=0, description="Largest gradient norm. Default: no clipping.")
+    warmup: int = Field(0, ge=0, description="First steps, in which the learning rate rises from 0.")
+    layer_decay: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="An encoder that is trained: each layer's learning rate is so much of that of the layer above.",
+    )
+    tuned_layers: int | None = Field(
+        None, ge=0, description="An encoder that is trained: only its last so many layers, and the head. Default: all of it."
+    )
+    lora: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="An encoder that is trained: only low-rank additions of this rank, and the head (extra lora).",
+    )
+    head: Literal["linear", "gelu"] = Field(
+        "linear",
+        description="On an encoder that is trained. gelu: a hidden layer with GELU below the linear one, as in USB's code.",
+    )
+    length_buckets: int | None = Field(
+        None,
+        ge=1,
+        description="Texts for an encoder that is trained: unlabelled batches of similar lengths, sorted among so many batches. "
+        "1: batches as drawn. Default: 50.",
+    )
 
     averages: Literal["scaled", "paper"] = Field(
         "scaled",

@@ -78,6 +78,7 @@ class Role:
         views: names of methods of the views object; a number after a name ("weak_2") makes a further, independent view.
         pool: where the samples are only a part of `items`, their positions in there; a part cut out would be a second copy
             in memory. What is drawn counts in the pool, not in the items.
+        augmented: (n, A, …) versions of each of the items, where there are any: strong views are made of one of them.
     """
 
     items: Items
@@ -85,6 +86,7 @@ class Role:
     views: tuple[str, ...]
     sampler: Draws
     pool: Tensor | None = None
+    augmented: Tensor | None = None
 
     def places(self, drawn: Tensor) -> Tensor:
         """Positions in the items of what was drawn."""
@@ -101,6 +103,23 @@ def view_method(name: str) -> str:
     return name.partition("_")[0]
 
 
+def draw_version(name: str, items: Tensor, augmented: Tensor, generator: torch.Generator) -> Tensor:
+    """The version of each item that a view is made of: itself for ω, one of its A augmented ones, drawn, for stronger views.
+
+    A method's second strong view gets another version than the first, where there are two; all views of a step must be given
+    a generator in the same state.
+
+    Args:
+        items, augmented: (B, …) and (B, A, …).
+    """
+    method, _, number = name.partition("_")
+    if method == "weak":
+        return items
+    order = torch.rand(augmented.shape[:2], generator=generator).argsort(1)
+    place = (int(number or 1) - 1) % augmented.shape[1]
+    return augmented[torch.arange(len(items), device=items.device), order[:, place].to(items.device, non_blocking=True)]
+
+
 def make_roles(
     labeled_items: Items,
     labels: Tensor,
@@ -113,18 +132,24 @@ def make_roles(
     pool: Tensor | None = None,
     streams: Sequence[str] = (),
     validation: tuple[Items, Tensor] | None = None,
+    augmented: tuple[Tensor, Tensor] | None = None,
+    unlabeled_draws: Draws | None = None,
 ) -> dict[str, Role]:
     """The parts of a batch: "labeled", "unlabeled" unless no views of it are asked for, and the streams of a method.
 
     Args:
         pool: positions of the unlabelled set in `unlabeled_items`; all of them by default.
         streams, validation: see `Method.streams`; items and labels of the stream "validation".
+        augmented: versions of the labelled and of the unlabelled items.
+        unlabeled_draws: which of the unlabelled samples a step gets; by default a `Sampler` of them all.
     """
-    draws = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
-    roles = {"labeled": Role(labeled_items, labels, tuple(labeled_views), draws)}
+    labeled_versions, versions = augmented or (None, None)
+    draws: Draws = Sampler(len(labels), labeled_batch, derive(seed, "labeled"))
+    roles = {"labeled": Role(labeled_items, labels, tuple(labeled_views), draws, augmented=labeled_versions)}
     if unlabeled_views:
-        draws = Sampler(len(unlabeled_items if pool is None else pool), unlabeled_batch, derive(seed, "unlabeled"))
-        roles["unlabeled"] = Role(unlabeled_items, None, tuple(unlabeled_views), draws, pool)
+        number = len(unlabeled_items if pool is None else pool)
+        draws = unlabeled_draws or Sampler(number, unlabeled_batch, derive(seed, "unlabeled"))
+        roles["unlabeled"] = Role(unlabeled_items, None, tuple(unlabeled_views), draws, pool, versions)
     if "balanced" in streams:
         roles["balanced"] = Role(labeled_items, labels, ("weak",), BalancedSampler(labels, labeled_batch, seed))
     if "validation" in streams:
@@ -169,8 +194,9 @@ class Batches:
             chosen = role.sampler(step)
             drawn[name] = self._send(chosen)
             assert isinstance(role.items, Tensor)
-            items = role.items.index_select(0, drawn[name] if role.pool is None else self._send(role.places(chosen)))
-            views[name] = self._make(name, items, role.views, step)
+            places = drawn[name] if role.pool is None else self._send(role.places(chosen))
+            augmented = None if role.augmented is None else role.augmented.index_select(0, places)
+            views[name] = self._make(name, role.items.index_select(0, places), augmented, role.views, step)
         return assemble(self.roles, drawn, views)
 
     def close(self) -> None:
@@ -179,15 +205,19 @@ class Batches:
     def _send(self, positions: Tensor) -> Tensor:
         return positions.to(self.device, non_blocking=True)
 
-    def _make(self, role: str, items: Tensor, names: Sequence[str], step: int) -> dict[str, Tensor]:
+    def _make(self, role: str, items: Tensor, augmented: Tensor | None, names: Sequence[str], step: int) -> dict[str, Tensor]:
         """Each view draws from a stream of its own, so a method with more views sees the same weak ones."""
         part, made = own_rows(len(items)), dict[str, Tensor]()
         for name in names:
-            made[name] = getattr(self.views, view_method(name))(items, stream(self.seed, role, name, step), part)
+            chosen = items
+            if augmented is not None:
+                chosen = draw_version(name, items, augmented, stream(self.seed, role, "version", step))
+            made[name] = getattr(self.views, view_method(name))(chosen, stream(self.seed, role, name, step), part)
         return made
 
 
 def _send_role(role: Role, device: torch.device) -> Role:
     assert isinstance(role.items, Tensor)
     labels = None if role.labels is None else role.labels.to(device)
-    return Role(role.items.to(device), labels, role.views, role.sampler, role.pool)
+    augmented = None if role.augmented is None else role.augmented.to(device)
+    return Role(role.items.to(device), labels, role.views, role.sampler, role.pool, augmented)

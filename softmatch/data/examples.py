@@ -33,6 +33,7 @@ class Examples:
         names: what to call each item to its owner, where the data are a user's own: a file or the number of a row.
         preparation: what has made the items of files or rows.
         groups: (N,) equal numbers for items with the same content, where that has been looked at.
+        augmented: (N, A, …) other versions of each item that strong views are made of, such as back-translations of a text.
     """
 
     items: Tensor | ImageFiles
@@ -44,6 +45,7 @@ class Examples:
     names: Sequence[str] = ()
     preparation: Preparation | None = None
     groups: Tensor | None = None
+    augmented: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):
@@ -52,6 +54,12 @@ class Examples:
             raise InputError(f"a classifier needs at least two classes, this source has {len(self.classes)}.")
         if len(self.labels) and (int(self.labels.max()) >= len(self.classes) or int(self.labels.min()) < UNLABELED):
             raise InputError(f"labels must lie in −1 … {len(self.classes) - 1}.")
+        if self.augmented is not None and (
+            len(self.augmented) != len(self.items) or self.augmented.shape[2:] != tuple(self.items.shape[1:])
+        ):
+            raise InputError(
+                f"augmented items must be versions of the items: {tuple(self.augmented.shape)} for {tuple(self.items.shape)}."
+            )
         if self.kind == "vector" and isinstance(self.items, Tensor):
             _refuse_nonfinite(self.items)
 

@@ -25,9 +25,11 @@ def content(examples: Examples) -> str:
         for position in range(0, len(examples), -(-len(examples) // MOST_FILES)):
             total.update(examples.items.paths[position].stat().st_size.to_bytes(8, "little"))
         return total.hexdigest()
-    items = examples.items.reshape(len(examples), -1)
-    stride = max(-(-items.numel() * items.element_size() // MOST_BYTES), 1)
-    total.update(items[::stride].contiguous().cpu().numpy().tobytes())
+    for part in (examples.items, examples.augmented):
+        if part is not None:
+            rows = part.reshape(len(examples), -1)
+            stride = max(-(-rows.numel() * rows.element_size() // MOST_BYTES), 1)
+            total.update(rows[::stride].contiguous().cpu().numpy().tobytes())
     return total.hexdigest()
 
 

@@ -24,15 +24,35 @@ class Records:
     Attributes:
         names: what to call each item to its owner: the path of a file inside its folder, or the number of a row from 1.
         labels: cleaned text; None: unlabelled.
+        augmented: of texts, further versions: for each column of them a text for each item, "" where there is none.
     """
 
     kind: InputKind
     inputs: Inputs
     names: Sequence[str]
     labels: Sequence[str | None]
+    augmented: Sequence[Sequence[str]] = ()
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def select(self, positions: Sequence[int]) -> Records:
+        """Those at these positions."""
+
+        def chosen(column: Sequence[Any]) -> list[Any]:
+            return [column[position] for position in positions]
+
+        augmented = [chosen(column) for column in self.augmented]
+        return Records(self.kind, select_inputs(self.inputs, positions), chosen(self.names), chosen(self.labels), augmented)
+
+
+def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
+    """Those at these positions, of whatever kind they are."""
+    if isinstance(inputs, Mapping):
+        return {name: select_inputs(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
+    if isinstance(inputs, np.ndarray):
+        return np.take(inputs, positions, axis=0)
+    return [inputs[position] for position in positions]  # type: ignore[return-value]  # of the same kind as they were
 
 
 @dataclass(frozen=True)
@@ -56,12 +76,14 @@ class Columns:
 
     Attributes:
         unlabeled: a word that stands for "no label" in the column of labels, besides an empty cell.
+        augmented: columns of augmented texts; (): none are used.
     """
 
     label: str | None = None
     text: str | None = None
     features: tuple[str, ...] | None = None
     unlabeled: str | None = None
+    augmented: tuple[str, ...] | None = None
 
 
 class Opened(Protocol):

@@ -18,10 +18,9 @@ from softmatch.data.examples import UNLABELED
 from softmatch.data.fingerprint import fingerprint
 from softmatch.data.folds import Evaluation
 from softmatch.data.own import HUB_ID, open_source
-from softmatch.data.own.reading import select_inputs
 from softmatch.data.places import expand_home
 from softmatch.data.preparations import Preparation
-from softmatch.data.records import Columns
+from softmatch.data.records import Columns, select_inputs
 from softmatch.data.sources import SOURCES
 from softmatch.data.words import quoted
 from softmatch.errors import InputError
@@ -35,7 +34,10 @@ from softmatch.training.task import POOL_PART, Task
 from softmatch.using.predicting import WHAT, Progress, columns_for, use_device
 
 ROWS = 4096
-READING = ("data", "seed", "split_seed", "label", "text", "features", "unlabeled", "image_size", "encoder", "fine_tune", "device")
+READING = (
+    *("data", "seed", "split_seed", "label", "text", "features", "unlabeled", "image_size", "encoder", "fine_tune", "device"),
+    *("max_tokens", "train_per_class", "validation_per_class"),
+)
 """Settings that say how the data are read. No other setting of a run folder decides anything here."""
 
 
@@ -123,7 +125,8 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
         raise InputError(f"{run} does not say what it was trained on: config.yaml needs a source, split.json its positions.")
     config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
     _refuse_missing(where, run)
-    job = open_job(where, config.model_dump(include={*READING}), where=f"{run}/config.yaml")
+    unused = {"augmented": "none"} if model.preparation.takes == "text" else {}  # strong views are not made here
+    job = open_job(where, config.model_dump(include={*READING}), unused, where=f"{run}/config.yaml")
     split = Split.from_dict(found, len(job.examples))
     place = choose_device(device)
     use_device(model, place)
@@ -218,7 +221,7 @@ def _prepared_as(model: Model, task: Task, where: Any) -> Examples:
     records = open_source(where, _columns(model, task.config), need_label=False).read()
     place = {name: position for position, name in enumerate(records.names)}
     inputs = select_inputs(records.inputs, [place[name] for name in examples.names])
-    return replace(examples, items=model.preparation(inputs))
+    return replace(examples, items=model.preparation(inputs), augmented=None)
 
 
 def _same(one: Preparation, other: Preparation) -> bool:

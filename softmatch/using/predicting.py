@@ -191,8 +191,8 @@ def predict_pieces(
 def columns_for(model: Model, given: Columns | None) -> Columns:
     """The columns that the model needs, where the user says nothing else."""
     given, wanted = given or Columns(), model.preparation.columns
-    if model.preparation.takes == "text" and given.text is None and wanted:
-        return replace(given, text=wanted[0])
+    if model.preparation.takes == "text":
+        return replace(given, text=given.text if given.text is not None or not wanted else wanted[0], augmented=())
     if model.preparation.takes == "table" and given.features is None:
         return replace(given, features=wanted)
     return given

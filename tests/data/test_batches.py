@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from softmatch import processes
 from softmatch.data import Batches, Sampler
-from softmatch.data.batches import BalancedSampler, make_roles
+from softmatch.data.batches import BalancedSampler, draw_version, make_roles
 from softmatch.methods.base import Batch
 from softmatch.processes import World
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
@@ -175,3 +175,37 @@ def test_several_processes_make_the_views_of_one(kind: str, monkeypatch: pytest.
             assert torch.equal(torch.cat([share[name] for share in shares]), expected)
             numbers = [len(share[name]) for share in shares]
             assert max(numbers) - min(numbers) <= 1
+
+
+def test_strong_views_are_made_of_augmented_versions_and_weak_ones_of_the_item_itself() -> None:
+    items = torch.arange(30.0)[:, None].expand(30, 2)
+    versions = torch.stack([items + 100, items + 200], 1)
+    roles = make_roles(
+        items[:6],
+        torch.arange(6),
+        items,
+        4,
+        16,
+        0,
+        ("weak", "strong"),
+        ("weak", "strong", "strong_2"),
+        augmented=(versions[:6], versions),
+    )
+    batches = Batches(roles, VectorViews([0.0, 0.0], [1.0, 1.0], weak_noise=0.0, strong_noise=0.0), 0, CPU)
+    drawn = set()
+    for step in range(4):
+        batch = batches(step)
+        assert torch.equal(batch.unlabeled["weak"], items[batch.index])
+        first, second = (batch.unlabeled[name] - items[batch.index] for name in ("strong", "strong_2"))
+        assert torch.equal(first + second, torch.full((16, 2), 300.0))  # the other one
+        drawn |= set(first[:, 0].tolist())
+        assert set((batch.labeled["strong"] - items[batch.labels])[:, 0].tolist()) <= {100.0, 200.0}
+    assert drawn == {100.0, 200.0}
+    assert torch.equal(batches(2).unlabeled["strong"], batches(2).unlabeled["strong"])
+
+
+def test_a_single_augmented_version_serves_every_strong_view() -> None:
+    items = torch.zeros(5, 3)
+    versions = torch.ones(5, 1, 3)
+    for name in ("strong", "strong_2", "medium"):
+        assert torch.equal(draw_version(name, items, versions, torch.Generator().manual_seed(0)), versions[:, 0])

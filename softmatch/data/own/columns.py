@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from softmatch.data.cells import as_text, is_missing, parse_number
@@ -19,6 +19,7 @@ MAYBE_TEXT_NAMES = frozenset({"content", "body", "description", "title"})
 IDENTIFIER = re.compile(r"(.*[_ -])?(id|uuid|guid|index|idx|key)|id_.*|row|rows|number|nr|no|unnamed: \d+|__index_level_\d+__")
 WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 AUGMENTED = re.compile(r"aug_\d+")
+"""Columns of augmented versions of the text, as `softmatch augment` writes them."""
 LONG_TEXT = 20
 SHOWN = 12
 
@@ -28,7 +29,8 @@ class Decided:
     """What the columns are.
 
     Attributes:
-        columns: those that are there and used: the label if there is one, and either the text or the features.
+        columns: those that are there and used: the label if there is one, and either the text, with its augmented versions, or
+            the features.
         kind: "text" or "table".
         findings: what was found without being told.
     """
@@ -82,7 +84,7 @@ def decide(
     """
     _refuse_contradictions(columns, where)
     given = [columns.text] if columns.text is not None else list(columns.features or ())
-    for name in [*given, *([columns.label] if need_label and columns.label is not None else [])]:
+    for name in [*given, *(columns.augmented or ()), *([columns.label] if need_label and columns.label is not None else [])]:
         if name not in sample:
             raise InputError(f"{where} has no column {name!r}. {nearest(name, sample)}")
     found: list[str] = []
@@ -93,15 +95,20 @@ def decide(
             raise InputError(f"{where}: column {name!r} holds lists or objects, no numbers and no texts. Choose another column.")
     kept = Columns(label=label, unlabeled=columns.unlabeled)
     if columns.features is not None:
-        return Decided(_with(kept, features=columns.features), "table", _note(where, found))
+        return Decided(replace(kept, features=columns.features), "table", _note(where, found))
     left_out = _left_out(rest, whole)
     text = columns.text or _text(rest, left_out, where)
     if text is not None:
+        augmented = _augmented(rest) if columns.augmented is None else columns.augmented
         if columns.text is None:
             found.append(f"text: column {text!r}")
-            others = [name for name in rest if name != text]
+            others = [name for name in rest if name not in (text, *augmented)]
             found += [f"left out: {_quoted(others)}"] if others else []
-        return Decided(_with(kept, text=text), "text", _note(where, found))
+        if columns.augmented is None and augmented and need_label:
+            found.append(f"strong views are drawn from: {_quoted(augmented)}")
+        return Decided(replace(kept, text=text, augmented=augmented or columns.augmented), "text", _note(where, found))
+    if columns.augmented:
+        raise InputError(f"{where}: --augmented names versions of a text, and there is no column of texts. Give --text COLUMN.")
     features = tuple(name for name in rest if name not in left_out)
     if not features:
         reasons = "; ".join(f"{name!r} ({reason})" for name, reason in left_out.items())
@@ -109,12 +116,14 @@ def decide(
     found.append(f"features: {_quoted(features)}")
     if left_out:
         found.append("left out: " + ", ".join(f"{name!r} ({reason})" for name, reason in left_out.items()))
-    return Decided(_with(kept, features=features), "table", _note(where, found))
+    return Decided(replace(kept, features=features), "table", _note(where, found))
 
 
 def _refuse_contradictions(columns: Columns, where: str) -> None:
     if columns.text is not None and columns.features is not None:
         raise InputError(f"{where}: give --text to learn from texts or --features to learn from columns, not both.")
+    if columns.augmented and columns.features is not None:
+        raise InputError(f"{where}: --augmented names versions of a text; with --features no text is learned from.")
     used = [columns.text] if columns.text is not None else list(columns.features or ())
     if columns.label is not None and columns.label in used:
         raise InputError(f"{where}: column {columns.label!r} is given as the label and as what to learn it from.")
@@ -123,10 +132,6 @@ def _refuse_contradictions(columns: Columns, where: str) -> None:
         raise InputError(f"{where}: --features names {twice!r} twice.")
     if columns.features == ():
         raise InputError(f"{where}: --features names no column.")
-
-
-def _with(columns: Columns, text: str | None = None, features: tuple[str, ...] | None = None) -> Columns:
-    return Columns(columns.label, text, features, columns.unlabeled)
 
 
 def _note(where: str, found: Sequence[str]) -> list[Finding]:
@@ -155,6 +160,11 @@ def _label(names: Sequence[str], columns: Columns, where: str, need_label: bool,
         raise InputError(f"{reason} (by its first line). Give --label COLUMN.")
     choice = " or ".join(f"--label {_option(name)}" for name in named)
     raise InputError(f"{where}: columns {_quoted(named)} may all hold the labels. Give {choice}.")
+
+
+def _augmented(names: Iterable[str]) -> tuple[str, ...]:
+    """Columns of augmented texts, by their numbers."""
+    return tuple(sorted(filter(AUGMENTED.fullmatch, names), key=lambda name: int(name.partition("_")[2])))
 
 
 def _option(name: str) -> str:

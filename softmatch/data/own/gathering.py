@@ -27,9 +27,11 @@ class Gathering:
     def __init__(self, columns: Columns, kind: InputKind, where: str, first: int) -> None:
         self.columns, self.kind, self.where, self.first = columns, kind, where, first
         self.inputs: tuple[str, ...] = columns.features or ((columns.text,) if columns.text is not None else ())
-        self.wanted: Sequence[str] = self.inputs if columns.label is None else (*self.inputs, columns.label)
-        self.parts: dict[str, list[Column]] = {name: [] for name in self.inputs}
-        self.shared: dict[str, dict[str, str]] = {name: {} for name in self.inputs}
+        self.augmented: tuple[str, ...] = columns.augmented or ()
+        self.read: tuple[str, ...] = (*self.inputs, *self.augmented)
+        self.wanted: Sequence[str] = self.read if columns.label is None else (*self.read, columns.label)
+        self.parts: dict[str, list[Column]] = {name: [] for name in self.read}
+        self.shared: dict[str, dict[str, str]] = {name: {} for name in self.read}
         self.labels: list[str | None] = []
 
     def __len__(self) -> int:
@@ -38,7 +40,7 @@ class Gathering:
     def add(self, piece: Piece) -> None:
         """The next rows."""
         first = self.first + len(self)
-        for name in self.inputs:
+        for name in self.read:
             make = as_text_column if self.kind == "text" else as_column
             self.parts[name].append(self._share(name, make(piece[name], self.where, name, first)))
         count = len(piece[self.inputs[0]])
@@ -63,7 +65,8 @@ class Gathering:
         if self.kind == "table":
             return Records("table", columns, names, self.labels)
         texts: list[str] = list(columns[self.inputs[0]])  # `add` has made texts of them
-        return Records("text", texts, names, self.labels)
+        augmented = [list(join_columns(self.parts.pop(name))) for name in self.augmented]
+        return Records("text", texts, names, self.labels, augmented)
 
     def finish_without_empty(self) -> tuple[Records, Sequence[str]]:
         """The same without rows whose text is empty, and their names."""
@@ -75,12 +78,4 @@ class Gathering:
         if len(kept) == len(texts):
             return records, ()
         gone = set(range(len(texts))).difference(kept)
-        return (
-            Records(
-                "text",
-                [texts[position] for position in kept],
-                [records.names[position] for position in kept],
-                [records.labels[position] for position in kept],
-            ),
-            [records.names[position] for position in sorted(gone)],
-        )
+        return records.select(kept), [records.names[position] for position in sorted(gone)]

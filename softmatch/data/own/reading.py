@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from softmatch.data.own import open_source
 from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation, fit_images
-from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Records
+from softmatch.data.records import Columns, Finding, InputKind, Records, select_inputs
 from softmatch.data.words import quoted
 from softmatch.errors import InputError
 
@@ -38,6 +39,7 @@ class Reading:
         image_size: side that images are resized to; None: by their sizes.
         encoder, fine_tune: a pretrained encoder (folder or hub id), and whether it is to be trained too.
         device: for the encoder.
+        max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own.
     """
 
     columns: Columns = field(default_factory=Columns)
@@ -46,6 +48,7 @@ class Reading:
     encoder: str | None = None
     fine_tune: bool = False
     device: str = "auto"
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,62 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
     opened = open_source(where, reading.columns)
     refuse_unused(opened.kind, reading)
     records = opened.read()
-    tests = open_source(reading.test, opened.columns) if reading.test is not None else opened.test
-    findings = list(opened.findings)
+    tests = opened.test
+    if reading.test is not None:
+        tests = open_source(reading.test, replace(opened.columns, augmented=()))
+    stop(opened.findings)
+    found = understand(
+        opened.where,
+        records,
+        None if tests is None else Tests(tests.where, tests.read()),
+        reading,
+        column=opened.columns.text,
+        progress=progress,
+    )
+    return replace(found, findings=(*opened.findings, *(tests.findings if tests is not None else ()), *found.findings))
+
+
+@dataclass(frozen=True)
+class Tests:
+    """Records to measure the error on."""
+
+    where: str
+    records: Records
+
+
+def understand(
+    where: str,
+    records: Records,
+    tests: Tests | None,
+    reading: Reading,
+    column: str | None = None,
+    progress: Progress | None = None,
+    classes: Sequence[str] | None = None,
+) -> Understood:
+    """Examples of records that were read, and what is noticed about them.
+
+    Args:
+        column: of the texts, to find them again in another table.
+        classes: where their order is known; by default they are sorted.
+    """
     every = Counter(label for label in records.labels if label is not None)
-    stop([*findings, *check_classes(opened.where, every, len(records), reading.columns.unlabeled)])
-    preparation, items, kept, found = fit_preparation(records, reading, opened.columns.text, progress)
+    stop(check_classes(where, every, len(records), reading.columns.unlabeled))
+    if progress is not None and records.augmented:
+        progress = _Stages(progress, 1 + len(records.augmented))
+    preparation, items, kept, found = fit_preparation(records, reading, column, progress)
     counts = Counter(label for k in kept if (label := records.labels[k]) is not None)
-    findings += [*found, *check_classes(opened.where, counts, len(kept), reading.columns.unlabeled)]
-    findings += check_lost(every, counts)
+    findings = [*found, *check_classes(where, counts, len(kept), reading.columns.unlabeled), *check_lost(every, counts)]
     stop(findings)
-    number = {name: position for position, name in enumerate(sorted(counts, key=natural))}
+    number = {name: position for position, name in enumerate(classes or sorted(counts, key=natural))}
     labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])
     examples = Examples(
-        items, labels, tuple(number), kind_of(preparation), names=[records.names[k] for k in kept], preparation=preparation
+        items,
+        labels,
+        tuple(number),
+        kind_of(preparation),
+        names=[records.names[k] for k in kept],
+        preparation=preparation,
+        augmented=prepare_augmented(records, preparation),
     )
     examples = _with_statistics(examples, reading)
     contents, test_contents = digests(records.kind, select_inputs(records.inputs, kept), items), list[bytes]()
@@ -87,10 +133,33 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
     if tests is not None:
         test, test_contents, found = _test_examples(tests, examples, number)
         examples = replace(examples, test=test)
-        findings += [*tests.findings, *found]
+        findings += found
     findings += check_copies(examples, contents)
     findings += check_leaks(examples, contents, test_contents)
-    return Understood(opened.where, examples, tuple(findings))
+    return Understood(where, examples, tuple(findings))
+
+
+class _Stages:
+    """Progress of something that is done several times over, told as one."""
+
+    def __init__(self, progress: Progress, number: int) -> None:
+        self.progress, self.number, self.done = progress, number, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self.progress(min(self.done, self.number - 1) * total + done, self.number * total)
+        self.done += done == total
+
+
+def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | None:
+    """(n, A, …): each column of augmented texts prepared as the texts are; where a text has no version, itself stands there."""
+    if not records.augmented:
+        return None
+    texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # nothing else has versions
+    versions = [
+        [version if version.strip() else text for version, text in zip(column, texts, strict=True)]
+        for column in records.augmented
+    ]
+    return torch.stack([preparation(column) for column in versions], 1)
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -114,6 +183,10 @@ def refuse_unused(kind: InputKind, reading: Reading) -> None:
         raise InputError("--fine-tune trains a pretrained encoder: give one with --encoder, or leave it out.")
     if reading.encoder is not None and kind not in ("image", "text"):
         raise InputError("--encoder is for texts and images; this source has neither.")
+    if reading.max_tokens is not None and (kind != "text" or reading.encoder is None):
+        raise InputError("--max-tokens is for texts that a pretrained encoder reads: give one with --encoder, or leave it out.")
+    if reading.columns.augmented and kind != "text":
+        raise InputError("--augmented names versions of texts; this source has none.")
     if reading.image_size is not None and kind != "image":
         raise InputError("--image-size is for files of images; this source has none.")
     if kind == "image" and (reading.columns.text is not None or reading.columns.features is not None):
@@ -150,7 +223,7 @@ def fit_preparation(
         return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
     if records.kind == "text":
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
-        preparation = _fit_text(texts, column or "text", reading, progress)
+        preparation = _fit_text(texts, records.augmented, column or "text", reading, progress)
         return preparation, preparation(texts), everything, []
     if records.kind == "table":
         from softmatch.data.preparations.table import fit_table
@@ -163,18 +236,20 @@ def fit_preparation(
     return preparation, preparation(records.inputs), everything, findings
 
 
-def _fit_text(texts: Sequence[str], column: str, reading: Reading, progress: Progress | None) -> Preparation:
+def _fit_text(
+    texts: Sequence[str], augmented: Sequence[Sequence[str]], column: str, reading: Reading, progress: Progress | None
+) -> Preparation:
     if reading.encoder is None:
         from softmatch.data.preparations.tfidf import fit_tfidf
 
         return fit_tfidf(texts, column)
     if reading.fine_tune:
-        from softmatch.data.preparations.tokens import fit_tokens
+        from softmatch.data.preparations.tokens import MOST_TOKENS, fit_tokens
 
-        return fit_tokens(texts, column, reading.encoder)
+        return fit_tokens([*texts, *chain(*augmented)], column, reading.encoder, reading.max_tokens or MOST_TOKENS)
     from softmatch.data.preparations.encoder import fit_text_encoder
 
-    return fit_text_encoder(reading.encoder, column, progress, reading.device)
+    return fit_text_encoder(reading.encoder, column, progress, reading.device, reading.max_tokens)
 
 
 def _side(reading: Reading) -> int | None:
@@ -196,20 +271,20 @@ def _with_statistics(examples: Examples, reading: Reading) -> Examples:
     return replace(examples, statistics=(tuple(mean), tuple(std)))
 
 
-def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[bytes], list[Finding]]:
+def _test_examples(tests: Tests, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[bytes], list[Finding]]:
     """The test data, by the preparation of the training data, with a digest of each. Those without a label are left out."""
-    records, findings = opened.read(), list[Finding]()
+    records, findings = tests.records, list[Finding]()
     known = [position for position, label in enumerate(records.labels) if label is not None]
     if not known:
-        raise InputError(f"{opened.where}: none of the test samples has a label.")
+        raise InputError(f"{tests.where}: none of the test samples has a label.")
     if len(known) < len(records):
         number_without = f"{len(records) - len(known):,} test samples without a label"
-        findings.append(Finding("warning", f"{opened.where}: {number_without} are not used."))
+        findings.append(Finding("warning", f"{tests.where}: {number_without} are not used."))
     strange = Counter(label for label in records.labels if label is not None and label not in number)
     if strange:
         name, count = strange.most_common(1)[0]
         raise InputError(
-            f"{opened.where}: class {name!r} ({count:,} test samples) has no labelled training sample, so it cannot be learned. "
+            f"{tests.where}: class {name!r} ({count:,} test samples) has no labelled training sample, so it cannot be learned. "
             f"Label some of it, or take it out of the test data. Classes to learn: {quoted(list(number), 10)}."
         )
     assert examples.preparation is not None
@@ -228,12 +303,3 @@ def _test_examples(opened: Opened, examples: Examples, number: dict[str, int]) -
     names = [records.names[position] for position in known]
     contents = digests(records.kind, inputs, items)
     return Examples(items, labels, examples.classes, examples.kind, names=names), contents, findings
-
-
-def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
-    """Those at these positions, of whatever kind they are."""
-    if isinstance(inputs, Mapping):
-        return {name: select_inputs(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
-    if isinstance(inputs, np.ndarray):
-        return np.take(inputs, positions, axis=0)
-    return [inputs[position] for position in positions]  # type: ignore[return-value]  # of the same kind as they were

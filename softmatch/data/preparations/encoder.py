@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -177,9 +177,17 @@ class EncoderPreparation:
         return f"{self.takes}s as features of the pretrained encoder {self.encoder}"
 
 
-def fit_text_encoder(encoder: str, column: str, progress: Progress | None = None, device: str = "auto") -> EncoderPreparation:
-    """The preparation of texts by a frozen encoder, in a folder or of the hub."""
+def fit_text_encoder(
+    encoder: str, column: str, progress: Progress | None = None, device: str = "auto", most: int | None = None
+) -> EncoderPreparation:
+    """The preparation of texts by a frozen encoder, in a folder or of the hub.
+
+    Args:
+        most: tokens that it reads of a text, where that is fewer than its own number.
+    """
     found = EncoderPreparation.find(encoder, "text", column)
+    if most is not None and isinstance(found.reading, TextReading):
+        found.reading = replace(found.reading, length=min(most, found.reading.length))
     found.progress, found.device = progress, choose_device(device)
     return found
 

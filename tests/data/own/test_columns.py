@@ -77,12 +77,27 @@ def test_title_of_few_words_is_a_category() -> None:
 
 def test_augmented_texts_are_no_features_and_no_texts() -> None:
     decided = found({"query": SENTENCES, "aug_0": SENTENCES, "aug_1": SENTENCES, "label": LABELS})
-    assert decided.columns == Columns(label="label", text="query")
+    assert decided.columns == Columns(label="label", text="query", augmented=("aug_0", "aug_1"))
+    assert decided.findings[0].text.endswith("text: column 'query'; strong views are drawn from: 'aug_0', 'aug_1'.")
+
+
+def test_columns_of_augmented_texts_are_sorted_by_their_numbers_chosen_or_left_out() -> None:
+    sample = {"text": SENTENCES, "aug_10": SENTENCES, "aug_2": SENTENCES, "other": SENTENCES, "label": LABELS}
+    assert found(sample).columns.augmented == ("aug_2", "aug_10")
+    assert found(sample, Columns(augmented=("other",))).columns.augmented == ("other",)
+    assert found(sample, Columns(augmented=())).columns.augmented == ()
+    assert "'aug_10', 'aug_2', 'other'" in found(sample, Columns(augmented=())).findings[0].text
 
 
 @pytest.mark.parametrize(
     ("sample", "columns", "message"),
     [
+        ({"text": SENTENCES, "label": LABELS}, Columns(augmented=("aug_0",)), r"data.csv has no column 'aug_0'"),
+        (
+            {"a": [1, 2, 3, 4, 5, 6], "b": SENTENCES[:6], "label": LABELS},
+            Columns(features=("a",), augmented=("b",)),
+            r"--augmented .* with --features",
+        ),
         (
             {"a": LABELS, "b": LABELS},
             Columns(),

@@ -53,6 +53,39 @@ def test_texts_become_vectors(tmp_path: Path) -> None:
     assert found.examples.preparation.columns == ("message",)
 
 
+def test_augmented_texts_become_versions_of_the_items(tmp_path: Path) -> None:
+    rows = [("cheap parcel today", "a"), ("my card is lost", "b"), ("parcel cheap now", ""), ("lost my card again", "")]
+    augmented = ["parcel cheap today", "", "cheap parcel now", "card lost again"]
+    table = [(text, label, other, text) for (text, label), other in zip(rows, augmented, strict=True)]
+    path = write_csv(tmp_path / "t.csv", table, ("text", "label", "aug_0", "aug_1"))
+    examples = read_own(path, Reading()).examples
+    assert examples.augmented is not None
+    assert isinstance(examples.items, torch.Tensor)
+    assert examples.augmented.shape == (4, 2, examples.items.shape[1])
+    assert torch.equal(examples.augmented[:, 1], examples.items)  # the same texts
+    assert torch.equal(examples.augmented[1, 0], examples.items[1])  # no version: the text itself
+    assert examples.preparation is not None
+    assert torch.equal(examples.augmented[3, 0], examples.preparation(["card lost again"])[0])
+    assert read_own(path, Reading(Columns(augmented=()))).examples.augmented is None
+
+
+def test_a_test_table_needs_no_augmented_texts(tmp_path: Path) -> None:
+    rows = [("cheap parcel today", "a", "parcel"), ("my card is lost", "b", "card"), ("parcel cheap now", "", "now")]
+    path = write_csv(tmp_path / "t.csv", rows, ("text", "label", "aug_0"))
+    tests = write_csv(tmp_path / "test.csv", [("a card", "b"), ("the parcel", "a")], ("text", "label"))
+    examples = read_own(path, Reading(test=tests)).examples
+    assert examples.test is not None
+    assert examples.test.augmented is None
+    assert len(examples.test) == 2
+
+
+def test_what_is_said_about_texts_must_fit(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--augmented names versions of texts"):
+        read_own(pictures(tmp_path / "photos"), Reading(Columns(augmented=("aug_0",))))
+    with pytest.raises(InputError, match="--max-tokens is for texts that a pretrained encoder reads"):
+        read_own(texts(tmp_path / "t.csv"), Reading(max_tokens=16))
+
+
 def test_arrays_frames_and_files_give_the_same(tmp_path: Path) -> None:
     path = blobs(tmp_path / "t.csv")
     frame = pd.read_csv(path)
