@@ -67,9 +67,42 @@ HEADS: Mapping[str, Settings] = {
 }
 """Sizes of the largest class in the paper's long-tailed splits."""
 
+TEXT: Settings = {
+    "encoder": "google-bert/bert-base-uncased",
+    "fine_tune": True,
+    "head": "gelu",
+    "max_tokens": 512,
+    "steps": 2**18,
+    "optimizer": "adamw",
+    "lr": 1e-5,
+    "weight_decay": 1e-4,
+    "decay": "gradient",
+    "warmup": 0,
+    "layer_decay": 1.0,
+    "labeled_batch": 16,
+    "unlabeled_batch": 16,
+    "length_buckets": 1,
+    "views": {"weak": 0.0, "strong": 0.0},
+    "averages": "paper",
+    "statistics_momentum": PAPER_MOMENTUM,
+    "model_momentum": 0.0,
+}
+"""The paper's table of text classification. Its views hide no words: a weak one is the text, a strong one a back-translation."""
+
+TEXT_SIZES: Mapping[str, Settings] = {
+    "agnews": {"validation_per_class": 2500},
+    "dbpedia": {"train_per_class": 10_000, "validation_per_class": 1000},
+    "imdb": {"validation_per_class": 1000},
+    "amazon-5": {"train_per_class": 50_000, "validation_per_class": 5000},
+    "yelp-5": {"train_per_class": 50_000, "validation_per_class": 5000},
+}
+"""How many texts of each class the paper trains on (all that remain, where it gives no number) and validates on."""
 
 EQUAL_BATCHES = ("pseudo_label", "pi_model", "temporal_ensembling", "mean_teacher", "vat", "mixmatch", "remixmatch")
 """Methods for which the paper's code base takes as many unlabelled samples as labelled ones in a batch."""
+
+WITHOUT_STRONG = ("supervised", *(name for name in EQUAL_BATCHES if name != "remixmatch"))
+"""Methods that look at no strong views."""
 
 
 def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
@@ -90,20 +123,42 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
         for key in ("unlabeled_imbalance", "head_labels", "head_unlabeled"):
             if user.get(key) is not None:
                 raise InputError(f"{where}: {key} is for long-tailed splits: give imbalance too, or leave it out.")
+    if recipe:
+        defaults = {key: value for key, value in defaults.items() if key != "views"}  # those of a recipe are all of them
     config = make_config(defaults, heads, recipe, user, where=where)
     if recipe and config.steps < steps_for(PAPER_MOMENTUM):
-        # A thousand steps of memory would outlast so short a run: its averages follow its length.
-        followed = {key: value for key, value in recipe.items() if key not in AVERAGES}
+        # A thousand steps of memory would outlast so short a run: its averages follow its length. A momentum of 0 is none.
+        followed = {key: value for key, value in recipe.items() if key not in AVERAGES or value == 0.0}
         config = make_config(defaults, heads, followed, user, where=where)
+    if recipe.get("fine_tune") and not config.fine_tune:
+        raise InputError(f"{where}: the paper's recipe for texts trains the encoder: leave out --no-fine-tune, or --recipe.")
     if config.micro_batch and config.batch_statistics == "joint":
         raise InputError(f"{where}: micro_batch is for separate batch statistics, these are joint: leave it out.")
     return config
 
 
+def require_versions(source: str, config: Config, augmented: bool) -> None:
+    """Raise InputError where the recipe's strong views are back-translations, and the texts have none.
+
+    Args:
+        augmented: whether there are columns of them.
+    """
+    changed = any(share for name, share in config.views.items() if name != "weak")
+    if config.recipe is None or augmented or changed or config.method in WITHOUT_STRONG:
+        return
+    raise InputError(
+        f"the paper's strong views of texts are back-translations, and these texts have none (columns aug_0, aug_1). Make them "
+        f"with `softmatch augment {source} --via de,ru` and give the folder that it writes with --data; or give "
+        "--views.strong 0.15, which hides that share of the words instead."
+    )
+
+
 def _paper(source: str, user: Settings) -> dict[str, Any]:
-    if source not in PAPER:
-        raise InputError(f"the paper has no experiment on {source!r}; --recipe paper is for {', '.join(PAPER)}.")
-    found: dict[str, Any] = {**COMMON, **AVERAGES, **PAPER[source]}
+    if source not in PAPER and source not in TEXT_SIZES:
+        known = ", ".join([*PAPER, *TEXT_SIZES])
+        raise InputError(f"the paper has no experiment on {source!r}; --recipe paper is for {known}.")
+    layers = (TEXT, TEXT_SIZES[source]) if source in TEXT_SIZES else (COMMON, AVERAGES, PAPER[source])
+    found = {key: value for layer in layers for key, value in layer.items()}
     if user.get("imbalance") is not None:
         if source not in HEADS:
             raise InputError(f"the paper has no long-tailed experiment on {source!r}; it has them on {', '.join(HEADS)}.")

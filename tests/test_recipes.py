@@ -9,8 +9,8 @@ import pytest
 from softmatch.config import Config, read_file, write_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.methods import METHODS
-from softmatch.recipes import EQUAL_BATCHES, complete
+from softmatch.methods import METHODS, Problem, build
+from softmatch.recipes import EQUAL_BATCHES, WITHOUT_STRONG, complete, require_versions
 
 
 def make(source: str, **given: Any) -> Config:
@@ -46,6 +46,53 @@ def test_long_tailed_image_classification(source: str, labels: int, unlabeled: i
     assert (config.head_labels, config.head_unlabeled, config.labels) == (labels, unlabeled, None)
 
 
+@pytest.mark.parametrize(
+    ("source", "labels", "train", "validation"),
+    [
+        ("agnews", 40, None, 2500),
+        ("dbpedia", 70, 10_000, 1000),
+        ("imdb", 100, None, 1000),
+        ("amazon-5", 1000, 50_000, 5000),
+        ("yelp-5", 1000, 50_000, 5000),
+    ],
+)
+def test_text_classification(source: str, labels: int, train: int | None, validation: int) -> None:
+    config = make(source, recipe="paper")
+    assert (config.labels, config.train_per_class, config.validation_per_class) == (labels, train, validation)
+    assert (config.encoder, config.fine_tune, config.head) == ("google-bert/bert-base-uncased", True, "gelu")
+    assert (config.max_tokens, config.length_buckets) == (512, 1)
+    assert (config.optimizer, config.lr, config.weight_decay, config.decay) == ("adamw", 1e-5, 1e-4, "gradient")
+    assert (config.warmup, config.layer_decay, config.tuned_layers, config.lora) == (0, 1.0, None, None)
+    assert (config.labeled_batch, config.unlabeled_batch, config.steps) == (16, 16, 2**18)
+    assert (config.averages, config.statistics_momentum, config.model_momentum) == ("paper", 0.999, 0.0)
+    assert config.views == {"weak": 0.0, "strong": 0.0}, "nothing of the views of images"
+    assert config.batch_norm_momentum is None
+
+
+def test_a_text_recipe_gives_way_to_options_and_replaces_the_views_of_the_defaults() -> None:
+    given = {"encoder": "a/copy", "validation_per_class": 9, "labels": 200, "views": {"strong": 0.15}}
+    config = complete("agnews", {"labels": 40, "views": {"weak": 0.1, "other": 1}}, {"recipe": "paper", **given})
+    assert (config.encoder, config.validation_per_class, config.labels) == ("a/copy", 9, 200)
+    assert config.views == {"weak": 0.0, "strong": 0.15}
+
+
+def test_a_short_run_of_a_text_recipe_still_averages_no_weights() -> None:
+    short = make("agnews", recipe="paper", steps=2000)
+    assert (short.averages, short.statistics_momentum, short.model_momentum) == ("scaled", None, 0.0)
+
+
+def test_the_strong_views_of_the_text_recipe_need_back_translations() -> None:
+    with pytest.raises(InputError, match=r"softmatch augment agnews --via de,ru.* --data; or give --views\.strong 0\.15"):
+        require_versions("agnews", make("agnews", recipe="paper"), augmented=False)
+    require_versions("agnews", make("agnews", recipe="paper"), augmented=True)
+    for views in ({"strong": 0.15}, {"swap": 0.1}):
+        require_versions("agnews", make("agnews", recipe="paper", views=views), augmented=False)
+    require_versions("agnews", make("agnews"), augmented=False)
+    for method in WITHOUT_STRONG:
+        assert not any("strong" in view for view in build(method, Problem(4, 100, 40)).unlabeled_views)
+        require_versions("agnews", make("agnews", recipe="paper", method=method), augmented=False)
+
+
 @pytest.mark.parametrize("method", EQUAL_BATCHES)
 def test_consistency_methods_have_equal_batches(method: str) -> None:
     assert method in METHODS
@@ -72,6 +119,9 @@ def test_a_short_run_of_a_recipe_has_averages_that_follow_it() -> None:
     ("source", "given", "message"),
     [
         ("digits", {"recipe": "paper"}, "no experiment on 'digits'"),
+        ("digits", {"recipe": "paper"}, "stl10, imagenet, agnews, dbpedia, imdb, amazon-5, yelp-5"),
+        ("agnews", {"recipe": "paper", "fine_tune": False}, "trains the encoder: leave out --no-fine-tune"),
+        ("agnews", {"recipe": "paper", "imbalance": 10}, "no long-tailed experiment on 'agnews'"),
         ("svhn", {"recipe": "paper", "imbalance": 10}, "no long-tailed experiment on 'svhn'"),
         ("cifar10", {"labels": 40, "imbalance": 10}, "exclude each other"),
         ("cifar10", {"recipe": "papper"}, "recipe = 'papper'"),

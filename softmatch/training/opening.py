@@ -13,18 +13,25 @@ from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.places import expand_home
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
-from softmatch.data.sources import SOURCES, find_source
+from softmatch.data.sources import SOURCES, Source, find_source
 from softmatch.errors import InputError
 from softmatch.processes import world
-from softmatch.recipes import complete
+from softmatch.recipes import complete, require_versions
 from softmatch.runs import refuse_used
 from softmatch.training.devices import choose_device
 
 if TYPE_CHECKING:
-    from softmatch.data.own.reading import Progress, Reading
+    from softmatch.data.own.reading import Progress, Reading, Understood
+    from softmatch.data.sources.text_reading import TextData
 
-OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size", "encoder", "fine_tune")
+OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size")
 """Settings that are about a user's own files."""
+ENCODED = ("encoder", "fine_tune", "augmented", "max_tokens")
+"""Settings that are about these, or about the texts of a named source."""
+DRAWN = ("train_per_class", "validation_per_class")
+"""Settings that are about the texts of a named source."""
+NO_COLUMNS = "none"
+"""Instead of names of columns: do not use those that are there."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +51,14 @@ class Job:
     @property
     def name(self) -> str:
         """A word for folders and headings: the source's name, or that of the file or folder."""
-        if self.source in SOURCES:
+        if _is_named(self.source):
             return self.source
         return re.sub(r"[^\w.-]+", "-", Path(self.source).stem).strip("-.") or "own-data"
 
 
 def open_again(source: Any, config: Config) -> Job:
     """Read the source of a run again, by its complete settings."""
-    if isinstance(source, str) and source in SOURCES:
+    if _is_named(source) and not find_source(source).texts:
         return Job(source, config, find_source(source).load(split_seed(config), config.data))
     return replace(open_job(source, config.model_dump(exclude={"recipe", "out"})), config=config)
 
@@ -70,30 +77,58 @@ def open_job(
         where: the file, for messages.
         resuming: the run folder that is asked for may hold an unfinished run.
     """
-    if isinstance(source, str) and source in SOURCES:
-        entry = find_source(source)
-        config = complete(source, entry.defaults, *given, where=where)
-        _refuse_own_settings(source, config)
-        return Job(source, config, entry.load(split_seed(config), config.data))
+    named = find_source(source) if _is_named(source) else None
+    if named is not None and not named.texts:
+        config = complete(source, named.defaults, *given, where=where)
+        _refuse_unfit(named, config)
+        return Job(source, config, named.load(split_seed(config), config.data))
     from softmatch.data.own.checking import ALL_LABELED
     from softmatch.data.own.defaults import suitable
     from softmatch.data.own.reading import read_own
 
+    title, known = ("your data", {}) if named is None else (named.name, named.defaults)
     user = merge(*given, where=where)
-    user |= {key: _absolute(user[key]) for key in ("test", "encoder") if user.get(key) is not None}
-    asked = complete("your data", {}, user, where=where)  # a wrong value is told before anything is read
+    paths = ("test", "encoder") if named is None else ("data", "encoder")
+    user |= {key: _absolute(user[key]) for key in paths if user.get(key) is not None}
+    asked = complete(title, known, user, where=where)  # a wrong value is told before anything is read
+    _refuse_unfit(named, asked)
     if asked.out is not None and world().size == 1 and not (resuming and (asked.out / "config.yaml").is_file()):
         refuse_used(asked.out)
     device = choose_device(asked.device)
-    understood = read_own(_absolute(source), reading_of(asked), progress)
-    labeled = asked.labels or int((understood.examples.labels != UNLABELED).sum())
+    if named is None:
+        understood = read_own(_absolute(source), reading_of(asked), progress)
+    else:
+        understood = _understand_texts(named.name, asked, progress)
+    labeled = asked.labels or asked.head_labels or int((understood.examples.labels != UNLABELED).sum())
     defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
-    config = complete("your data", defaults, user, where=where)
+    config = complete(title, {**defaults, **known}, user, where=where)
     fixed: dict[str, Any] = {}
     if understood.examples.kind == "image" and isinstance(understood.examples.preparation, ImagePreparation):
         fixed["image_size"] = understood.examples.preparation.height  # another machine would choose another
-    findings = understood.findings if config.labels is None else tuple(f for f in understood.findings if f.text != ALL_LABELED)
+    chosen = config.labels is not None or config.imbalance is not None
+    findings = tuple(f for f in understood.findings if f.text != ALL_LABELED) if chosen else understood.findings
     return Job(understood.where, config.model_copy(update=fixed), understood.examples, findings)
+
+
+def texts_of(source: str, config: Config) -> TextData:
+    """The texts of a named source that a run with these settings trains on and measures its error on."""
+    from softmatch.data.sources.subsets import draw
+    from softmatch.data.sources.text_reading import read_texts
+
+    validating = config.validation_per_class is not None
+    data = read_texts(source, config.data, reading_of(config).columns.augmented, validating)
+    return draw(data, config.train_per_class, config.validation_per_class, split_seed(config))
+
+
+def _understand_texts(source: str, config: Config, progress: Progress | None) -> Understood:
+    from softmatch.data.own.reading import refuse_unused, understand
+
+    reading = reading_of(config)
+    refuse_unused("text", reading)
+    data = texts_of(source, config)
+    require_versions(source, config, bool(data.train.augmented))
+    found = understand(source, data.train, data.tests, reading, "text", progress, data.classes)
+    return replace(found, findings=(*data.findings, *found.findings))
 
 
 def split_seed(config: Config) -> int:
@@ -105,8 +140,9 @@ def reading_of(config: Config) -> Reading:
     """What the settings say about a user's own files."""
     from softmatch.data.own.reading import Reading
 
-    columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled)
-    return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device)
+    augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
+    columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled, augmented)
+    return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device, config.max_tokens)
 
 
 def _absolute(source: Any) -> Any:
@@ -117,7 +153,22 @@ def _absolute(source: Any) -> Any:
     return source
 
 
-def _refuse_own_settings(source: str, config: Config) -> None:
-    for key in OWN_ONLY:
+def _is_named(source: Any) -> bool:
+    return isinstance(source, str) and source in SOURCES
+
+
+def _refuse_unfit(named: Source | None, config: Config) -> None:
+    """Raise InputError for a setting that is about another kind of source.
+
+    Args:
+        named: the source; None: a user's own.
+    """
+    texts = ", ".join(source.name for source in SOURCES.values() if source.texts)
+    unfit = dict.fromkeys(DRAWN, f"the sources of texts ({texts})") if named is None or not named.texts else {}
+    if named is not None:
+        unfit |= dict.fromkeys(OWN_ONLY, "data of your own")
+        unfit |= dict.fromkeys(() if named.texts else ENCODED, "data of your own and for the sources of texts")
+    this = "this is data of your own" if named is None else f"{named.name!r} is a source that softmatch knows"
+    for key, what in unfit.items():
         if getattr(config, key) != Config.model_fields[key].default:
-            raise InputError(f"--{key.replace('_', '-')} is for data of your own; {source!r} is a source that softmatch knows.")
+            raise InputError(f"--{key.replace('_', '-')} is for {what}; {this}.")

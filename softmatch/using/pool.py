@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from softmatch.data.folds import Evaluation
 from softmatch.data.own import HUB_ID, open_source
 from softmatch.data.places import expand_home
 from softmatch.data.preparations import Preparation
-from softmatch.data.records import Columns, select_inputs
+from softmatch.data.records import Columns, Records, select_inputs
 from softmatch.data.sources import SOURCES
 from softmatch.data.words import quoted
 from softmatch.errors import InputError
@@ -29,7 +29,7 @@ from softmatch.networks.heads import feature_size
 from softmatch.runs import Model, RunFolder, load_model
 from softmatch.training.devices import choose_device
 from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.opening import Job, open_job
+from softmatch.training.opening import NO_COLUMNS, Job, open_job, texts_of
 from softmatch.training.task import POOL_PART, Task
 from softmatch.using.predicting import WHAT, Progress, columns_for, use_device
 
@@ -96,7 +96,7 @@ class Pool:
         if self.model.preparation.takes != "text":
             return None
         wanted = dict.fromkeys(names, "")
-        for piece in open_source(self.source, _columns(self.model, self.task.config), need_label=False).stream(ROWS):
+        for piece in _read_again(self.source, self.model, self.task.config):
             wanted |= {name: str(text) for name, text in zip(piece.names, piece.inputs, strict=True) if name in wanted}
         return [wanted[name] for name in names]
 
@@ -125,7 +125,7 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
         raise InputError(f"{run} does not say what it was trained on: config.yaml needs a source, split.json its positions.")
     config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
     _refuse_missing(where, run)
-    unused = {"augmented": "none"} if model.preparation.takes == "text" else {}  # strong views are not made here
+    unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not made here
     job = open_job(where, config.model_dump(include={*READING}), unused, where=f"{run}/config.yaml")
     split = Split.from_dict(found, len(job.examples))
     place = choose_device(device)
@@ -157,8 +157,12 @@ def _task(job: Job, config: Config, split: Split, model: Model, device: torch.de
     )
 
 
-def _columns(model: Model, config: Config) -> Columns:
-    return columns_for(model, Columns(label=config.label, unlabeled=config.unlabeled))
+def _read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
+    """The records of the run's source, a piece at a time."""
+    if isinstance(where, str) and where in SOURCES:
+        return iter([texts_of(where, config.model_copy(update={"augmented": NO_COLUMNS})).train])
+    columns = columns_for(model, Columns(label=config.label, unlabeled=config.unlabeled))
+    return open_source(where, columns, need_label=False).stream(ROWS)
 
 
 def _refuse_missing(where: Any, run: Path | str) -> None:
@@ -218,10 +222,15 @@ def _prepared_as(model: Model, task: Task, where: Any) -> Examples:
     examples = task.examples
     if examples.preparation is None or _same(examples.preparation, model.preparation) or model.preparation.takes == "image":
         return examples
-    records = open_source(where, _columns(model, task.config), need_label=False).read()
-    place = {name: position for position, name in enumerate(records.names)}
-    inputs = select_inputs(records.inputs, [place[name] for name in examples.names])
-    return replace(examples, items=model.preparation(inputs), augmented=None)
+    number = {name: position for position, name in enumerate(examples.names)}
+    parts, order = list[Tensor](), list[int]()
+    for records in _read_again(where, model, task.config):
+        kept = [position for position, name in enumerate(records.names) if name in number]
+        if kept:
+            parts.append(model.preparation(select_inputs(records.inputs, kept)))
+            order += [number[records.names[position]] for position in kept]
+    items = torch.cat(parts)
+    return replace(examples, items=items[torch.tensor(order).argsort()], augmented=None)
 
 
 def _same(one: Preparation, other: Preparation) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from softmatch.data.examples import Examples
 from softmatch.data.sources import digits, fetch, two_moons
 from softmatch.data.sources.published import PUBLISHED
+from softmatch.data.sources.texts import TEXTS
 from softmatch.errors import InputError, nearest
 
 
@@ -22,12 +23,20 @@ class Source:
         load: (seed, where) → Examples. Sources of fixed data ignore the seed; `where` is the user's copy of the data, if
             one is given.
         defaults: settings (of `Config`) that differ from the general defaults.
+        texts: what it holds are texts, which `text_reading.read_texts` gives as they stand there; `load` makes vectors of them.
     """
 
     name: str
     summary: str
     load: Callable[[int, Path | None], Examples]
     defaults: Mapping[str, Any]
+    texts: bool = False
+
+
+def _load_texts(name: str, seed: int, where: Path | None = None) -> Examples:
+    from softmatch.data.sources.text_reading import load  # which needs the readers of users' own tables, and they this module
+
+    return load(name, seed, where)
 
 
 SOURCES: dict[str, Source] = {
@@ -36,6 +45,7 @@ SOURCES: dict[str, Source] = {
         Source("digits", "1,797 real handwritten digits of 8×8 pixels (scikit-learn)", digits.load, digits.DEFAULTS),
         Source("two-moons", "the paper's figure 1: two interleaved half circles", two_moons.load, two_moons.DEFAULTS),
         *(Source(name, data.summary, partial(fetch.load, name), data.defaults) for name, data in PUBLISHED.items()),
+        *(Source(name, data.summary, partial(_load_texts, name), data.defaults, texts=True) for name, data in TEXTS.items()),
     )
 }
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from softmatch.data.records import Finding
 from softmatch.data.sources.arrays import Data, Images, Labels, Piece, unlabeled
 from softmatch.data.sources.originals import damaged
 from softmatch.errors import InputError
@@ -22,17 +24,15 @@ ROWS = 1000
 
 
 @dataclass(frozen=True)
-class Hub:
-    """Where a dataset is on the hub, and how its columns and splits are called.
+class Repository:
+    """Where a dataset is on the hub, and how its splits are called.
 
     Attributes:
         train: the splits that make up the training set.
-        unlabeled: a split of which only the images are used.
+        unlabeled: a split whose labels are not used.
     """
 
     id: str
-    image: str = "image"
-    label: str = "label"
     config: str | None = None
     train: tuple[str, ...] = ("train",)
     unlabeled: str | None = None
@@ -46,11 +46,19 @@ class Hub:
         return ["hub", self.id, self.config, *self.splits]
 
 
+@dataclass(frozen=True)
+class Hub(Repository):
+    """Where a dataset of images is on the hub, and how its columns are called."""
+
+    image: str = "image"
+    label: str = "label"
+
+
 Files = Mapping[str, Sequence[Path]]
 """The parquet files of each split of a local copy."""
 
 
-def find_parquet(where: Path, hub: Hub) -> Files | None:
+def find_parquet(where: Path, hub: Repository) -> Files | None:
     """The parquet files in a folder, as `hf download` or `git clone` leave them; None where there are none.
 
     Raises:
@@ -136,25 +144,41 @@ class _Rows:
         return self.origin if row is None else f"{self.origin}, row {self.first + row}"
 
 
+class HubRows:
+    """A split on the hub as a table: see `softmatch.data.own.piece.TableReader`. It stays in the hub library's own cache.
+
+    Attributes:
+        names: of its columns.
+        findings: none; what is wrong is an error.
+    """
+
+    def __init__(self, hub: Repository, split: str) -> None:
+        load_dataset = _library(hub)
+        self.origin = _origin(hub, split)
+        self.findings: list[Finding] = []
+        with _explained(self.origin):
+            self.table = load_dataset(hub.id, hub.config, split=split)
+        self.names: tuple[str, ...] = tuple(self.table.column_names)
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Mapping[str, Sequence[object]]]:
+        """These columns, so many rows at a time."""
+        with _explained(self.origin):
+            yield from self.table.select_columns(list(wanted)).iter(rows)
+
+
 def _batches(hub: Hub, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
     """The rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
-    try:
-        from datasets import Image as ImageFeature
-        from datasets import load_dataset
-    except ImportError as error:
-        raise InputError(
-            f"{hub.id} needs the library of the Hugging Face hub: pip install 'softmatch[hub]'. "
-            "Or give a copy of the dataset's own files with --data PATH."
-        ) from error
-    origin = f"split {split!r} of {hub.id}" if files is None else f"split {split!r} in {files[split][0].parent}"
+    load_dataset = _library(hub)
+    from datasets import Image as ImageFeature
+
+    origin = _origin(hub, split) if files is None else f"split {split!r} in {files[split][0].parent}"
     first = 0
-    scratch = tempfile.TemporaryDirectory()  # for the library's locks: the user's own cache may not be writable
-    try:
+    with _explained(origin, local=files is not None), tempfile.TemporaryDirectory() as scratch:
         if files is None:
             table = load_dataset(hub.id, hub.config, split=split, streaming=streaming)
-        else:
+        else:  # locks go to a folder that can be written, which the user's own cache may not be
             paths = {split: [str(path) for path in files[split]]}
-            table = load_dataset("parquet", data_files=paths, split=split, streaming=True, cache_dir=scratch.name)
+            table = load_dataset("parquet", data_files=paths, split=split, streaming=True, cache_dir=scratch)
         for column in (hub.image, hub.label):
             if table.column_names is not None and column not in table.column_names:
                 raise InputError(f"{origin} has no column {column!r}; it has: {', '.join(table.column_names)}.")
@@ -162,17 +186,39 @@ def _batches(hub: Hub, split: str, files: Files | None, streaming: bool = False)
         for batch in table.cast_column(hub.image, ImageFeature(decode=False)).iter(ROWS):
             yield _Rows(batch[hub.image], batch[hub.label], classes, origin, first)
             first += len(batch[hub.label])
+
+
+def _library(hub: Repository) -> Callable[..., Any]:
+    """`load_dataset` of the hub's library."""
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise InputError(
+            f"{hub.id} needs the library of the Hugging Face hub: pip install 'softmatch[hub]'. "
+            "Or give a copy of the dataset's own files with --data PATH."
+        ) from error
+    load: Callable[..., Any] = load_dataset
+    return load
+
+
+def _origin(hub: Repository, split: str) -> str:
+    return f"split {split!r} of {hub.id}"
+
+
+@contextmanager
+def _explained(origin: str, local: bool = False) -> Iterator[None]:
+    """Whatever goes wrong with the hub or a copy of its files, as an InputError."""
+    try:
+        yield
     except InputError:
         raise
     except Exception as error:  # the network, the hub, its libraries: each has errors of its own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        if files is not None:
+        if local:
             raise damaged(origin, reason) from error
         raise InputError(
             f"{origin} cannot be had from the Hugging Face hub: {reason}. Give a copy that you have with --data PATH."
         ) from error
-    finally:
-        scratch.cleanup()
 
 
 def _encoded(cell: Any, name: str) -> bytes:
