@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -13,12 +13,16 @@ from softmatch.data.loading import item_statistics
 from softmatch.data.preparations.tokens import TokenPreparation
 from softmatch.errors import InputError, nearest
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
+from softmatch.views.text_statistics import word_statistics
+from softmatch.views.text_words import find_continuing
+
+AnyViews = TypeVar("AnyViews", bound=Views)
 
 
 def make_views(examples: Examples, split: Split, options: dict[str, Any], workers: int | None = None) -> Views:
     """The views of a modality, with the statistics of the training items."""
     if isinstance(examples.preparation, TokenPreparation):
-        return _build_views(TextViews, examples.preparation.view_options, options)
+        return _text_views(examples.preparation, examples, split, options)
     kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
     mean: Sequence[float]
     std: Sequence[float]
@@ -38,7 +42,17 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
 
 
-def _build_views(kind: Callable[..., Views], own: Mapping[str, Any], options: Mapping[str, Any]) -> Views:
+def _text_views(preparation: TokenPreparation, examples: Examples, split: Split, options: Mapping[str, Any]) -> Views:
+    """Texts are counted only where the views need it."""
+    continues = find_continuing(preparation.tokenizer.rules.get_vocab())
+    views = _build_views(TextViews, {**preparation.view_options, "continues": continues, "statistics": None}, options)
+    if views.shares["replace"]:
+        assert isinstance(examples.items, Tensor)
+        views.statistics = word_statistics(examples.items, split.unlabeled, (views.pad, *views.special), continues)
+    return views
+
+
+def _build_views(kind: Callable[..., AnyViews], own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyViews:
     known = inspect.signature(kind).parameters
     for name in options:
         if name not in known or name in own:

@@ -44,6 +44,10 @@ class _Text(_Settings):
     special: list[Id] = []
     weak: FiniteFloat = 0.0
     strong: FiniteFloat = 0.0
+    replace: FiniteFloat = 0.0
+    swap: FiniteFloat = 0.0
+    drop: FiniteFloat = 0.0
+    span: FiniteFloat = 0.0
 
 
 class _Vector(_Settings):

@@ -1,73 +1,115 @@
-"""Views of texts, which are token ids: words are hidden, none of them in ω and a share in Ω."""
+"""Views of texts, which are token ids: ω hides no words or few, Ω changes a share of them in several ways."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError
 from softmatch.views.rows import cut
+from softmatch.views.text_operations import cut_span, drop_words, hide_words, replace_words, swap_words
+from softmatch.views.text_statistics import WordStatistics
+from softmatch.views.text_words import Draws, find_words, word_table
+
+SHARES = ("weak", "strong", "replace", "swap", "drop", "span")
 
 
 class TextViews:
-    """ω(x) hides each word with the probability w and Ω(x) with s; the medium view has the mean of both.
+    """ω(x) hides each word with the probability w. Ω(x) replaces, swaps, drops, hides and cuts off words, in this order.
 
     A hidden word is replaced by the mask, or taken out where there is none. One word always stays, and what is no word always
-    does. With w = 0 a weak view is the text itself: the dropout of pretrained networks still makes two of them differ.
+    does; where words are taken out, the rest closes up to the left. The medium view has half of everything, and hides the mean
+    of w and s.
+
+    With w = 0 a weak view is the text itself. With all shares 0 a strong one is too, and the two differ by the dropout of the
+    network alone, as in SimCSE (Gao et al. 2021): pretrained networks have some.
 
     Args:
         pad: the id that fills up texts, on the right.
         mask: the id that stands for a hidden word; None: there is none.
         special: ids that are no words: start, end, padding, mask.
-        weak, strong: w and s.
+        weak, strong: w and s, the shares of words that are hidden.
+        replace: share of words for which others stand, mostly for those that say little: `replace_words`, after UDA.
+        swap: share of words that change places with a neighbour.
+        drop: share of words that are taken out.
+        span: share of the words that is cut off as one span: their ids are −1, for which networks have no embedding but zero.
+        continues: of each id, whether it goes on with the word before it: what happens to a word then happens to all its pieces.
+            None: each token is a word.
+        statistics: of the texts that are trained on, for `replace`. Neither these nor `continues` are saved with a model.
     """
 
     kind = "text"
 
     def __init__(
-        self, pad: int, mask: int | None = None, special: Sequence[int] = (), weak: float = 0.0, strong: float = 0.15
+        self,
+        pad: int,
+        mask: int | None = None,
+        special: Sequence[int] = (),
+        weak: float = 0.0,
+        strong: float = 0.15,
+        replace: float = 0.0,
+        swap: float = 0.0,
+        drop: float = 0.0,
+        span: float = 0.0,
+        continues: Tensor | None = None,
+        statistics: WordStatistics | None = None,
     ) -> None:
-        for name, share in (("weak", weak), ("strong", strong)):
+        self.shares = dict(zip(SHARES, (weak, strong, replace, swap, drop, span), strict=True))
+        for name, share in self.shares.items():
             if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
                 raise InputError(f"{name} must be a share of words from 0 to below 1, not {share!r}.")
         self.pad, self.mask, self.special = pad, mask, tuple(special)
-        self.weak_share, self.strong_share = weak, strong
+        self.continues, self.statistics = continues, statistics
+        self._words: Tensor | None = None
 
     def plain(self, items: Tensor) -> Tensor:
-        return items
+        return items.long()
 
     def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        return self._hidden(items, self.weak_share, generator, part)
+        return self._changed(items, generator, part, hide=self.shares["weak"], most=0.0)
 
     def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        return self._hidden(items, (self.weak_share + self.strong_share) / 2.0, generator, part)
+        return self._changed(items, generator, part, hide=(self.shares["weak"] + self.shares["strong"]) / 2.0, most=0.5)
 
     def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        return self._hidden(items, self.strong_share, generator, part)
+        return self._changed(items, generator, part, hide=self.shares["strong"], most=1.0)
 
-    def _hidden(self, items: Tensor, share: float, generator: Generator, part: slice | None) -> Tensor:
+    def _changed(self, items: Tensor, generator: Generator, part: slice | None, hide: float, most: float) -> Tensor:
+        """With `hide` as the share that is hidden and `most` times the other shares. For a share of 0 nothing is drawn."""
+        replace, swap, drop, span = (most * self.shares[name] for name in ("replace", "swap", "drop", "span"))
         items, rows = cut(items, part)
-        if not share:
-            return items
-        draw = torch.rand((rows.number, *items.shape[1:]), generator=generator)[rows.part].to(items.device, non_blocking=True)
-        words = ~torch.isin(items, torch.tensor([self.pad, *self.special], dtype=items.dtype, device=items.device))
-        draw = torch.where(words, draw, -1.0)
-        kept = torch.zeros_like(words).scatter_(1, draw.argmax(1, keepdim=True), True)
-        chosen = words & (draw < share) & ~kept
-        if self.mask is not None:
-            return items.masked_fill(chosen, self.mask)
-        order = torch.argsort((chosen | (items == self.pad)).to(torch.uint8), dim=1, stable=True)  # what stays moves to the left
-        return items.masked_fill(chosen, self.pad).gather(1, order)
+        ids = items.long()
+        if not (hide or replace or swap or drop or span):
+            return ids
+        draw = Draws(rows, generator, ids.device)
+        if self._words is None:  # settings of others may have ids of any size; plain views need no table of them
+            self._words = word_table((self.pad, *self.special))
+        self._words = self._words.to(ids.device)
+        self.continues = None if self.continues is None else self.continues.to(ids.device)
+        text = find_words(ids, self.pad, self._words, self.continues)
+        if replace:
+            text = replace_words(text, replace, self._statistics(ids), draw)
+        if swap:
+            text = swap_words(text, swap, draw)
+        if drop:
+            text = drop_words(text, drop, draw)
+        if hide:
+            text = hide_words(text, hide, self.mask, draw)
+        if span:
+            text = cut_span(text, span, self.mask, draw)
+        return text.ids
+
+    def _statistics(self, ids: Tensor) -> WordStatistics:
+        """On the device of these ids, where they stay."""
+        if self.statistics is None:
+            raise InputError(
+                "replace: views without statistics of the training texts cannot replace words. A saved model does not keep "
+                "them, as it needs no strong views: train from the texts, or with replace 0."
+            )
+        self.statistics = self.statistics.to(ids.device)
+        return self.statistics
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "pad": self.pad,
-            "mask": self.mask,
-            "special": list(self.special),
-            "weak": self.weak_share,
-            "strong": self.strong_share,
-        }
+        return {"kind": self.kind, "pad": self.pad, "mask": self.mask, "special": list(self.special), **self.shares}

@@ -9,6 +9,7 @@ from torch import Tensor
 from softmatch.processes import World, share
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
 from softmatch.views.rows import Rows, cut
+from softmatch.views.text_statistics import word_statistics
 
 NUMBER = 23
 
@@ -29,6 +30,8 @@ def _texts() -> Tensor:
     )
 
 
+ALL_OF_TEXTS = {"replace": 0.3, "swap": 0.3, "drop": 0.2, "span": 0.3}
+
 CASES: dict[str, tuple[Views, Tensor]] = {
     "images": (ImageViews([0.5] * 3, [0.25] * 3), _images(3)),
     "grey images": (ImageViews([0.5], [0.25], reflect=False), _images(1)),
@@ -44,6 +47,21 @@ CASES: dict[str, tuple[Views, Tensor]] = {
     ),
     "tokens": (TextViews(0, 29, (1,), weak=0.1, strong=0.4), _texts()),
     "tokens that are taken out": (TextViews(0, None, (1,), weak=0.0, strong=0.4), _texts()),
+    "tokens with everything": (
+        TextViews(0, 29, (1,), **ALL_OF_TEXTS, statistics=word_statistics(_texts(), torch.arange(NUMBER), (0, 1))),
+        _texts(),
+    ),
+    "words of several tokens": (
+        TextViews(
+            0,
+            29,
+            (1,),
+            **ALL_OF_TEXTS,
+            continues=torch.arange(30) % 3 == 0,
+            statistics=word_statistics(_texts(), torch.arange(NUMBER), (0, 1), torch.arange(30) % 3 == 0),
+        ),
+        _texts(),
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Views of texts: the stated share of words is hidden, and nothing else is touched."""
+"""Views of texts: the stated share of words is hidden or changed, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.views import TextViews, views_from_settings
+from softmatch.views.text_statistics import word_statistics
 
 PAD, START, END, MASK = 0, 2, 3, 4
 SPECIAL = (PAD, 1, START, END, MASK)
@@ -76,7 +77,100 @@ def test_settings_make_the_same_views_again() -> None:
     assert torch.equal(again.strong(items, _generator()), views.strong(items, _generator()))
 
 
-@pytest.mark.parametrize("options", [{"strong": 1.0}, {"weak": -0.1}, {"strong": "much"}, {"weak": True}])
-def test_impossible_shares_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(InputError, match="must be a share of words"):
-        TextViews(PAD, MASK, SPECIAL, **options)
+@pytest.mark.parametrize(
+    ("mask", "view", "expected"),
+    [
+        (MASK, "weak", [[2, 4, 11, 12, 13, 4, 4, 3, 0, 0], [2, 30, 1, 32, 33, 34, 35, 36, 4, 3]]),
+        (MASK, "strong", [[2, 4, 11, 12, 13, 4, 4, 3, 0, 0], [2, 4, 1, 32, 33, 4, 35, 36, 4, 3]]),
+        (None, "medium", [[2, 11, 12, 13, 3, 0, 0, 0, 0, 0], [2, 30, 1, 32, 33, 34, 35, 36, 3, 0]]),
+        (None, "strong", [[2, 11, 12, 13, 3, 0, 0, 0, 0, 0], [2, 1, 32, 33, 35, 36, 3, 0, 0, 0]]),
+    ],
+)
+def test_hiding_alone_draws_one_number_for_each_place(mask: int | None, view: str, expected: list[list[int]]) -> None:
+    """Golden values: what other options draw must not change runs without them."""
+    items = torch.tensor([[2, 10, 11, 12, 13, 14, 15, 3, 0, 0], [2, 30, 1, 32, 33, 34, 35, 36, 37, 3]])
+    used, other = _generator(5), _generator(5)
+    assert getattr(TextViews(PAD, mask, SPECIAL, 0.2, 0.6), view)(items, used).tolist() == expected
+    torch.rand(items.shape, generator=other)
+    assert torch.equal(used.get_state(), other.get_state())
+
+
+ALL = {"strong": 0.2, "replace": 0.2, "swap": 0.3, "drop": 0.2, "span": 0.2}
+
+
+def _full(weak: float = 0.0, share: float = 1.0, mask: int | None = MASK, words: bool = True) -> TextViews:
+    """Views with everything; ids from 70 go on with a word."""
+    continues = torch.arange(100) >= 70 if words else None
+    texts = _texts(200)
+    statistics = word_statistics(texts, torch.arange(200), SPECIAL, continues)
+    options = {name: share * value for name, value in ALL.items()}
+    return TextViews(PAD, mask, SPECIAL, weak, **options, continues=continues, statistics=statistics)
+
+
+@pytest.mark.parametrize("words", [True, False])
+@pytest.mark.parametrize("mask", [MASK, None])
+def test_everything_together_keeps_the_form_of_a_text(mask: int | None, words: bool) -> None:
+    items = _texts(300)
+    items[::3, 5:] = PAD
+    items[::3, 4] = END
+    for views in (_full(mask=mask, words=words), _full(share=3.3, mask=mask, words=words)):
+        seen = views.strong(items, _generator())
+        assert seen.shape == items.shape
+        assert seen.dtype == torch.int64
+        assert ((seen == START).sum(1) == 1).all()
+        assert (seen[:, 0] == START).all()
+        for row in seen.tolist():
+            left = row[: row.index(END) + 1]
+            assert row == left + [PAD] * (len(row) - len(left)), "padding is on the right"
+            assert any(token >= 10 for token in left), "one word stays"
+            assert all(token >= 10 or token in (-1, mask) for token in left[1:-1])
+
+
+def test_the_medium_view_has_half_of_everything_and_the_weak_one_nothing_but_hidden_words() -> None:
+    items, views, half = _texts(50), _full(0.05), _full(share=0.5)
+    half.shares["strong"] = (0.05 + 0.2) / 2
+    assert torch.equal(views.medium(items, _generator()), half.strong(items, _generator()))
+    weak = views.weak(items, _generator())
+    assert ((weak == items) | (weak == MASK)).all()
+
+
+def test_with_all_shares_0_the_strong_view_is_the_text_itself_and_nothing_is_drawn() -> None:
+    views, items, used = TextViews(PAD, MASK, SPECIAL, strong=0.0), _texts(5), _generator()
+    assert torch.equal(views.strong(items, used), items)
+    assert torch.equal(used.get_state(), _generator().get_state())
+
+
+def test_items_of_32_bits_and_of_a_part_of_the_columns_have_the_same_views() -> None:
+    views, items = _full(), _texts(20)
+    for view in ("weak", "medium", "strong"):
+        expected = getattr(views, view)(items[:, :25].contiguous(), _generator())
+        for same in (items[:, :25], items[:, :25].int()):
+            found = getattr(views, view)(same, _generator())
+            assert found.dtype == torch.int64
+            assert torch.equal(found, expected)
+    assert torch.equal(views.plain(items.int()), items)
+
+
+def test_saved_settings_bring_all_shares_but_no_statistics() -> None:
+    views = _full(0.1)
+    again = views_from_settings(views.settings())
+    assert isinstance(again, TextViews)
+    assert again.settings() == views.settings()
+    assert again.shares == {"weak": 0.1, **ALL}
+    assert torch.equal(again.plain(_texts(2)), _texts(2))
+    for view in ("medium", "strong"):
+        with pytest.raises(InputError, match="replace: views without statistics of the training texts cannot replace words"):
+            getattr(again, view)(_texts(2), _generator())
+
+
+@pytest.mark.parametrize("name", ["weak", "strong", "replace", "swap", "drop", "span"])
+@pytest.mark.parametrize("value", [1.0, -0.1, "much", True, float("nan")])
+def test_impossible_shares_are_refused(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"^{name} must be a share of words"):
+        TextViews(PAD, MASK, SPECIAL, **{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("span", 1.5), ("drop", "0.1"), ("continues", [True])])
+def test_damaged_settings_are_refused(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=name):
+        views_from_settings({**TextViews(PAD, MASK, SPECIAL).settings(), name: value})
