@@ -69,8 +69,8 @@ class Config(BaseModel):
     validation_per_class: int | None = Field(
         None,
         ge=1,
-        description="Of a named source of texts: texts of each class that are taken out of the training set, to measure the error "
-        "on instead of the test set. Default: the test set.",
+        description="Of a named source of texts: texts of each class that are taken out of the training set, to measure the "
+        "error on instead of the test set. Default: the test set.",
     )
     method: str = Field(
         "softmatch",

@@ -41,6 +41,7 @@ class Architecture(BaseModel):
     side: Annotated[int, Field(ge=1, le=2**13)] | None = None
     pad: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     pooling: Literal["mean", "cls"] | None = None
+    head: Literal["linear", "gelu"] = "linear"
 
 
 class Description(BaseModel):

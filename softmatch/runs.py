@@ -33,6 +33,7 @@ from softmatch.errors import InputError
 from softmatch.foreign_text import parse_json, read_text
 from softmatch.model_description import FORMAT, describe, refuse_other_weights
 from softmatch.networks import Network, build_network, is_own
+from softmatch.networks.lora import merged
 from softmatch.training.checked_files import LEFTOVER, read_tensors, write_atomically, write_checked
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.views import Views, views_from_settings
@@ -47,7 +48,7 @@ LOCK = ".lock"
 LONGEST_WAIT = 15.0
 """Seconds for a lock: processes that read images for one that was killed hold it until they notice, which takes 5."""
 ITEMS = {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
-"""Kinds of numbers that prepared items are, by the kind of their views."""
+"""Kinds of numbers that saved items are, by the kind of their views."""
 
 
 class RunFolder:
@@ -298,12 +299,12 @@ def save_model(
     preparation: Preparation,
     samples: Tensor | None = None,
 ) -> None:
-    """Write model/: weights as safetensors, the rest as JSON."""
-    folder = run.path / "model"
+    """Write model/: weights as safetensors, the rest as JSON. Adapters of an encoder (LoRA) become part of its weights."""
+    folder, network = run.path / "model", merged(network)
     folder.mkdir(exist_ok=True)
     _write_tensors(folder / "model.safetensors", network.state_dict())
     _write_tensors(folder / "preparation.safetensors", preparation.tensors())
-    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples})
+    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples.to(ITEMS[views.kind])})
     about = {
         "format": FORMAT,
         "network": name,

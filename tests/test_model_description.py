@@ -80,6 +80,7 @@ def test_no_network_has_more_layers_than_weights(config: dict[str, Any]) -> None
         {"pooling": "os.system"},
         {"side": 10**6},
         {"code": "x"},
+        {"head": "file.py:head"},
     ],
 )
 def test_architectures_that_no_network_has_are_refused(change: dict[str, Any]) -> None:

@@ -15,10 +15,22 @@ from softmatch.errors import InputError, nearest
 from softmatch.networks.mlp import MLP
 from softmatch.networks.resnet import ResNet
 from softmatch.networks.small import SmallConv
+from softmatch.networks.tuning import Tuning
 from softmatch.networks.wrn import WideResNet
-from softmatch.own_code import call_own, find_own
 
-__all__ = ["MLP", "Network", "ResNet", "SmallConv", "WideResNet", "build_network", "choose_network", "describe_network", "is_own"]
+__all__ = [
+    "MLP",
+    "Network",
+    "ResNet",
+    "SmallConv",
+    "Tuning",
+    "WideResNet",
+    "build_network",
+    "choose_network",
+    "describe_network",
+    "is_encoder",
+    "is_own",
+]
 
 NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
@@ -59,7 +71,12 @@ def describe_network(network: Network) -> str:
 
 def is_own(network: Network) -> bool:
     """Whether it is the user's code, not a network of ours or a pretrained one."""
-    return not isinstance(network, str) or (":" in network and not network.startswith(ENCODER))
+    return not isinstance(network, str) or (":" in network and not is_encoder(network))
+
+
+def is_encoder(network: Network) -> bool:
+    """Whether it is a pretrained encoder, which is trained further."""
+    return isinstance(network, str) and network.startswith(ENCODER)
 
 
 def build_network(
@@ -68,6 +85,7 @@ def build_network(
     num_classes: int,
     batch_norm_momentum: float = 0.001,
     architecture: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> nn.Module:
     """A new network for items of `shape` (without the batch dimension).
 
@@ -79,16 +97,17 @@ def build_network(
             given those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` that it has parameters for.
         architecture: of a saved network with a pretrained encoder, as its own `architecture()` gave it: the network is made
             without the encoder's files, and without its weights.
+        tuning: what of a pretrained encoder is trained, and its head; other networks have no use for it.
     """
     if is_own(network):
         context = {"num_classes": num_classes, "shape": tuple(shape), "in_channels": shape[0]}
         return _own(network, {**context, "batch_norm_momentum": batch_norm_momentum})
     assert isinstance(network, str)
     name = network
-    if name.startswith(ENCODER):
+    if is_encoder(name):
         from softmatch.networks.pretrained import build_pretrained  # the library behind it takes seconds to import
 
-        return build_pretrained(name.removeprefix(ENCODER), shape, num_classes, batch_norm_momentum, architecture)
+        return build_pretrained(name.removeprefix(ENCODER), shape, num_classes, batch_norm_momentum, architecture, tuning)
     if (plain := re.fullmatch(r"mlp(?:-([1-9]\d{0,4}))?", name)) is not None:
         return MLP(prod(shape), num_classes, (int(plain[1] or 64),) * 2)
     wide = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
@@ -112,6 +131,8 @@ def build_network(
 
 
 def _own(network: Network, context: dict[str, Any]) -> nn.Module:
+    from softmatch.own_code import call_own, find_own  # by way of the data it imports the methods, and they this package
+
     label = describe_network(network)
     found: Any = find_own(network) if isinstance(network, str) else network
     if isinstance(found, nn.Module):

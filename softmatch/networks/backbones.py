@@ -5,20 +5,24 @@ No code that comes with an encoder is ever run, and weights are read as safetens
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.errors import InputError
 from softmatch.networks.encoder_folder import missing_extra, read_settings
+from softmatch.networks.layers import Layers
 
-__all__ = ["Backbone", "Tokenizer", "load_backbone", "load_tokenizer", "make_backbone"]
+__all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenizer", "make_backbone"]
 
 Modality = Literal["text", "image"]
 UNKEPT = ("_name_or_path", "transformers_version")
@@ -45,36 +49,98 @@ class Backbone(nn.Module):
 
     Attributes:
         config: the model's settings, as JSON.
+        layers: where its layers are, if that was looked at.
     """
 
     def __init__(self, model: Any, of: Modality, pooler: bool = True) -> None:
         super().__init__()
+        self.layers: Layers | None = None
+        self._still: list[nn.Module] = []
         self.of, self.config = of, {key: value for key, value in model.config.to_dict().items() if key not in UNKEPT}
         part = model.get_encoder() if self.config.get("is_encoder_decoder") else model
         self.model = getattr(part, "vision_model" if of == "image" else "text_model", part)
         self.pooler = pooler and of == "image"
         if not self.pooler and isinstance(getattr(self.model, "pooler", None), nn.Module):
             self.model.pooler = None
+        self._takes_vectors = "inputs_embeds" in inspect.signature(self.model.forward).parameters
 
-    def forward(self, inputs: Tensor, mask: Tensor | None = None, pooling: str = "mean") -> Tensor:
+    def train(self, mode: bool = True) -> Backbone:
+        """What is frozen stays in evaluation mode."""
+        super().train(mode)
+        for module in self._still:
+            module.training = False
+        return self
+
+    def freeze(self, tuned: int | None = None) -> None:
+        """Train only the last so many layers and what comes after them, or nothing.
+
+        The rest has no dropout any more, so what it makes of an input is always the same. Nothing is kept for its gradients:
+        autograd sees by itself that there are none to compute.
+
+        Args:
+            tuned: number of layers; None: no parameters, but all layers stay in training mode, except batch normalisation.
+
+        Raises:
+            InputError: there are not so many layers.
+        """
+        if tuned is None:
+            self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
+            self.model.requires_grad_(False)
+            return
+        if tuned and self.layers is None:
+            raise InputError(f"--tuned-layers {tuned}: no layers were found in this encoder. Give 0, or leave it out.")
+        if self.layers is not None and tuned > self.layers.number:
+            raise InputError(f"--tuned-layers {tuned}: this encoder has {self.layers.number}. Leave it out to train all of it.")
+
+        def is_tuned(name: str) -> bool:
+            return self.layers is not None and 0 < tuned >= self.layers.depth(name)
+
+        self._still = [module for name, module in self.model.named_modules() if not is_tuned(name)]
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(is_tuned(name))
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, pooling: str = "mean", dropout: float = 0.0) -> Tensor:
         """(B, D) of images (B, 3, H, W), or of token ids (B, L).
 
         Args:
-            mask: of texts: (B, L), true where there is a token.
+            mask: of texts: (B, L), true where there is a token. One with a negative id has a vector of zeros for its word.
             pooling: of texts: "mean" or "cls".
+            dropout: in training, share of the numbers that are dropped of the vectors of the tokens, or of an image's.
         """
-        if self.of == "text":
-            assert mask is not None
-            states: Tensor = self.model(input_ids=inputs, attention_mask=mask.long()).last_hidden_state
-            if pooling == "cls":
-                return states[:, 0]
-            weight = mask.to(states.dtype)[..., None]
-            return (states * weight).sum(1) / weight.sum(1)
+        pooled = self._read_text(inputs, mask, pooling, dropout) if self.of == "text" else self._read_image(inputs)
+        return F.dropout(pooled, dropout, self.training and self.of == "image")
+
+    def _read_text(self, inputs: Tensor, mask: Tensor | None, pooling: str, dropout: float) -> Tensor:
+        assert mask is not None
+        found = self.model(**self._words(inputs), attention_mask=mask.long())
+        states = F.dropout(found.last_hidden_state, dropout, self.training)
+        if pooling == "cls":
+            return states[:, 0]
+        weight = mask.to(states.dtype)[..., None]
+        return (states * weight).sum(1) / weight.sum(1)
+
+    def _words(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Ids, or the vectors of their words where some have none. What a trace could not decide by the ids, it does for all."""
+        without = inputs < 0
+        if not (self.training and self._takes_vectors if is_traced() else bool(without.any())):
+            return {"input_ids": inputs.long()}
+        if not self._takes_vectors:
+            raise InputError("this encoder takes whole words only: choose views that cut none off.")
+        vectors: Tensor = self.model.get_input_embeddings()(inputs.clamp_min(0))
+        return {"inputs_embeds": vectors.masked_fill(without[..., None], 0.0)}
+
+    def _read_image(self, inputs: Tensor) -> Tensor:
         out = self.model(pixel_values=inputs)
         if (pooled := getattr(out, "pooler_output", None)) is not None:
             return pooled.flatten(1)  # type: ignore[no-any-return]  # the library's output is untyped
-        states = out.last_hidden_state
+        states: Tensor = out.last_hidden_state
         return states.mean((2, 3)) if states.ndim == 4 else states.mean(1)
+
+
+def is_traced() -> bool:
+    """Whether a graph is being made of what is computed: it must then not depend on values."""
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]  # missing in torch's stubs
+    return tracing or torch.compiler.is_compiling()
 
 
 def load_backbone(folder: Path, of: Modality) -> Backbone:
@@ -187,7 +253,7 @@ class Tokenizer:
         """The ids of each text, at most `length` and at least one."""
         self.rules.no_padding()
         self.rules.enable_truncation(length)
-        return [found.ids or [self.pad] for found in self.rules.encode_batch(list(texts))]
+        return [found.ids or [self.pad] for found in self.rules.encode_batch_fast(list(texts))]
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -204,9 +270,11 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def padded(ids: Sequence[Sequence[int]], pad: int, length: int | None = None) -> Tensor:
-    """int64 (n, length), filled up on the right; by default as long as the longest."""
-    width = length or max(map(len, ids))
-    return torch.tensor([[*row, *[pad] * (width - len(row))] for row in ids], dtype=torch.int64).reshape(len(ids), width)
+    """int32 (n, length), filled up on the right; by default as long as the longest."""
+    filled = np.full((len(ids), length or max(map(len, ids))), pad, dtype=np.int32)
+    for row, found in zip(filled, ids, strict=True):
+        row[: len(found)] = found
+    return torch.from_numpy(filled)
 
 
 def fit_images(images: Tensor, side: int) -> Tensor:

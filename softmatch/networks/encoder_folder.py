@@ -140,11 +140,14 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return _json(folder, "config.json")
 
 
-def read_text_settings(folder: Path) -> TextReading:
+def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
     """As sentence-transformers saves them, with its defaults where the encoder is not from there.
 
     Mean and first-token pooling, the length, the case and a final normalisation are followed; dense layers are not: the
     classifier has linear layers of its own.
+
+    Args:
+        most: tokens of a text, where the encoder takes so many.
     """
     pooling, sentence = _json(folder, "1_Pooling/config.json"), _json(folder, "sentence_bert_config.json")
     modules = _json(folder, "modules.json")
@@ -154,7 +157,7 @@ def read_text_settings(folder: Path) -> TextReading:
     normalize = any(str(part.get("type", "")).endswith("Normalize") for part in parts)
     tokenizer, config = _json(folder, "tokenizer_config.json"), _json(folder, "config.json")
     known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
-    length = min([MOST_TOKENS, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])
+    length = min([most, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])
     return TextReading("cls" if first else "mean", normalize, length, sentence.get("do_lower_case") is True)
 
 

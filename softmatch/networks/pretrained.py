@@ -1,4 +1,4 @@
-"""Pretrained encoders that are trained further (extra `text`): `features(x)` are the encoder's, a linear `head` is new."""
+"""Pretrained encoders that are trained further (extra `text`): `features(x)` are the encoder's, the `head` is new."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.errors import InputError
@@ -15,93 +16,147 @@ from softmatch.networks.backbones import (
     Modality,
     feature_size,
     fit_images,
+    is_traced,
     load_backbone,
     load_tokenizer,
     make_backbone,
 )
 from softmatch.networks.encoder_folder import find_encoder, read_image_settings, read_text_settings
+from softmatch.networks.layers import find_layers, recorded_calls
+from softmatch.networks.tuning import Head, Tuning
 
-__all__ = ["PretrainedImage", "PretrainedText", "build_pretrained", "encoder_statistics"]
+__all__ = ["Pretrained", "PretrainedImage", "PretrainedText", "build_pretrained", "encoder_statistics"]
 
 PIECE = 64
-"""Texts at a time where no gradients are needed: a piece of short texts is cut shorter than the whole batch could be."""
+"""Texts at a time where no gradients are needed."""
+MOST_PADDING = 64
+"""Tokens of padding in a pass on a CPU, before another pass costs less than they do."""
+DROPOUT = 0.1
+"""Below the hidden layer of the head with GELU."""
 
 
-class PretrainedImage(nn.Module):
-    """An image encoder and a linear head. Images of another size are resized to the one that the encoder was trained on.
+class Pretrained(nn.Module):
+    """An encoder and a head: a linear layer, for "gelu" on GELU(W·dropout(x) + b) of what the encoder makes.
 
     Args:
         backbone: the encoder.
-        num_features: size of what it makes of an image.
-        side: of the images it was trained on.
+        num_features: D, size of what it makes of an item.
+        head: "linear" or "gelu".
     """
 
-    def __init__(self, backbone: Backbone, num_features: int, num_classes: int, side: int) -> None:
+    def __init__(self, backbone: Backbone, num_features: int, num_classes: int, head: Head = "linear") -> None:
         super().__init__()
-        self.backbone, self.side = backbone, side
+        self.backbone = backbone
+        self.hidden = nn.Linear(num_features, num_features) if head == "gelu" else None
         self.head = nn.Linear(num_features, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """(B, 1 or 3, H, W), normalised with the encoder's own statistics → (B, D)."""
-        out: Tensor = self.backbone(fit_images(inputs, self.side))
-        return out
+        """A batch → (B, D), what the linear layer makes logits of."""
+        found = self.encode(inputs)
+        return found if self.hidden is None else F.gelu(self.hidden(found))
+
+    def encode(self, inputs: Tensor) -> Tensor:
+        """A batch → (B, D), what the encoder makes of it."""
+        raise NotImplementedError
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.head(self.features(inputs))
         return logits
 
+    @property
+    def dropout(self) -> float:
+        """Of what the encoder makes, in training."""
+        return 0.0 if self.hidden is None else DROPOUT
+
     def architecture(self) -> dict[str, Any]:
         """JSON from which `build_pretrained` makes the same network, with other weights, and without the encoder's files."""
-        return {**_shared(self.backbone, self.head), "side": self.side}
+        backbone, features = self.backbone, self.head.in_features
+        found = {"config": backbone.config, "of": backbone.of, "pooler": backbone.pooler, "features": features}
+        return found if self.hidden is None else {**found, "head": "gelu"}
 
 
-class PretrainedText(nn.Module):
-    """A text encoder and a linear head, for token ids that are padded on the right.
+class PretrainedImage(Pretrained):
+    """For images. Those of another size are resized to the one that the encoder was trained on.
 
     Args:
-        backbone: the encoder.
-        num_features: size of what it makes of a text.
+        side: of the images it was trained on.
+    """
+
+    def __init__(self, backbone: Backbone, num_features: int, num_classes: int, side: int, head: Head = "linear") -> None:
+        super().__init__(backbone, num_features, num_classes, head)
+        self.side = side
+
+    def encode(self, inputs: Tensor) -> Tensor:
+        """(B, 1 or 3, H, W), normalised with the encoder's own statistics → (B, D)."""
+        out: Tensor = self.backbone(fit_images(inputs, self.side), dropout=self.dropout)
+        return out
+
+    def architecture(self) -> dict[str, Any]:
+        return {**super().architecture(), "side": self.side}
+
+
+class PretrainedText(Pretrained):
+    """For token ids that are padded on the right.
+
+    Args:
         pad: the id that fills up.
         pooling: "mean" or "cls".
     """
 
-    def __init__(self, backbone: Backbone, num_features: int, num_classes: int, pad: int, pooling: str) -> None:
-        super().__init__()
-        self.backbone, self.pad, self.pooling = backbone, pad, pooling
-        self.head = nn.Linear(num_features, num_classes)
+    def __init__(
+        self, backbone: Backbone, num_features: int, num_classes: int, pad: int, pooling: str, head: Head = "linear"
+    ) -> None:
+        super().__init__(backbone, num_features, num_classes, head)
+        self.pad, self.pooling = pad, pooling
 
-    def features(self, inputs: Tensor) -> Tensor:
-        """(B, L) → (B, D)."""
-        tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]  # missing in torch's stubs
-        if tracing or torch.compiler.is_compiling():  # the length must then not depend on the values
-            return self._features(inputs, inputs != self.pad)
-        if torch.is_grad_enabled():
+    def encode(self, inputs: Tensor) -> Tensor:
+        """(B, L) → (B, D), in passes over texts of similar lengths where that takes less time than one."""
+        if is_traced():  # the length must then not depend on the values
+            return self._encode(inputs, inputs != self.pad)
+        most = len(inputs) if torch.is_grad_enabled() else PIECE
+        if inputs.device.type != "cpu":
+            pieces = torch.split(inputs, max(most, 1))
+            return torch.cat([self._trimmed(piece) for piece in pieces])
+        order, sizes = _similar(self._lengths(inputs), most)
+        if len(sizes) <= 1:
             return self._trimmed(inputs)
-        return torch.cat([self._trimmed(piece) for piece in torch.split(inputs, PIECE)])
+        found = torch.cat([self._trimmed(piece) for piece in torch.split(inputs[order], sizes)])
+        return found[torch.argsort(order)]
+
+    def _lengths(self, inputs: Tensor) -> Tensor:
+        """Tokens of each text up to its last one, at least one."""
+        places = torch.arange(1, inputs.shape[1] + 1, device=inputs.device)
+        return torch.where(inputs != self.pad, places, 1).amax(1)
 
     def _trimmed(self, inputs: Tensor) -> Tensor:
         """Without the columns that are padding for all of them."""
-        mask = inputs != self.pad
-        used = mask.any(0).nonzero()
-        length = int(used[-1]) + 1 if len(used) else 1
-        return self._features(inputs[:, :length], mask[:, :length])
+        length = int(self._lengths(inputs).max()) if len(inputs) else 1
+        return self._encode(inputs[:, :length], inputs[:, :length] != self.pad)
 
-    def _features(self, inputs: Tensor, mask: Tensor) -> Tensor:
+    def _encode(self, inputs: Tensor, mask: Tensor) -> Tensor:
         first = torch.arange(inputs.shape[1], device=inputs.device) == 0  # an empty text has one token, if only a padding
-        out: Tensor = self.backbone(inputs, mask | first, self.pooling)
+        out: Tensor = self.backbone(inputs, mask | first, self.pooling, self.dropout)
         return out
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits
-
     def architecture(self) -> dict[str, Any]:
-        """JSON from which `build_pretrained` makes the same network, with other weights, and without the encoder's files."""
-        return {**_shared(self.backbone, self.head), "pad": self.pad, "pooling": self.pooling}
+        return {**super().architecture(), "pad": self.pad, "pooling": self.pooling}
 
 
-def _shared(backbone: Backbone, head: nn.Linear) -> dict[str, Any]:
-    return {"config": backbone.config, "of": backbone.of, "pooler": backbone.pooler, "features": head.in_features}
+def _similar(lengths: Tensor, most: int) -> tuple[Tensor, list[int]]:
+    """The order of texts from long to short, and how many of them go through the encoder at a time.
+
+    Args:
+        most: texts in a pass.
+    """
+    sorted_, order = torch.sort(lengths, descending=True, stable=True)
+    sizes, longest, padding = list[int](), 0, 0
+    for length in sorted_.tolist():
+        padding += longest - length
+        if not sizes or padding > MOST_PADDING or sizes[-1] == most:
+            sizes.append(0)
+            longest, padding = length, 0
+        sizes[-1] += 1
+    return order, sizes
 
 
 def build_pretrained(
@@ -110,6 +165,7 @@ def build_pretrained(
     num_classes: int,
     batch_norm_momentum: float,
     architecture: Mapping[str, Any] | None = None,
+    tuning: Tuning | None = None,
 ) -> PretrainedImage | PretrainedText:
     """An encoder with its pretrained weights and a new head, for images (C, H, W) or token ids (L).
 
@@ -117,33 +173,48 @@ def build_pretrained(
         encoder: a folder, or an id of the Hugging Face hub.
         batch_norm_momentum: share of a new batch in the running statistics, where the encoder has any.
         architecture: of a saved network, whose weights are loaded next: the encoder itself is then not needed.
+        tuning: what of it is trained, and its head; of a saved network it is not asked.
     """
     of: Modality = "image" if len(shape) == 3 else "text"
-    network = _load(encoder, of, num_classes) if architecture is None else _rebuild(architecture, of, num_classes)
+    if architecture is None:
+        network = _load(encoder, of, num_classes, tuning or Tuning())
+    else:
+        network = _rebuild(architecture, of, num_classes)
     for module in network.modules():
         if isinstance(module, _BatchNorm):
             module.momentum = batch_norm_momentum
     return network.train()
 
 
-def _load(encoder: str, of: Modality, num_classes: int) -> PretrainedImage | PretrainedText:
+def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> PretrainedImage | PretrainedText:
     folder = find_encoder(encoder)
-    backbone = load_backbone(folder, of)
+    backbone, side = load_backbone(folder, of), read_image_settings(folder).side if of == "image" else 0
+    with recorded_calls(backbone.model) as calls:
+        num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also finds out whether it is for texts
+    backbone.layers = find_layers(backbone.model, calls)
+    network: PretrainedImage | PretrainedText
     if of == "image":
-        side = read_image_settings(folder).side
-        return PretrainedImage(backbone, feature_size(backbone, side, encoder), num_classes, side)
-    num_features = feature_size(backbone, 0, encoder)  # before the tokenizer: it also finds out whether it is for texts at all
-    return PretrainedText(backbone, num_features, num_classes, load_tokenizer(folder).pad, read_text_settings(folder).pooling)
+        network = PretrainedImage(backbone, num_features, num_classes, side, tuning.head)
+    else:
+        pooling = read_text_settings(folder).pooling
+        network = PretrainedText(backbone, num_features, num_classes, load_tokenizer(folder).pad, pooling, tuning.head)
+    if tuning.layers is not None or tuning.lora is not None:
+        backbone.freeze(tuning.layers)
+    if tuning.lora is not None:
+        from softmatch.networks.lora import add_adapters
+
+        add_adapters(backbone, tuning.lora, encoder)
+    return network
 
 
 def _rebuild(saved: Mapping[str, Any], of: Modality, num_classes: int) -> PretrainedImage | PretrainedText:
     try:
         if saved["of"] != of:
             raise InputError(f"the saved network is for {saved['of']}s, and the items are {of}s.")
-        backbone = make_backbone(saved["config"], of, saved["pooler"])
+        backbone, head = make_backbone(saved["config"], of, saved["pooler"]), saved.get("head", "linear")
         if of == "image":
-            return PretrainedImage(backbone, saved["features"], num_classes, saved["side"])
-        return PretrainedText(backbone, saved["features"], num_classes, saved["pad"], saved["pooling"])
+            return PretrainedImage(backbone, saved["features"], num_classes, saved["side"], head)
+        return PretrainedText(backbone, saved["features"], num_classes, saved["pad"], saved["pooling"], head)
     except KeyError as error:
         raise InputError(f"the saved network's architecture is damaged: {error} is missing.") from error
 

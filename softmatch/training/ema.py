@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class ModelAverage:
     """θ' ← m·θ' + (1 − m)·θ over the parameters, after every step; buffers (batch statistics) are copied.
+
+    Parameters that are not trained are those of the network itself: there is no second copy of them.
 
     Args:
         momentum: m; 0 keeps a plain copy.
@@ -18,16 +21,31 @@ class ModelAverage:
     """
 
     def __init__(self, network: nn.Module, momentum: float, warm: bool = True) -> None:
-        self.network = copy.deepcopy(network).requires_grad_(False)
+        frozen = {name: p for name, p in network.named_parameters(remove_duplicate=False) if not p.requires_grad}
+        self.network = copy.deepcopy(network, {id(p): p for p in frozen.values()}).requires_grad_(False)
+        self._shared = frozenset(frozen)
         self.momentum, self.warm = momentum, warm
 
     @torch.no_grad()
     def update(self, network: nn.Module, step: int) -> None:
         """Take in the weights after step `step` (from 0)."""
         momentum = min(self.momentum, (1 + step) / (10 + step)) if self.warm else self.momentum
-        ours = [p.detach() for p in self.network.parameters()]
-        theirs = [p.detach() for p in network.parameters()]
-        torch._foreach_lerp_(ours, theirs, 1.0 - momentum)
+        pairs = zip(self.network.parameters(), network.parameters(), strict=True)
+        own = [(ours.detach(), theirs.detach()) for ours, theirs in pairs if ours is not theirs]
+        torch._foreach_lerp_([ours for ours, _ in own], [theirs for _, theirs in own], 1.0 - momentum)
         buffers = list(self.network.buffers())
         if buffers:
             torch._foreach_copy_(buffers, list(network.buffers()))
+
+    def state(self) -> dict[str, Tensor]:
+        """All that is not the network's own."""
+        return {name: value for name, value in self.network.state_dict().items() if name not in self._shared}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Inverse of `state`.
+
+        Raises:
+            RuntimeError: for the state of another network, as torch has it.
+        """
+        shared = {name: value for name, value in self.network.state_dict().items() if name in self._shared}
+        self.network.load_state_dict({**tensors, **shared})

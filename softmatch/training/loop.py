@@ -68,6 +68,7 @@ class Trainer:
         predict_pool: predictions (N_U, C) of a network on all unlabelled samples.
         truth: labels of the unlabelled samples where known (−1 elsewhere). They reach the meter and nothing else.
         every: steps between two records.
+        warmup: first steps of each generation, in which the learning rate rises.
     """
 
     network: nn.Module
@@ -89,6 +90,7 @@ class Trainer:
         truth: Tensor,
         every: int,
         device: torch.device,
+        warmup: int = 0,
         clip: float | None = None,
         precision: Literal["float32", "bf16", "fp16"] = "float32",
         batch_statistics: BatchStatistics = "joint",
@@ -96,7 +98,7 @@ class Trainer:
         compiled: bool = False,
     ) -> None:
         self.method, self.predict_pool = method, predict_pool
-        self.steps, self.lr, self.clip, self.every = steps, lr, clip, every
+        self.steps, self.lr, self.warmup, self.clip, self.every = steps, lr, warmup, clip, every
         self.num_classes, self.device, self.precision = num_classes, device, precision
         self.clock = Clock()
         self._make_parts, self._make_optimizer = make_parts, make_optimizer
@@ -147,7 +149,7 @@ class Trainer:
     def factor(self, step: int) -> float:
         """Of the learning rate at a step: each generation has the whole schedule."""
         _, begun, end = self._generation(step)
-        return cosine_factor(step - begun, end - begun)
+        return cosine_factor(step - begun, end - begun, self.warmup)
 
     def _generation(self, step: int) -> tuple[int, int, int]:
         """Number of the generation that a step belongs to, its first step, and that of the next."""
@@ -269,7 +271,7 @@ class Trainer:
             found["rng.cuda"] = torch.cuda.get_rng_state(self.device)
         parts: dict[str, dict[str, Any]] = {
             "network": self.network.state_dict(),
-            "average": self.average.network.state_dict(),
+            "average": self.average.state(),
             "method": self.method.state_dict(),
             "meter": {**self._meter.state(), "losses": self._losses, "since": torch.tensor(self._since)},
             "optimizer": flatten_optimizer(self.optimizer),
@@ -294,7 +296,7 @@ class Trainer:
             self.batches.close()
             self._begin_generation(generation)
         self.network.load_state_dict(part("network"))
-        self.average.network.load_state_dict(part("average"))
+        self.average.load_state(part("average"))
         self.method.load_state_dict(part("method"))  # once more: a generation begins with a method that has forgotten
         unflatten_optimizer(self.optimizer, part("optimizer"))
         for name, optimizer in self.method.optimizers.items():

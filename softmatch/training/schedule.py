@@ -1,22 +1,28 @@
-"""η₀·cos(7πk/16K), and optimisers whose weight decay spares biases and normalisation."""
+"""η₀·cos(7πk/16K) after a warm-up, and optimisers whose weight decay spares biases and normalisation."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from softmatch.networks.layers import depths
 
-def cosine_factor(step: int, total_steps: int) -> float:
+
+def cosine_factor(step: int, total_steps: int, warmup: int = 0) -> float:
     """max(0, cos(7πk/16K)): 1 at the start, 0.195 at the end.
+
+    With W steps of warm-up (k + 1)/W in those, and then, as in USB's code, max(0, cos(7π(k − W)/16(K − W))).
 
     Example:
         >>> round(cosine_factor(5, 10), 6)
         0.77301
     """
-    return max(0.0, math.cos(7.0 * math.pi * step / (16.0 * total_steps)))
+    if step < warmup:
+        return (step + 1) / warmup
+    return max(0.0, math.cos(7.0 * math.pi * (step - warmup) / (16.0 * max(total_steps - warmup, 1))))
 
 
 def make_optimizer(
@@ -25,19 +31,27 @@ def make_optimizer(
     lr: float,
     weight_decay: float,
     decay: Literal["gradient", "shrink"] = "gradient",
+    layer_decay: float = 1.0,
 ) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum 0.9, Adam or AdamW; weight decay on tensors with more than one dimension only.
 
     Args:
         decay: "gradient" leaves weight decay to the optimiser; "shrink" multiplies the weights by 1 − weight_decay after
             each step, whatever the learning rate, as the code behind the long-tailed results does.
+        layer_decay: d: the learning rate of an encoder's k-th layer below the head is d^k of the head's, that of its embeddings
+            one power less than that of the first layer, as in USB's code.
     """
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    weights: list[torch.Tensor] = [p for p in parameters if p.ndim > 1]
-    groups = [
-        {"params": weights, "weight_decay": weight_decay if decay == "gradient" else 0.0},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
+    parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    below = dict.fromkeys(parameters, 0) if layer_decay == 1.0 else depths(network)
+    weights: list[torch.Tensor] = [p for p in parameters.values() if p.ndim > 1]
+    groups: list[dict[str, Any]] = []
+    for depth in sorted({below[name] for name in parameters}):
+        here = [p for name, p in parameters.items() if below[name] == depth]
+        scale = {} if layer_decay == 1.0 else {"scale": layer_decay**depth}
+        groups.append(
+            {"params": [p for p in here if p.ndim > 1], "weight_decay": weight_decay if decay == "gradient" else 0.0, **scale}
+        )
+        groups.append({"params": [p for p in here if p.ndim <= 1], "weight_decay": 0.0, **scale})
     groups = [group for group in groups if group["params"]]
     optimizer: torch.optim.Optimizer
     if name == "sgd":
@@ -51,10 +65,11 @@ def make_optimizer(
             torch._foreach_mul_(weights, 1.0 - weight_decay)
 
         optimizer.register_step_post_hook(shrink)
+    set_learning_rate(optimizer, lr)
     return optimizer
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """The same learning rate for all groups."""
+    """This learning rate for all groups, times the scale of those that have one."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = lr * group.get("scale", 1.0)

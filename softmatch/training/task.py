@@ -14,20 +14,19 @@ from softmatch import processes
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
 from softmatch.data import Examples, Split
-from softmatch.data.batches import Batches, make_roles
 from softmatch.data.examples import UNLABELED
 from softmatch.data.files import ImageFiles
 from softmatch.data.folds import Evaluation
-from softmatch.data.loading import LoadedBatches, make_batches, read_plain
+from softmatch.data.loading import read_plain
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Finding
 from softmatch.data.seeds import derive
-from softmatch.data.split import hold_out_labels
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
 from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
 from softmatch.networks.heads import Headed, feature_size
+from softmatch.training.batching import hold_out, make_task_batches
 from softmatch.training.devices import choose_device
 from softmatch.training.ema import ModelAverage
 from softmatch.training.evaluate import predict_probabilities
@@ -35,6 +34,7 @@ from softmatch.training.loop import Parts, Trainer
 from softmatch.training.opening import Job, open_again, split_seed
 from softmatch.training.schedule import make_optimizer
 from softmatch.training.splitting import choose_evaluation
+from softmatch.training.tuning import length_buckets, refuse_misfit, refuse_without_layers, tuning_of
 from softmatch.training.viewing import make_views
 from softmatch.views import Views
 
@@ -127,8 +127,10 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
         torch.set_num_threads(config.threads)
     evaluation = choose_evaluation(job)
     chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
+    refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, config.views, config.workers)
-    built = build_network(chosen, examples.items.shape[1:], len(examples.classes))
+    built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=tuning_of(config))
+    refuse_without_layers(config, built)
     _try_network(built, describe_network(chosen), examples, views)
     return Task(
         job.source,
@@ -184,6 +186,7 @@ def effective(task: Task) -> dict[str, Any]:
         "model_momentum": _momentum(config, config.model_momentum),
         "batch_norm_momentum": share,
         "micro_batch": micro_batch(task),
+        "length_buckets": length_buckets(config, task.examples.kind),
         "evaluate_every": _evaluate_every(config),
         "checkpoint_every": checkpoint_every(config),
     }
@@ -264,6 +267,11 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
         )
     if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
         raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of a class.")
+    if task.config.warmup > task.config.steps // method.generations:
+        each = f" in each of {method.generations} generations" if method.generations > 1 else ""
+        raise InputError(
+            f"--warmup {task.config.warmup} is more than the {task.config.steps // method.generations} steps{each}: give fewer."
+        )
     if method.generations > task.config.steps:
         raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
     _refuse_small_batches(task, method, name)
@@ -283,17 +291,11 @@ def _refuse_small_batches(task: Task, method: Method, name: str) -> None:
                 f"{option} {size} has no row for each of {number} processes: give {number} or more, or fewer processes."
             )
     for split in (task.split, *task.evaluation.folds) if "validation" in method.streams else ():
-        if (held_out := len(_held_out(task, split, method)[1])) < number:
+        if (held_out := len(hold_out(task, split, method)[1])) < number:
             raise InputError(
                 f"method {name!r} learns from labels that it keeps out of training, here {held_out}, and each of {number} "
                 "processes needs one: give more --labels, or fewer processes."
             )
-
-
-def _held_out(task: Task, split: Split, method: Method) -> tuple[Tensor, Tensor]:
-    """The labelled samples that are trained on, and those that the method keeps out."""
-    labels = task.examples.labels[split.labeled]
-    return hold_out_labels(split.labeled, labels, method.validation_share, split_seed(task.config))
 
 
 def _momentum(config: Config, given: float | None) -> float:
@@ -309,12 +311,19 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
         check: called again and again while all unlabelled samples are predicted; see `predict_probabilities`.
     """
     config = task.config
-    make = partial(make_optimizer, name=config.optimizer, lr=config.lr, weight_decay=config.weight_decay, decay=config.decay)
+    make = partial(
+        make_optimizer,
+        name=config.optimizer,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        decay=config.decay,
+        layer_decay=config.layer_decay,
+    )
 
     def make_parts(generation: int, added: Tensor | None) -> Parts:
         network = _network(task, method, generation)
         average = ModelAverage(network, _momentum(config, config.model_momentum), warm=config.averages == "scaled")
-        return Parts(network, _batches(task, method, added), make(network), average)
+        return Parts(network, make_task_batches(task, method, added), make(network), average)
 
     return Trainer(
         make_parts,
@@ -327,6 +336,7 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
         truth=_truth(task),
         every=_evaluate_every(config),
         device=task.device,
+        warmup=config.warmup,
         clip=config.clip,
         precision=config.precision,
         batch_statistics=config.batch_statistics,
@@ -346,7 +356,8 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
     """New weights, and the heads that the method asks for."""
     seed = task.config.seed
     torch.manual_seed(derive(seed, "network") if not generation else derive(seed, "network", generation))
-    network = build_network(task.network, task.shape, len(task.examples.classes), _norm_share(task, method))
+    share, tuning = _norm_share(task, method), tuning_of(task.config)
+    network = build_network(task.network, task.shape, len(task.examples.classes), share, tuning=tuning)
     if task.num_features is not None and (heads := method.heads(task.num_features)):
         network = Headed(network, heads)
     network = network.to(task.device)
@@ -357,33 +368,6 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
 
         network = synchronise(network)
     return network
-
-
-def _batches(task: Task, method: Method, added: Tensor | None) -> Batches | LoadedBatches:
-    config, examples, split = task.config, task.examples, task.split
-    labeled, validation = split.labeled, None
-    if "validation" in method.streams:
-        labeled, held_out = _held_out(task, split, method)
-        validation = examples.items[held_out], examples.labels[held_out]
-    labels = examples.labels[labeled]
-    if added is not None:
-        chosen = (added.cpu() >= 0).nonzero().flatten()
-        labeled = torch.cat([labeled, split.unlabeled[chosen]])
-        labels = torch.cat([labels, added.cpu()[chosen].to(labels.dtype)])
-    roles = make_roles(
-        labeled_items=examples.items[labeled],
-        labels=labels,
-        unlabeled_items=examples.items,
-        labeled_batch=config.labeled_batch,
-        unlabeled_batch=config.unlabeled_batch,
-        seed=config.seed,
-        labeled_views=method.labeled_views,
-        unlabeled_views=method.unlabeled_views,
-        pool=split.unlabeled,
-        streams=method.streams,
-        validation=validation,
-    )
-    return make_batches(roles, task.views, config.seed, task.device, config.workers)
 
 
 def _predict_pool(task: Task, check: Callable[[], None] | None, network: nn.Module) -> Tensor:

@@ -281,7 +281,7 @@ def _samples(model: Model, run: Path | str, source: Any, columns: Columns | None
     for records in open_records(model, source, columns, MOST_SAMPLES, str(run)):
         items = model.preparation(records.inputs)
         assert isinstance(items, Tensor)
-        return items
+        return items.long() if model.preparation.settings()["kind"] == "tokens" else items  # as the samples are saved
     raise InputError(f"{source} holds no samples to compare on.")
 
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.networks import build_network, choose_network, describe_network, is_own
+from softmatch.networks import Tuning, backbones, build_network, choose_network, describe_network, is_own, pretrained
+from softmatch.networks.backbones import load_backbone
 from softmatch.networks.heads import feature_size
-from softmatch.networks.pretrained import PretrainedImage, PretrainedText, encoder_statistics
+from softmatch.networks.pretrained import Pretrained, PretrainedImage, PretrainedText, encoder_statistics
 from tests.tiny_encoder import make_clip, make_resnet, make_text_encoder, make_vit
 
 IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
@@ -95,6 +96,74 @@ def test_columns_of_padding_do_not_reach_the_encoder(tmp_path: Path) -> None:
     with torch.no_grad():
         network(IDS[:1].repeat(65, 1))
     assert seen == [(3, 5), (2, 3), (64, 5), (1, 5)]
+
+
+def test_texts_of_unequal_lengths_go_through_in_pieces(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (60,), 5).eval()
+    assert isinstance(network, PretrainedText)
+    lengths = [60, 3, 57, 2, 30, 55, 29]  # with the 29 there were 3 + 5 + 30 + 31 tokens of padding in the first piece
+    ids = torch.zeros(len(lengths), 60, dtype=torch.int64)
+    for row, length in zip(ids, lengths, strict=True):
+        row[:length] = torch.randint(5, 20, (length,))
+    alone = torch.cat([network(row[None, :length]) for row, length in zip(ids, lengths, strict=True)])
+    seen = []
+    network.backbone.register_forward_pre_hook(lambda _, given: seen.append(tuple(given[0].shape)))
+    logits = network(ids)
+    assert seen == [(4, 60), (3, 29)]
+    assert torch.allclose(logits, alone, atol=1e-5), "in the order in which they were given"
+    logits[3].sum().backward()
+    weights = network.backbone.model.embeddings.word_embeddings.weight
+    assert set(weights.grad.abs().sum(1).nonzero().flatten().tolist()) == set(ids[3, :2].tolist())
+    with torch.no_grad():
+        assert torch.allclose(network(ids), alone, atol=1e-5)
+
+
+def test_a_negative_id_is_a_place_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (8,), 5).eval()
+    assert isinstance(network, PretrainedText)
+    cut, words = IDS[:2].clone(), network.backbone.model.embeddings.word_embeddings.weight
+    cut[0, 2:4] = -1
+    found = network(cut)
+    assert not torch.allclose(found[0], network(IDS[:1])[0], atol=1e-2)
+    assert torch.allclose(found[1], network(IDS[1:2])[0], atol=1e-5), "texts beside it are as they are"
+    with torch.no_grad():
+        words[7] = words[10] = 0.0
+    assert torch.allclose(network(IDS[:1])[0], found[0], atol=1e-5), "as if the words had vectors of zeros; both count"
+    given = []
+    network.backbone.model.register_forward_pre_hook(lambda _, __, names: given.append(sorted(names)), with_kwargs=True)
+    network(IDS)
+    assert given == [["attention_mask", "input_ids"]], "nothing else changes where there is none"
+    network.backbone.training = True  # what is inside still drops nothing
+    for module in (backbones, pretrained):
+        monkeypatch.setattr(module, "is_traced", lambda: True)
+    assert torch.allclose(network(cut), found, atol=1e-5), "a compiled network cannot decide by the values"
+    assert given[1:] == [["attention_mask", "inputs_embeds"]]
+
+
+def test_an_encoder_that_takes_no_vectors_says_so(tmp_path: Path) -> None:
+    backbone = load_backbone(make_clip(tmp_path), "text")
+    assert backbone(IDS, IDS != 0).shape == (3, 16)
+    with pytest.raises(InputError, match="choose views that cut none off"):
+        backbone(-IDS, IDS != 0)
+
+
+def test_a_head_with_a_hidden_layer(case: tuple[str, tuple[int, ...], Tensor]) -> None:
+    name, shape, batch = case
+    network = build_network(name, shape, 5, tuning=Tuning("gelu"))
+    assert isinstance(network, Pretrained)
+    assert network.hidden is not None
+    frozen = build_network(name, shape, 5, tuning=Tuning("gelu", 0))
+    assert not torch.equal(frozen(batch), frozen(batch)), "dropout of what the encoder makes"
+    network.eval()
+    features = network.features(batch)
+    assert torch.allclose(features, nn.functional.gelu(network.hidden(network.encode(batch))), atol=1e-6)
+    assert torch.allclose(network(batch), network.head(features), atol=1e-6)
+    assert feature_size(network) == 16
+    architecture = json.loads(json.dumps(network.architecture()))
+    assert architecture["head"] == "gelu"
+    again = build_network("encoder=/gone", shape, 5, architecture=architecture)
+    again.load_state_dict(network.state_dict())
+    assert torch.equal(again.eval()(batch), network(batch))
 
 
 def test_a_text_network_can_be_exported(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -42,3 +43,23 @@ def test_momentum_zero_is_a_copy_and_buffers_are_copied() -> None:
     for mine, theirs in zip(average.network.state_dict().values(), network.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
     assert not any(p.requires_grad for p in average.network.parameters())
+
+
+def test_what_is_not_trained_has_no_second_copy() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
+    network[0].requires_grad_(False)
+    average = ModelAverage(network, 0.5, warm=False)
+    assert average.network[0].weight is network[0].weight  # type: ignore[index]  # a Sequential
+    assert set(average.state()) == {name for name in network.state_dict() if not name.startswith("0.")}
+    first = network[2].weight.detach().clone()
+    with torch.no_grad():
+        network[2].weight.add_(1.0)
+    frozen = network[0].weight.clone()
+    average.update(network, 0)
+    assert torch.equal(network[0].weight, frozen)
+    assert torch.allclose(average.network[2].weight, first + 0.5)  # type: ignore[index]  # a Sequential
+    again = ModelAverage(network, 0.5)
+    again.load_state(average.state())
+    assert torch.equal(again.network[2].weight, average.network[2].weight)  # type: ignore[index]  # a Sequential
+    with pytest.raises(RuntimeError, match=r"2\.weight"):
+        again.load_state({name: value for name, value in average.state().items() if name != "2.weight"})

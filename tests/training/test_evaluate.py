@@ -15,7 +15,7 @@ from torch import distributed as dist
 
 from softmatch.data.files import ImageFiles
 from softmatch.training.evaluate import error_interval, predict_probabilities
-from softmatch.views import ImageViews, VectorViews
+from softmatch.views import ImageViews, TextViews, VectorViews
 from softmatch.views.pillow import PillowViews, read_image
 
 
@@ -129,6 +129,20 @@ def test_a_check_that_ends_the_reading_of_files_ends_the_workers(folder: ImageFi
     del caught
 
 
+READER = nn.Sequential(nn.Embedding(9, 4, _weight=torch.arange(36.0).view(9, 4).sin()), nn.Flatten(), nn.Linear(20, 3))
+IDS = torch.tensor([[1 + row % 8] * (1 + row % 5) + [0] * (4 - row % 5) for row in range(30)], dtype=torch.int32)
+
+
+def test_texts_are_read_by_length_and_told_in_their_own_order() -> None:
+    seen: list[int] = []
+    handle = READER.register_forward_pre_hook(lambda _, given: seen.append(int((given[0] != 0).sum(1).max())))
+    probs = predict_probabilities(READER, TextViews(pad=0), IDS, torch.device("cpu"), batch=6)
+    handle.remove()
+    assert seen == [5, 4, 3, 2, 1]
+    assert torch.allclose(probs, torch.softmax(READER(IDS.long()), -1), atol=1e-6)
+    assert predict_probabilities(READER, TextViews(pad=0), IDS[:0], torch.device("cpu")).shape == (0, 3)
+
+
 NUMBERS = (1, 2, 4, 10, 30)
 """Of items that three processes share: fewer than they are, uneven, and so that some need a batch more than others."""
 
@@ -148,6 +162,9 @@ def _predict_all(files: ImageFiles, shared: bool) -> tuple[dict[str, Tensor], di
     for number in NUMBERS:
         name = f"{number} vectors"
         found[name] = predict_probabilities(network, views, items[:number], cpu, 3, shared=shared, check=counting(name))
+    for number in NUMBERS:
+        name = f"{number} texts"
+        found[name] = predict_probabilities(READER, TextViews(pad=0), IDS[:number], cpu, 3, shared=shared, check=counting(name))
     pictures, pixels = ImageViews([0.5] * 3, [0.25] * 3), nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 4))
     for number in (2, len(files)):
         name, some = f"{number} files", files[torch.arange(number)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,12 @@ from softmatch.networks.encoder_folder import find_encoder, read_text_settings
 __all__ = ["TokenPreparation", "fit_tokens"]
 
 MOST_TOKENS = 128
+TEXTS = 4096
+"""At a time: what a tokenizer says about each takes far more memory than the ids."""
 
 
 class TokenPreparation:
-    """Texts → int64 token ids (n, L), padded on the right. Its tokenizer is saved with the model: no encoder is needed again.
+    """Texts → int32 token ids (n, L), padded on the right. Its tokenizer is saved with the model: no encoder is needed again.
 
     Args:
         column: name of the texts' column.
@@ -48,10 +50,17 @@ class TokenPreparation:
             raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        return padded(self._ids(as_texts(inputs), self.length), self.tokenizer.pad, self.length)
+        texts = as_texts(inputs)
+        items, start = torch.empty((len(texts), self.length), dtype=torch.int32), 0
+        for ids in self._ids(texts):
+            items[start : start + len(ids)] = padded(ids, self.tokenizer.pad, self.length)
+            start += len(ids)
+        return items
 
-    def _ids(self, texts: Sequence[str], length: int) -> list[list[int]]:
-        return self.tokenizer([text.lower() for text in texts] if self.lower else texts, length)
+    def _ids(self, texts: Sequence[str]) -> Iterator[list[list[int]]]:
+        for start in range(0, len(texts), TEXTS):
+            some = texts[start : start + TEXTS]
+            yield self.tokenizer([text.lower() for text in some] if self.lower else some, self.length)
 
     @property
     def view_options(self) -> dict[str, Any]:
@@ -73,10 +82,11 @@ def fit_tokens(texts: Sequence[str], column: str, encoder: str, most: int = MOST
     """The preparation for an encoder in a folder or of the hub: as many tokens as the longest of these texts has.
 
     Args:
+        texts: all that are trained on, their augmented versions too.
         most: tokens that are kept of a text, and never more than the encoder takes.
     """
     folder = find_encoder(encoder)
-    reading = read_text_settings(folder)
-    found = TokenPreparation(column, encoder, load_tokenizer(folder), min(most, reading.length), reading.lower)
-    found.length = max((len(row) for row in found._ids(texts, found.length)), default=1)
+    reading = read_text_settings(folder, most)
+    found = TokenPreparation(column, encoder, load_tokenizer(folder), reading.length, reading.lower)
+    found.length = max((len(row) for ids in found._ids(texts) for row in ids), default=1)
     return found

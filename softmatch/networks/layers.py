@@ -1,0 +1,97 @@
+"""The layers of a pretrained encoder, found by its structure: what is before them, and what comes after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from torch import nn
+
+__all__ = ["Layers", "depths", "find_layers", "recorded_calls"]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Where the layers of an encoder are.
+
+    Attributes:
+        lists: names of the module lists that hold them: one, or several that each hold a part of every layer.
+        number: how many layers there are.
+        after: names of the modules that are called after the last layer only, such as a final normalisation.
+    """
+
+    lists: tuple[str, ...]
+    number: int
+    after: frozenset[str]
+
+    def depth(self, name: str) -> int:
+        """How far below the head a parameter or module of that name is.
+
+        0 is what comes after the layers, 1 the last layer, and so on; one below the first layer are the embeddings, and
+        whatever else is not of a layer.
+        """
+        for path in self.lists:
+            if name.startswith(f"{path}."):
+                return self.number - int(name.removeprefix(f"{path}.").partition(".")[0])
+        ends = (at for at, letter in enumerate(f"{name}.") if letter == ".")
+        return 0 if any(name[:end] in self.after for end in ends) else self.number + 1
+
+
+def find_layers(model: nn.Module, calls: Sequence[str]) -> Layers | None:
+    """The layers of a model: the module list with the most parameters, and those beside it with as many entries.
+
+    Args:
+        calls: names of modules in the order in which a pass has called them; see `recorded_calls`. In which order they were
+            made says nothing: some models have what comes before the layers behind them.
+
+    Returns:
+        None for a model without such a list.
+    """
+    sizes = {
+        name: sum(parameter.numel() for parameter in module.parameters())
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList) and any(call.startswith(f"{name}.") for call in calls)
+    }
+    if not sizes:
+        return None
+    largest = max(sizes, key=lambda name: sizes[name])  # of equal ones the first, which is the outermost
+    number = _length(model, largest)
+    beside = [name for name in sizes if name.rpartition(".")[0] == largest.rpartition(".")[0] and _length(model, name) == number]
+    last = max(at for at, call in enumerate(calls) if any(call.startswith(f"{name}.") for name in beside))
+    return Layers(tuple(beside), number, frozenset(calls[last + 1 :]) - frozenset(calls[: last + 1]))
+
+
+def _length(model: nn.Module, name: str) -> int:
+    found = model.get_submodule(name)
+    assert isinstance(found, nn.ModuleList)
+    return len(found)
+
+
+@contextmanager
+def recorded_calls(model: nn.Module) -> Iterator[list[str]]:
+    """The names of a model's modules in the order in which they are called in this block."""
+    calls: list[str] = []
+
+    def note(name: str, *_: object) -> None:
+        calls.append(name)
+
+    handles = [module.register_forward_pre_hook(partial(note, name)) for name, module in model.named_modules()]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def depths(network: nn.Module) -> dict[str, int]:
+    """How far below the head each parameter of a network is; 0 for all of one without layers that are known (`Layers.depth`)."""
+    found = {name: 0 for name, _ in network.named_parameters()}
+    for path, module in network.named_modules():
+        layers = getattr(module, "layers", None)
+        if isinstance(layers, Layers):
+            assert isinstance(module.model, nn.Module)
+            begin = f"{path}.model." if path else "model."
+            found |= {f"{begin}{name}": layers.depth(name) for name, _ in module.model.named_parameters()}
+    return found
