@@ -12,7 +12,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from pydantic import ValidationError
 
-from softmatch import __version__, cli_using
+from softmatch import __version__, cli_augmenting, cli_using
 from softmatch.config import Config, explain
 from softmatch.errors import STOPPED, InputError, ProcessLost, SoftmatchError, Stopped
 
@@ -238,7 +238,7 @@ def report(run: Path) -> None:
     print(write_report(RunFolder(run)))
 
 
-for command in (cli_using.predict, cli_using.pseudo_labels, cli_using.suggest, cli_using.export):
+for command in (cli_using.predict, cli_using.pseudo_labels, cli_using.suggest, cli_using.export, cli_augmenting.augment):
     app.command(command)
 
 

@@ -121,6 +121,9 @@ class Config(BaseModel):
         le=1,
         description="An encoder that is trained: each layer's learning rate is so much of that of the layer above.",
     )
+    head_rate: float = Field(
+        1.0, gt=0, le=10_000, description="An encoder that is trained: the learning rate of what is new on it, as a multiple of lr."
+    )
     tuned_layers: int | None = Field(
         None, ge=0, description="An encoder that is trained: only its last so many layers, and the head. Default: all of it."
     )

@@ -9,7 +9,7 @@ from functools import partial
 
 from torch import nn
 
-__all__ = ["Layers", "depths", "find_layers", "recorded_calls"]
+__all__ = ["Layers", "depths", "find_layers", "new_parameters", "recorded_calls"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,13 @@ def recorded_calls(model: nn.Module) -> Iterator[list[str]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def new_parameters(network: nn.Module) -> set[str]:
+    """Names of the parameters that stand on a pretrained encoder and are no part of it; none of a network without one."""
+    names = {name for name, _ in network.named_parameters()}
+    inside = {name for name in names if "backbone" in name.split(".")}
+    return names - inside if inside else set()
 
 
 def depths(network: nn.Module) -> dict[str, int]:

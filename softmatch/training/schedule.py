@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from softmatch.networks.layers import depths
+from softmatch.networks.layers import depths, new_parameters
 
 
 def cosine_factor(step: int, total_steps: int, warmup: int = 0) -> float:
@@ -32,6 +33,7 @@ def make_optimizer(
     weight_decay: float,
     decay: Literal["gradient", "shrink"] = "gradient",
     layer_decay: float = 1.0,
+    head_rate: float = 1.0,
 ) -> torch.optim.Optimizer:
     """SGD with Nesterov momentum 0.9, Adam or AdamW; weight decay on tensors with more than one dimension only.
 
@@ -40,14 +42,16 @@ def make_optimizer(
             each step, whatever the learning rate, as the code behind the long-tailed results does.
         layer_decay: d: the learning rate of an encoder's k-th layer below the head is d^k of the head's, that of its embeddings
             one power less than that of the first layer, as in USB's code.
+        head_rate: learning rate of what is new on an encoder, such as the head, as a multiple of the encoder's own: weights of
+            a new head are far from where they will be, those of the encoder are not.
     """
     parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
-    below = dict.fromkeys(parameters, 0) if layer_decay == 1.0 else depths(network)
+    rates = _rates(network, list(parameters), layer_decay, head_rate)
     weights: list[torch.Tensor] = [p for p in parameters.values() if p.ndim > 1]
     groups: list[dict[str, Any]] = []
-    for depth in sorted({below[name] for name in parameters}):
-        here = [p for name, p in parameters.items() if below[name] == depth]
-        scale = {} if layer_decay == 1.0 else {"scale": layer_decay**depth}
+    for rate in sorted(set(rates.values()), reverse=True):
+        here = [p for name, p in parameters.items() if rates[name] == rate]
+        scale = {} if len(set(rates.values())) == 1 and rate == 1.0 else {"scale": rate}
         groups.append(
             {"params": [p for p in here if p.ndim > 1], "weight_decay": weight_decay if decay == "gradient" else 0.0, **scale}
         )
@@ -67,6 +71,13 @@ def make_optimizer(
         optimizer.register_step_post_hook(shrink)
     set_learning_rate(optimizer, lr)
     return optimizer
+
+
+def _rates(network: nn.Module, names: Sequence[str], layer_decay: float, head_rate: float) -> dict[str, float]:
+    """The learning rate of each parameter as a multiple of the run's."""
+    below = dict.fromkeys(names, 0) if layer_decay == 1.0 else depths(network)
+    new = set() if head_rate == 1.0 else new_parameters(network)
+    return {name: layer_decay ** below[name] * (head_rate if name in new else 1.0) for name in names}
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

@@ -318,6 +318,7 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
         weight_decay=config.weight_decay,
         decay=config.decay,
         layer_decay=config.layer_decay,
+        head_rate=config.head_rate,
     )
 
     def make_parts(generation: int, added: Tensor | None) -> Parts:

@@ -11,7 +11,7 @@ from softmatch.networks.layers import depths
 
 __all__ = ["length_buckets", "refuse_misfit", "refuse_without_layers", "tuning_of"]
 
-ENCODER_ONLY = ("layer_decay", "tuned_layers", "lora", "head")
+ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
 """Settings that are about a pretrained encoder that is trained."""
 BUCKETS = 50
 

@@ -47,6 +47,20 @@ def test_the_learning_rate_falls_from_layer_to_layer(tmp_path: Path) -> None:
     assert [group["lr"] for group in other.param_groups] == [0.1, 0.1]
 
 
+def test_what_is_new_on_an_encoder_may_learn_faster(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_text_encoder(tmp_path)}", (8,), 5, tuning=Tuning("gelu"))
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    for layer_decay in (1.0, 0.5):
+        optimizer = make_optimizer(network, "adamw", 0.1, 0.5, layer_decay=layer_decay, head_rate=20.0)
+        found = {names[id(p)]: group["lr"] for group in optimizer.param_groups for p in group["params"]}
+        assert {name for name, lr in found.items() if lr == pytest.approx(2.0)} == {
+            name for name in found if name.startswith(("head.", "hidden."))
+        }
+        assert found["backbone.model.encoder.layer.1.output.dense.weight"] == pytest.approx(0.1 * layer_decay)
+    other = make_optimizer(SmallConv(10), "sgd", 0.1, 0.0, head_rate=20.0)  # what a method trains besides
+    assert [group["lr"] for group in other.param_groups] == [0.1, 0.1]
+
+
 @pytest.mark.parametrize("name", ["sgd", "adam", "adamw"])
 def test_weight_decay_spares_biases_and_normalisation(name: str) -> None:
     network = SmallConv(10)

@@ -1,0 +1,51 @@
+"""A file in, a file with augmented versions and a summary out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from softmatch.augmenting import augment_file
+from softmatch.errors import InputError
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text('def last(texts): return [text.replace("cat", "dog") for text in texts]')
+    return f"{tmp_path / 'mine.py'}:last"
+
+
+def test_the_summary_says_what_became_of_the_texts(tmp_path: Path, mine: str) -> None:
+    path = tmp_path / "pets.jsonl"
+    texts = ["a cat sat there", "", "one bird", "Cat! cat cat", "the cat"]
+    path.write_text("".join(json.dumps({"message": text, "topic": "x"}) + "\n" for text in texts))
+    notes: list[str] = []
+    found = augment_file(path, f"{mine},words", note=notes.append)
+    assert notes == [f"{path}: label: column 'topic'; text: column 'message'."]
+    assert (found.out, found.texts, found.rows) == (tmp_path / "pets-augmented.jsonl", 4, 5)
+    first = found.columns[0]
+    assert (first.name, first.via, first.changed) == ("aug_0", mine, 3)
+    assert first.kept == pytest.approx((3 / 4 + 1 + 1 / 3 + 1 / 2) / 4)
+    assert len(found.examples) == 3
+    assert found.examples[0][:2] == ("a cat sat there", "a dog sat there")
+    said = found.describe()
+    assert "aug_0  3 differ from the original, 65% of the words kept on average" in said
+    assert "1 rows have no text" in said
+    assert said.endswith(f"Train on it:  softmatch train {found.out} --text message --label topic")
+    written = [json.loads(line) for line in found.out.read_text().splitlines()]
+    assert [row["aug_0"] for row in written] == ["a dog sat there", "", "one bird", "Cat! dog dog", "the dog"]
+
+
+def test_what_is_there_is_refused_before_anything_is_made(tmp_path: Path, mine: str, cache: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\nthe cat,x\n")
+    (tmp_path / "a-augmented.csv").write_text("precious")
+    with pytest.raises(InputError, match="exists already"):
+        augment_file(tmp_path / "a.csv", mine)
+    assert (tmp_path / "a-augmented.csv").read_text() == "precious"
+    assert not cache.exists()
+    found = augment_file(tmp_path / "a.csv", mine, tmp_path / "b.csv")
+    again = augment_file(tmp_path / "b.csv", mine)  # a second time, on its own result
+    assert again.out.read_text() == "text,label,aug_0,aug_1\nthe cat,x,the dog,the dog\n"
+    assert found.columns[0].changed == 1

@@ -1,0 +1,157 @@
+"""Translation by tiny models with real files: draws, long sentences, what is refused, which libraries are named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from softmatch.augmenting.sentences import cut
+from softmatch.augmenting.translation import BackTranslation, Translator, _Draw, load_translation_tokenizer
+from softmatch.errors import InputError
+from tests.tiny_translator import WORDS, make_fsmt
+
+CPU = torch.device("cpu")
+SENTENCES = ["the cat sat on the mat.", "how much is it?", "a bird, a dog", "it ran on a tree, the dog sat."]
+
+
+@pytest.fixture(scope="module")
+def forth(pair: tuple[Path, Path]) -> Translator:
+    return Translator(pair[0], CPU, 3)
+
+
+def test_draws_have_the_probabilities_of_the_scores_over_the_temperature() -> None:
+    scores = torch.log(torch.tensor([0.5, 0.3, 0.2, 0.0])).expand(4000, 4)
+    draw = _Draw(0.5, range(4000), CPU)
+    drawn = draw(torch.empty(0), scores).argmax(-1)
+    assert drawn.ne(draw(torch.empty(0), scores).argmax(-1)).float().mean() > 0.3  # the next ones are others
+    shares = torch.bincount(drawn, minlength=4) / 4000
+    expected = torch.tensor([0.25, 0.09, 0.04, 0.0]) / 0.38  # squares of the probabilities
+    assert torch.allclose(shares, expected, atol=0.02)
+    assert torch.equal(_Draw(0.5, range(4000), CPU)(torch.empty(0), scores).argmax(-1), drawn)
+
+
+def test_what_becomes_of_a_sentence_does_not_depend_on_the_others(forth: Translator) -> None:
+    together = forth(SENTENCES, 0.9, seed=1)
+    assert [forth([sentence], 0.9, seed=1)[0] for sentence in SENTENCES] == together
+    assert forth(SENTENCES[::-1], 0.9, seed=1) == together[::-1]
+    assert forth(SENTENCES, 0.9, seed=2) != together
+    assert len(set(together)) == 4
+    assert all(set(text.split()) <= {*WORDS, "<unk>"} for text in together)
+
+
+def test_without_draws_it_is_the_models_own_search(forth: Translator) -> None:
+    given = forth.tokenizer(SENTENCES[:1], return_tensors="pt")
+    ids = forth.model.generate(**given, max_new_tokens=23, do_sample=False)
+    expected = forth.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    assert forth(SENTENCES[:1]) == forth(SENTENCES[:1], seed=5) == expected
+
+
+def test_a_sentence_beyond_the_models_limit_is_translated_in_pieces(forth: Translator) -> None:
+    long = ", ".join(["the cat sat on the mat"] * 9)  # 62 tokens, of 22 that it takes
+    pieces = cut(long, lambda piece: len(forth.tokenizer(piece)["input_ids"]) <= 22)
+    assert len(pieces) == 9
+    made = dict(zip(pieces[1::2], forth(pieces[1::2], 0.9, 1), strict=True))
+    assert forth([long], 0.9, 1) == ["".join(made.get(piece, piece) for piece in pieces)]
+
+
+def test_a_pair_translates_forth_and_back_and_is_known_by_all_that_decides(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    maker = BackTranslation.find("x", str(pair[0]), str(pair[1]), 0.9, 0, 2, "cpu")
+    there = Translator(pair[0], CPU, 2)(SENTENCES[:2])
+    back = Translator(pair[1], CPU, 2)(there)
+    assert replace(maker, temperature=0.0).load()(SENTENCES[:2]) == back
+    first = maker.fingerprint
+    assert replace(maker, device="cuda", batch=7, name="y").fingerprint == first
+    others = [
+        replace(maker, seed=1),
+        replace(maker, temperature=0.5),
+        replace(maker, back=pair[0]),
+        replace(maker, temperature=0.0),
+    ]
+    assert len({first, *(other.fingerprint for other in others)}) == 5
+    assert replace(maker, temperature=0.0, seed=1).fingerprint == others[-1].fingerprint
+    assert maker.split("It rains. I stay.") == ["", "It rains.", " ", "I stay.", ""]
+    with pytest.raises(InputError, match="device 'warp' cannot be used here"):
+        BackTranslation.find("x", str(pair[0]), str(pair[1]), 0.9, 0, 2, "warp")
+
+
+def copy(folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def test_what_cannot_be_used_is_explained(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = copy(pair[0], tmp_path)
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(settings | {"encoder_layers": 2}))
+    with pytest.raises(InputError, match=r"\d+ of its weights are missing in model.safetensors"):
+        Translator(folder, CPU, 1)
+    (folder / "config.json").write_text(json.dumps(settings | {"attn_implementation": "somebody/kernels"}))
+    with pytest.raises(InputError, match="its setting attn_implementation: 'somebody/kernels' asks for other code"):
+        Translator(folder, CPU, 1)
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 16}))
+    with pytest.raises(InputError, match=r"cannot be used: .*transformers knows by itself"):
+        Translator(folder, CPU, 1)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match="cannot be used"):
+        load_translation_tokenizer(folder)
+
+
+def test_code_in_a_folder_is_not_run(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, trace = copy(pair[0], tmp_path), tmp_path / "was-run"
+    (folder / "evil.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Evil: pass\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["evil.Evil", None]}}))
+    settings = json.loads((folder / "config.json").read_text())
+    changed = settings | {"auto_map": {"AutoModelForSeq2SeqLM": "evil.Evil"}, "model_type": "evil"}
+    (folder / "config.json").write_text(json.dumps(changed))
+    with pytest.raises(InputError):
+        Translator(folder, CPU, 1)
+    assert not trace.exists()
+
+
+def test_missing_libraries_are_named(pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = r"the tokenizer of the translation model .* needs further libraries: pip install 'softmatch\[translate\]'"
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    with pytest.raises(InputError, match=message):
+        load_translation_tokenizer(make_fsmt(tmp_path / "fsmt"))
+    marian = copy(pair[0], tmp_path)
+    (marian / "tokenizer.json").unlink()
+    (marian / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "de"}')
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(InputError, match=message):
+        load_translation_tokenizer(marian)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"a translation model needs further libraries"):
+        load_translation_tokenizer(marian)
+
+
+def test_a_model_of_the_papers_kind_with_its_own_tokenizer(tmp_path: Path) -> None:
+    pytest.importorskip("sacremoses")
+    translate = Translator(make_fsmt(tmp_path / "fsmt"), CPU, 2)
+    made = translate(["the cat sat.", "a dog"], 0.9, 3)
+    assert made == translate(["the cat sat.", "a dog"], 0.9, 3)
+    assert len(set(made)) == 2
+    assert translate(["the cat sat."]) != [""]
+
+
+def test_a_marian_model_with_sentencepiece_files(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    pytest.importorskip("sacremoses")
+    folder = copy(pair[0], tmp_path)
+    (folder / "tokenizer.json").unlink()
+    (tmp_path / "texts.txt").write_text("\n".join(SENTENCES * 5))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(tmp_path / "texts.txt"), model_prefix=str(folder / "source"), model_type="char", vocab_size=20, minloglevel=2
+    )
+    (folder / "source.model").rename(folder / "source.spm")
+    shutil.copy(folder / "source.spm", folder / "target.spm")
+    pieces = ["<pad>", "</s>", "<unk>", *"▁ateohsnimbdr.,?uc"][: 3 + len(WORDS)]
+    (folder / "vocab.json").write_text(json.dumps({piece: number for number, piece in enumerate(pieces)}))
+    (folder / "tokenizer_config.json").write_text('{"source_lang": "en", "target_lang": "de", "model_max_length": 512}')
+    made = Translator(folder, CPU, 2)(["the cat sat.", "a dog"], 0.9, 3)
+    assert len(made) == 2
+    assert all(set(text) <= {*"ateohsnimbdr.,?uc ", *"<unk>"} for text in made)
