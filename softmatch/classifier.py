@@ -40,6 +40,7 @@ POINTLESS = frozenset(
     {
         *("recipe", "labels", "imbalance", "unlabeled_imbalance", "head_labels", "head_unlabeled", "data", "split_seed"),
         *("test", "evaluation", "folds", "test_fraction", "twin", "out", "checkpoint_every"),
+        *("train_per_class", "validation_per_class"),
     }
 )
 """Settings about samples to draw, to test on, and files to write: there is nothing of that here."""

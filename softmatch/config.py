@@ -122,7 +122,7 @@ class Config(BaseModel):
         description="An encoder that is trained: each layer's learning rate is so much of that of the layer above.",
     )
     head_rate: float = Field(
-        1.0, gt=0, le=10_000, description="An encoder that is trained: the learning rate of what is new on it, as a multiple of lr."
+        1.0, gt=0, le=10_000, description="An encoder that is trained: the learning rate of the new head, as a multiple of lr."
     )
     tuned_layers: int | None = Field(
         None, ge=0, description="An encoder that is trained: only its last so many layers, and the head. Default: all of it."

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from softmatch.data.places import expand_home
 from softmatch.errors import InputError, nearest
 
 
@@ -85,6 +84,8 @@ def _load(place: str) -> ModuleType:
                 return importlib.import_module(place)
         except Exception as error:
             raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
+    from softmatch.data.places import expand_home  # whose package imports the methods, and they this module
+
     path = expand_home(place)
     if not path.is_file():
         raise InputError(f"there is no file {place}")

@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 
 from softmatch.cli import main
+from softmatch.data.sources import find_source
+from softmatch.recipes import complete, require_versions
+from softmatch.training.opening import texts_of
+from tests.data.sources.text_copies import write_news
 
 BROKEN_OFF = """
 def once(texts):
@@ -33,6 +37,22 @@ def test_a_table_gets_new_columns(folder: Path, capsys: pytest.CaptureFixture[st
     assert (folder / "pets-augmented.csv").read_text().startswith("text,label,aug_0,aug_1\na cat sat on the mat,cat,")
 
 
+def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_news(folder / "copy", versions=False)
+    options = ["--data", "copy", "--train-per-class", "5", "--validation-per-class", "2", "--seed", "3"]
+    assert main(["augment", "agnews", "--via", "words,words", "--out", "news", *options]) == 0
+    said = capsys.readouterr()
+    assert "Note: agnews: 20 texts to train on are augmented, each 2 times; the 8 of dev.jsonl stay as they are." in said.err
+    assert "words: 0/20 texts" in said.err
+    command = said.out.splitlines()[-1].partition("softmatch train agnews ")[2]
+    given = dict(zip(command.split()[::2], command.split()[1::2], strict=True))
+    settings = {key.removeprefix("--").replace("-", "_"): value for key, value in given.items()}
+    config = complete("agnews", find_source("agnews").defaults, settings)
+    data = texts_of("agnews", config)
+    assert (len(data.train), len(data.test or ()), len(data.train.augmented)) == (20, 8, 2)
+    require_versions("agnews", config, bool(data.train.augmented))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -42,8 +62,13 @@ def test_a_table_gets_new_columns(folder: Path, capsys: pytest.CaptureFixture[st
         (["pets.csv", "--via", "words", "--out", "pets.csv"], "never overwritten"),
         (["nowhere.csv", "--via", "words"], "there is no file nowhere.csv"),
         ([".", "--via", "words"], "is a folder: give one table of texts, such as pets.csv"),
+        (["pets.csv", "--via", "words", "--data", "x"], "--data x: pets.csv is a file, and this is for a source"),
+        (["pets.csv", "--via", "words", "--train-per-class", "2"], "--train-per-class 2: pets.csv is a file"),
+        (["pets.csv", "--via", "words", "--validation-per-class", "2"], "--validation-per-class 2: pets.csv is a file"),
+        (["agnews", "--via", "words", "--text", "t"], "--text t: 'agnews' is a source that softmatch knows"),
+        (["agnews", "--via", "words", "--data", "."], "--data . has no table of agnews"),
     ],
-    ids=range(6),
+    ids=range(11),
 )
 def test_mistakes_are_explained_and_nothing_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str

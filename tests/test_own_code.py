@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +10,13 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.own_code import call_own, find_own
+
+
+def test_it_can_be_imported_before_anything_else() -> None:
+    """Methods import it, and what reads data imports methods: it must not import that in turn. So it is quick, too."""
+    code = "import sys, softmatch.own_code; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("False", "")
 
 
 def test_from_a_file_and_from_a_module(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ class Cache:
                 if entry is None:
                     damaged += 1
                 elif entry[0] in wanted:
-                    found[wanted[entry[0]]] = entry[1]
+                    original = wanted[entry[0]]  # of two commands at once, both may have made it: the choice must stay the same
+                    found[original] = min(entry[1], found.get(original, entry[1]))
         if damaged:
             _log.info("%d lines of the cache %s are damaged: what they held is made again", damaged, self.folder)
         return found

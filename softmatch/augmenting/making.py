@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
+from typing import TypedDict, Unpack
 
 from softmatch.augmenting.cache import Cache
 from softmatch.augmenting.own_function import OwnFunction
@@ -17,22 +18,40 @@ from softmatch.augmenting.working import Maker, work
 from softmatch.data.seeds import derive
 from softmatch.errors import InputError
 
-__all__ = ["Progress", "augment_texts"]
+__all__ = ["Options", "Progress", "augment_texts", "find_entries"]
 
 TEMPERATURE = 0.9
 """Of the draws, as in UDA (Xie et al. 2020)."""
 BATCH = 32
+LANGUAGE = "en"
 
 Progress = Callable[[str, str, int, int, int], None]
 """Told of an entry of `via`: its name, what is made ("sentences" or "texts"), how many are done, of how many, and how many of
 those were made before."""
 
 
+class Options(TypedDict, total=False):
+    """Keyword arguments of `augment_texts`."""
+
+    language: str
+    temperature: float
+    seed: int
+    batch: int
+    device: str
+    processes: int
+    progress: Progress | None
+
+
+def find_entries(via: str | Sequence[str], **options: Unpack[Options]) -> list[Entry]:
+    """What `augment_texts` would make with these arguments, one for each column."""
+    return parse_via(via, options.get("language", LANGUAGE), drawn=options.get("temperature", TEMPERATURE) > 0)
+
+
 def augment_texts(
     texts: Sequence[str],
     via: str | Sequence[str],
     *,
-    language: str = "en",
+    language: str = LANGUAGE,
     temperature: float = TEMPERATURE,
     seed: int = 0,
     batch: int = BATCH,
@@ -62,7 +81,7 @@ def augment_texts(
     for name, number in (("--batch", batch), ("--processes", processes)):
         if number < 1:
             raise InputError(f"{name} {number}: one or more are needed.")
-    entries = parse_via(via, language, drawn=temperature > 0)
+    entries = find_entries(via, language=language, temperature=temperature)
     makers = [_maker(entry, temperature, seed, batch, device) for entry in entries]
     columns = list[list[str]]()
     for entry, maker in zip(entries, makers, strict=True):

@@ -56,7 +56,7 @@ class OwnFunction:
                 found = function(list(texts))
             except InputError:
                 raise
-            except Exception as error:  # the user's own code
+            except (Exception, SystemExit) as error:  # the user's own code
                 raise InputError(f"--via {self.name} failed on {len(texts)} texts: {type(error).__name__}: {error}") from error
             return _checked(found, len(texts), self.name)
 

@@ -22,7 +22,7 @@ from softmatch.data.places import expand_home
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES
 from softmatch.data.sources.cache import identity
-from softmatch.errors import InputError, SoftmatchError
+from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.using.writing import appearing, explained, refuse_existing
 
 __all__ = ["TextTable", "choose_out", "find_table", "open_texts", "write_columns"]
@@ -73,8 +73,10 @@ def find_table(where: str | Path) -> Path:
         named = f", such as {path / tables[0]}" if tables else ""
         raise InputError(f"{where} is a folder: give one table of texts{named}.")
     if not path.is_file():
-        hint = f" {where} is a named source: give the file of its training texts." if str(where) in SOURCES else ""
-        raise InputError(f"there is no file {where}.{hint}")
+        if path.suffix:
+            raise InputError(f"there is no file {where}.")
+        known = [source.name for source in SOURCES.values() if source.texts]
+        raise InputError(f"there is no file {where}, and no source of texts of that name. {nearest(str(where), known)}")
     if not is_table(path):
         raise InputError(f"{path} is no table of texts: give a .csv, .tsv, .jsonl, .parquet or .txt file.")
     return path

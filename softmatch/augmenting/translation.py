@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,11 +21,11 @@ import torch
 from torch import Tensor
 
 from softmatch.augmenting.sentences import Parts, cut, put_together, split
-from softmatch.augmenting.translation_folder import find_translator, missing_library, translator_fingerprint
+from softmatch.augmenting.translation_folder import TRANSLATOR, find_translator, translator_fingerprint
 from softmatch.data.seeds import derive
-from softmatch.errors import InputError, OutOfMemory
-from softmatch.networks.backbones import HARMLESS
-from softmatch.networks.encoder_folder import read_settings
+from softmatch.errors import OutOfMemory
+from softmatch.networks.library import SAFELY, import_transformers, load_pretrained, quiet
+from softmatch.networks.model_folder import first_line, read_settings
 from softmatch.training.devices import choose_device
 
 __all__ = ["BackTranslation", "Translator", "load_translation_tokenizer"]
@@ -150,7 +149,7 @@ class Translator:
         if temperature:
             seeds = [derive(seed, piece) for piece in pieces]
             options |= {"num_beams": 1, "logits_processor": [_Draw(temperature, seeds, self.device)]}
-        with _explained(self.folder), _quiet():
+        with _explained(self.folder), quiet():
             found = self.model.generate(given["input_ids"], attention_mask=given["attention_mask"], **options)
             return [str(text) for text in self.tokenizer.batch_decode(found, skip_special_tokens=True)]
 
@@ -177,79 +176,27 @@ class _Draw:
 
 def load_translation_tokenizer(folder: Path) -> Any:
     """The tokenizer in the folder of a translation model."""
-    transformers = _transformers()
-    missing = missing_library(f"the tokenizer of the translation model {folder}")
+    transformers = import_transformers(TRANSLATOR)
+    missing = TRANSLATOR.missing(f"the tokenizer of the translation model {folder}")
     library = LIBRARIES.get(str(read_settings(folder).get("model_type")))
     if library is not None and not (folder / "tokenizer.json").is_file() and find_spec(library) is None:
         raise missing
     try:
-        with _quiet():
-            return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        with quiet():
+            return transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)
     except ImportError as error:
         raise missing from error
     except Exception as error:  # each tokenizer of the library has errors of its own
-        raise _unusable(folder, error) from error
+        raise TRANSLATOR.unusable(folder, error) from error
 
 
 def _load_model(folder: Path, device: torch.device) -> Any:
     """With its weights as float32, as float16 on CUDA, in evaluation mode."""
-    transformers = _transformers()
-    _refuse_fetching(read_settings(folder), folder)
-    try:
-        with _quiet():
-            model, notes = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder,
-                dtype=torch.float16 if device.type == "cuda" else torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-    except Exception as error:  # each model of the library has errors of its own
-        raise _unusable(folder, error) from error
-    if lost := sorted(notes["missing_keys"]):
-        raise InputError(
-            f"translation model {folder}: {len(lost)} of its weights are missing in model.safetensors, the first is {lost[0]}."
-        )
+    half = device.type == "cuda"
+    model, missing = load_pretrained(TRANSLATOR, "AutoModelForSeq2SeqLM", folder, torch.float16 if half else torch.float32)
+    if missing:
+        raise TRANSLATOR.incomplete(folder, sorted(missing))
     return model.to(device).eval()
-
-
-def _refuse_fetching(settings: Any, folder: Path) -> None:
-    """Raise InputError for settings of a model that reach for anything but its own weights."""
-    if isinstance(settings, Mapping):
-        for key, value in settings.items():
-            if value and key in HARMLESS and value not in HARMLESS[key]:
-                raise InputError(
-                    f"translation model {folder} cannot be used: its setting {key}: {str(value)[:99]!r} asks for other code or "
-                    "weights. If you trust where it comes from, take the setting out of its config.json."
-                )
-    for part in settings.values() if isinstance(settings, Mapping) else settings if isinstance(settings, list) else ():
-        _refuse_fetching(part, folder)
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise missing_library("a translation model") from error
-    return transformers
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the library's progress bars, remarks and recommendations, which would stand in the middle of ours."""
-    logging: Any = _transformers().utils.logging
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()
 
 
 @contextmanager
@@ -258,19 +205,11 @@ def _explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # torch.OutOfMemoryError is one
-        text = (str(error).strip() or type(error).__name__).splitlines()[0]
+        text = first_line(error)
         if "out of memory" in text.lower() or "allocate memory" in text:
             raise OutOfMemory(
                 "translating needs more memory than there is: give a smaller --batch or fewer --processes."
             ) from error
-        raise _unusable(folder, error) from error
+        raise TRANSLATOR.unusable(folder, error) from error
     except (ValueError, TypeError, IndexError, KeyError) as error:  # what models say that need further arguments
-        raise _unusable(folder, error) from error
-
-
-def _unusable(folder: Path, error: Exception) -> InputError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return InputError(
-        f"translation model {folder} cannot be used: {reason}. Give a model that transformers knows by itself and that "
-        "translates without being told between which languages, such as those of opus-mt."
-    )
+        raise TRANSLATOR.unusable(folder, error) from error

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
@@ -132,9 +132,10 @@ class _Workers:
         process.join(5.0)
         code = process.exitcode
         how = f"signal {-code}" if code is not None and code < 0 else f"code {code}"
+        why = ", perhaps for lack of memory: give fewer --processes or a smaller --batch" if code == -signal.SIGKILL else ""
         return LoadingError(
-            f"process {self.pipes.index(pipe) + 1} of {len(self.pipes)} ended with {how}, perhaps for lack of memory: give fewer "
-            "--processes or a smaller --batch. What was made until then is kept: the same command goes on from there."
+            f"process {self.pipes.index(pipe) + 1} of {len(self.pipes)} ended with {how}{why}. What was made until then is kept: "
+            "the same command goes on from there."
         )
 
     def end(self) -> None:
@@ -157,7 +158,8 @@ def _serve(pipe: Connection[Any, Any], maker: Maker, worker: int, threads: int) 
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except SoftmatchError as error:
-        pipe.send(error)
+        with suppress(BrokenPipeError, ConnectionResetError):  # another process has failed first, and all are being ended
+            pipe.send(error)
 
 
 @contextmanager

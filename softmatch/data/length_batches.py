@@ -20,8 +20,8 @@ class LengthSampler(Sampler):
     """As `Sampler` an endless row of reshuffled epochs, but with similar lengths in a batch.
 
     An epoch's shuffle is cut into windows of `buckets` batches. A window is sorted by length, those of equal length stay as
-    they were drawn, and is cut into batches, which come in random order. Every sample is drawn once in each epoch. The batch
-    that ends one epoch and begins the next is filled up with samples of any length.
+    they were drawn, and is cut into batches. These and the samples in each come in random order. Every sample is drawn once in
+    each epoch. The batch that ends one epoch and begins the next is filled up with samples of any length.
 
     Args:
         lengths: of the samples (N,).
@@ -46,5 +46,7 @@ class LengthSampler(Sampler):
         parts = [first]
         for window in torch.split(middle, self.buckets * self.batch_size) if within else ():
             batches = window[torch.argsort(self.lengths[window], stable=True)].view(-1, self.batch_size)
+            within_batch = torch.rand(batches.shape, generator=generator).argsort(1)  # else one process would get all long ones
+            batches = batches.gather(1, within_batch)
             parts.append(batches[torch.randperm(len(batches), generator=generator)].flatten())
         return torch.cat([*parts, last])

@@ -6,8 +6,7 @@ No code that comes with an encoder is ever run, and weights are read as safetens
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,23 +18,16 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.errors import InputError
-from softmatch.networks.encoder_folder import missing_extra, read_settings
+from softmatch.networks.encoder_folder import ENCODER
 from softmatch.networks.layers import Layers
+from softmatch.networks.library import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
+from softmatch.networks.model_folder import first_line
 
 __all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenizer", "make_backbone"]
 
 Modality = Literal["text", "image"]
 UNKEPT = ("_name_or_path", "transformers_version")
 """Of a model's settings, what says where it lies and who has written it."""
-
-
-HARMLESS = {
-    **dict.fromkeys(("attn_implementation", "_attn_implementation", "_attn_implementation_internal"), ("eager", "sdpa")),
-    **dict.fromkeys(("experts_implementation", "_experts_implementation", "_experts_implementation_internal"), ("eager",)),
-    **dict.fromkeys(("use_kernels", "kernel_config", "use_pretrained_backbone", "use_timm_backbone"), ()),
-}
-"""Settings by which a model has the transformers library fetch further weights or code, or run other libraries; what they may be,
-besides nothing."""
 
 
 class Backbone(nn.Module):
@@ -149,29 +141,13 @@ def load_backbone(folder: Path, of: Modality) -> Backbone:
     Raises:
         InputError: transformers cannot make it, or its weights are not all there.
     """
-    transformers = _transformers()
-    _refuse_fetching(read_settings(folder), folder)
-    try:
-        with _quiet():
-            model, notes = transformers.AutoModel.from_pretrained(
-                folder,
-                dtype=torch.float32,
-                use_safetensors=True,
-                trust_remote_code=False,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-    except Exception as error:  # each model of the library has errors of its own
-        raise _unusable(folder, error) from error
+    model, missing = load_pretrained(ENCODER, "AutoModel", folder, torch.float32)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    missing = set(notes["missing_keys"])
     pooler = not any("pooler." in name for name in missing)
     backbone = Backbone(model, of, pooler)
     lost = [names[id(parameter)] for parameter in backbone.parameters() if names[id(parameter)] in missing]
     if lost:
-        raise InputError(
-            f"encoder {folder}: {len(lost)} of its weights are missing in model.safetensors, the first is {lost[0]}."
-        )
+        raise ENCODER.incomplete(folder, lost)
     return backbone.eval()
 
 
@@ -190,35 +166,22 @@ def feature_size(backbone: Backbone, side: int, name: object) -> int:
     try:
         found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(torch.zeros(1, 3, side, side))
     except Exception as error:  # each model of the library has errors of its own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"encoder {name} cannot read {backbone.of}s; is it for something else? {reason}") from error
+        message = f"encoder {name} cannot read {backbone.of}s; is it for something else? {first_line(error)}"
+        raise InputError(message) from error
     return found.shape[1]
 
 
 def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Backbone:
     """An encoder with these settings and random weights, to load saved ones into."""
-    transformers = _transformers()
-    _refuse_fetching(config, "the saved network")
+    transformers = import_transformers(ENCODER)
+    refuse_fetching(config, "encoder the saved network")
     rest = dict(config)
     try:
-        with _quiet():
+        with quiet():
             made = transformers.AutoConfig.for_model(rest.pop("model_type"), **rest)
             return Backbone(transformers.AutoModel.from_config(made, dtype=torch.float32, trust_remote_code=False), of, pooler)
     except Exception as error:  # each model of the library has errors of its own
-        raise _unusable("the saved network", error) from error
-
-
-def _refuse_fetching(settings: Any, what: object) -> None:
-    """Raise InputError for settings of a model that reach for anything but its own weights."""
-    parts = list(settings.values()) if isinstance(settings, Mapping) else settings if isinstance(settings, list) else []
-    for key, value in settings.items() if isinstance(settings, Mapping) else ():
-        if value and key in HARMLESS and value not in HARMLESS[key]:
-            raise InputError(
-                f"encoder {what} cannot be used: its setting {key}: {str(value)[:99]!r} asks for other code or weights. "
-                "Those are not fetched. If you trust where it comes from, take the setting out of its config.json."
-            )
-    for part in parts:
-        _refuse_fetching(part, what)
+        raise ENCODER.unusable("the saved network", error) from error
 
 
 @dataclass(frozen=True)
@@ -243,7 +206,7 @@ class Tokenizer:
         try:
             import tokenizers
         except ImportError as error:
-            raise missing_extra("a pretrained encoder") from error
+            raise ENCODER.missing(ENCODER.indefinite) from error
         try:
             return cls(tokenizers.Tokenizer.from_str(rules), pad, mask, tuple(special))
         except Exception as error:  # the library has no class of its own for what it cannot read
@@ -258,13 +221,13 @@ class Tokenizer:
 
 def load_tokenizer(folder: Path) -> Tokenizer:
     """The tokenizer in an encoder's folder."""
-    transformers = _transformers()
+    transformers = import_transformers(ENCODER)
     try:
-        with _quiet():
-            found = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        with quiet():
+            found = transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)
         rules = found.backend_tokenizer
     except Exception as error:  # each tokenizer of the library has errors of its own
-        raise _unusable(folder, error) from error
+        raise ENCODER.unusable(folder, error) from error
     pad = next((value for value in (found.pad_token_id, found.eos_token_id) if value is not None), 0)
     return Tokenizer(rules, pad, found.mask_token_id, tuple(sorted({pad, *found.all_special_ids})))
 
@@ -284,31 +247,3 @@ def fit_images(images: Tensor, side: int) -> Tensor:
     if images.shape[-2:] == (side, side):
         return images
     return F.interpolate(images, (side, side), mode="bilinear", antialias=True)
-
-
-def _transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise missing_extra("a pretrained encoder") from error
-    return transformers
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the library's progress bars and remarks, which would stand in the middle of ours."""
-    logging: Any = _transformers().utils.logging
-    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bar:
-            logging.enable_progress_bar()
-
-
-def _unusable(what: object, error: Exception) -> InputError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return InputError(f"encoder {what} cannot be used: {reason}. Give an encoder that transformers knows by itself.")

@@ -119,8 +119,8 @@ def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
             choose_out(path, tmp_path / out)
     with pytest.raises(InputError, match=r"is a folder: give one table of texts, such as .*a\.csv"):
         find_table(tmp_path)
-    with pytest.raises(InputError, match=r"there is no file digits\. digits is a named source"):
-        find_table("digits")
+    with pytest.raises(InputError, match=r"there is no file agnew, and no source of texts .* Did you mean 'agnews'"):
+        find_table("agnew")
     (tmp_path / "b.bin").touch()
     with pytest.raises(InputError, match=r"b\.bin is no table of texts"):
         find_table(tmp_path / "b.bin")

@@ -49,10 +49,10 @@ def test_two_processes_make_every_batch_once_and_share_the_threads() -> None:
     ],
 )
 def test_a_process_that_is_lost_or_fails_ends_all(word: str, error: type[Exception], message: str) -> None:
-    made, done = work(Echo(), [*BATCHES, [word], *BATCHES], processes=2), []
+    made, done = work(Echo(), [*BATCHES, [word], ["sleep"], ["sleep"]], processes=2), []
     with pytest.raises(error, match=message):
         done.extend(made)
-    assert 0 < len(done) < 14
+    assert len(done) in (6, 7), "the other one may still be at its last; it is not waited for"
     assert multiprocessing.active_children() == []
 
 

@@ -47,7 +47,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def examples(encoder: Path) -> Examples:
     texts = _texts(60)
-    preparation = fit_tokens(texts, "text", str(encoder))
+    preparation = fit_tokens([texts], "text", str(encoder))
     return Examples(preparation(texts), torch.arange(60) % 2, ("dog", "cat"), "text", preparation=preparation)
 
 

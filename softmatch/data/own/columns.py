@@ -93,6 +93,9 @@ def decide(
     for name in given:
         if name in rest and rest[name].nested:
             raise InputError(f"{where}: column {name!r} holds lists or objects, no numbers and no texts. Choose another column.")
+    for name in columns.augmented or ():
+        if name == label:
+            raise InputError(f"{where}: --augmented names {name!r}, the column of labels: a strong view must not show the label.")
     kept = Columns(label=label, unlabeled=columns.unlabeled)
     if columns.features is not None:
         return Decided(replace(kept, features=columns.features), "table", _note(where, found))
@@ -100,6 +103,8 @@ def decide(
     text = columns.text or _text(rest, left_out, where)
     if text is not None:
         augmented = _augmented(rest) if columns.augmented is None else columns.augmented
+        if text in augmented:
+            raise InputError(f"{where}: column {text!r} is given as the text and as an augmented version of it.")
         if columns.text is None:
             found.append(f"text: column {text!r}")
             others = [name for name in rest if name not in (text, *augmented)]
@@ -124,12 +129,13 @@ def _refuse_contradictions(columns: Columns, where: str) -> None:
         raise InputError(f"{where}: give --text to learn from texts or --features to learn from columns, not both.")
     if columns.augmented and columns.features is not None:
         raise InputError(f"{where}: --augmented names versions of a text; with --features no text is learned from.")
+    for option, names in (("--features", columns.features), ("--augmented", columns.augmented)):
+        twice = next((name for k, name in enumerate(names or ()) if name in (names or ())[:k]), None)
+        if twice is not None:
+            raise InputError(f"{where}: {option} names {twice!r} twice.")
     used = [columns.text] if columns.text is not None else list(columns.features or ())
     if columns.label is not None and columns.label in used:
         raise InputError(f"{where}: column {columns.label!r} is given as the label and as what to learn it from.")
-    twice = next((name for k, name in enumerate(used) if name in used[:k]), None)
-    if twice is not None:
-        raise InputError(f"{where}: --features names {twice!r} twice.")
     if columns.features == ():
         raise InputError(f"{where}: --features names no column.")
 

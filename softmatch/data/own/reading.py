@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,6 +109,7 @@ def understand(
     """
     every = Counter(label for label in records.labels if label is not None)
     stop(check_classes(where, every, len(records), reading.columns.unlabeled))
+    records = _with_all_versions(records)
     if progress is not None and records.augmented:
         progress = _Stages(progress, 1 + len(records.augmented))
     preparation, items, kept, found = fit_preparation(records, reading, column, progress)
@@ -150,16 +150,27 @@ class _Stages:
         self.done += done == total
 
 
-def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | None:
-    """(n, A, …): each column of augmented texts prepared as the texts are; where a text has no version, itself stands there."""
+def _with_all_versions(records: Records) -> Records:
+    """Where a text has no augmented version, itself stands there."""
     if not records.augmented:
-        return None
+        return records
     texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # nothing else has versions
-    versions = [
+    filled = [
         [version if version.strip() else text for version, text in zip(column, texts, strict=True)]
         for column in records.augmented
     ]
-    return torch.stack([preparation(column) for column in versions], 1)
+    return replace(records, augmented=filled)
+
+
+def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | None:
+    """(n, A, …): each column of augmented texts prepared as the texts are; None where there are none."""
+    made: Tensor | None = None
+    for number, column in enumerate(_with_all_versions(records).augmented):
+        items = preparation(column)
+        if made is None:
+            made = items.new_empty((len(items), len(records.augmented), *items.shape[1:]))
+        made[:, number] = items
+    return made
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -246,7 +257,7 @@ def _fit_text(
     if reading.fine_tune:
         from softmatch.data.preparations.tokens import MOST_TOKENS, fit_tokens
 
-        return fit_tokens([*texts, *chain(*augmented)], column, reading.encoder, reading.max_tokens or MOST_TOKENS)
+        return fit_tokens([texts, *augmented], column, reading.encoder, reading.max_tokens or MOST_TOKENS)
     from softmatch.data.preparations.encoder import fit_text_encoder
 
     return fit_text_encoder(reading.encoder, column, progress, reading.device, reading.max_tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -183,11 +183,11 @@ def fit_text_encoder(
     """The preparation of texts by a frozen encoder, in a folder or of the hub.
 
     Args:
-        most: tokens that it reads of a text, where that is fewer than its own number.
+        most: tokens that it reads of a text, and never more than it takes; None: as it says, and at most 256.
     """
     found = EncoderPreparation.find(encoder, "text", column)
-    if most is not None and isinstance(found.reading, TextReading):
-        found.reading = replace(found.reading, length=min(most, found.reading.length))
+    if most is not None:
+        found.reading = read_text_settings(find_encoder(encoder), most)
     found.progress, found.device = progress, choose_device(device)
     return found
 

@@ -38,6 +38,7 @@ class TokenPreparation:
     def __init__(self, column: str, encoder: str, tokenizer: Tokenizer, length: int, lower: bool) -> None:
         self.columns = (column,)
         self.encoder, self.tokenizer, self.length, self.lower = encoder, tokenizer, length, lower
+        self._ready: list[tuple[list[str], Tensor]] = []
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TokenPreparation:
@@ -51,6 +52,10 @@ class TokenPreparation:
 
     def __call__(self, inputs: Inputs) -> Tensor:
         texts = as_texts(inputs)
+        for place, (known, items) in enumerate(self._ready):
+            if known == texts:
+                del self._ready[place]
+                return items
         items, start = torch.empty((len(texts), self.length), dtype=torch.int32), 0
         for ids in self._ids(texts):
             items[start : start + len(ids)] = padded(ids, self.tokenizer.pad, self.length)
@@ -78,15 +83,30 @@ class TokenPreparation:
         return f"up to {self.length} tokens of the pretrained encoder {self.encoder}"
 
 
-def fit_tokens(texts: Sequence[str], column: str, encoder: str, most: int = MOST_TOKENS) -> TokenPreparation:
+def fit_tokens(columns: Sequence[Sequence[str]], column: str, encoder: str, most: int = MOST_TOKENS) -> TokenPreparation:
     """The preparation for an encoder in a folder or of the hub: as many tokens as the longest of these texts has.
 
+    The ids are kept until the preparation is asked for those of the same texts: everything is tokenised once.
+
     Args:
-        texts: all that are trained on, their augmented versions too.
+        columns: all texts that are trained on, and each column of their augmented versions.
+        column: name of that of the texts.
         most: tokens that are kept of a text, and never more than the encoder takes.
     """
     folder = find_encoder(encoder)
     reading = read_text_settings(folder, most)
     found = TokenPreparation(column, encoder, load_tokenizer(folder), reading.length, reading.lower)
-    found.length = max((len(row) for ids in found._ids(texts) for row in ids), default=1)
+    parts = [[padded(ids, found.tokenizer.pad).int() for ids in found._ids(texts)] for texts in columns]
+    found.length = max((part.shape[1] for each in parts for part in each), default=1)
+    for texts in columns:
+        found._ready.append((list(texts), _joined(parts.pop(0), len(texts), found.length, found.tokenizer.pad)))
     return found
+
+
+def _joined(parts: Sequence[Tensor], number: int, length: int, pad: int) -> Tensor:
+    """Pieces of different widths as one tensor."""
+    items, start = torch.full((number, length), pad, dtype=torch.int32), 0
+    for part in parts:
+        items[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return items
