@@ -36,12 +36,13 @@ METHODS = ("supervised", "uda", "fixmatch", "flexmatch", "softmatch")
 NO_VERSIONS = {"augmented": "none"}
 FINE_TUNED = {
     "fine_tune": True,
-    "max_tokens": 48,
+    "max_tokens": 32,
     "labeled_batch": 8,
     "unlabeled_batch": 8,
-    "steps": 100,
+    "steps": 60,
+    "evaluate_every": 60,
 }
-"""What two CPU cores can do: a step takes one to two seconds."""
+"""What a CPU can do within minutes: a step takes about a second, and an evaluation as long as all steps."""
 ROWS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
     "tfidf": ("TF-IDF, perceptron", NO_VERSIONS, ("supervised", "softmatch")),
     "frozen": ("frozen encoder", NO_VERSIONS, METHODS),

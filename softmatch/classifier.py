@@ -295,7 +295,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         from softmatch.using.predicting import predict_pieces
 
         if is_frame(source) and hasattr(self, "n_features_in_"):
-            validate_data(self, source, reset=False, skip_check_array=True)
+            known = list(self.model_.preparation.columns) if self.model_.preparation.takes == "text" else []
+            there = known and all(name in source.columns for name in known)
+            validate_data(self, source[known] if there else source, reset=False, skip_check_array=True)
         found = []
         for piece in predict_pieces(self.model_, source, where="this classifier"):
             wrong = next((position for position, problem in enumerate(piece.problems) if problem), None)

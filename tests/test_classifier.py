@@ -348,3 +348,18 @@ def test_a_fit_that_fails_leaves_no_half_fitted_classifier() -> None:
         classifier.set_params(method="nothing").fit(points, y)
     with pytest.raises(NotFittedError):
         classifier.predict(points)
+
+
+def test_augmented_columns_of_a_frame_are_for_training_only() -> None:
+    texts = ["my parcel is late", "the card was stolen"] * 6
+    frame = pd.DataFrame({"text": texts, "aug_0": [text.upper()[::-1] for text in texts], "aug_1": texts})
+    y = np.array([0, 1] * 2 + [-1] * 8)
+    fitted = Classifier(steps=3, settings={"text": "text"}).fit(frame, y)
+    plain = Classifier(steps=3, settings={"text": "text", "augmented": "none"}).fit(frame, y)
+    assert fitted.predict_proba(frame[["text"]]).shape == (12, 2)
+    assert np.array_equal(fitted.predict_proba(frame[["text"]]), fitted.predict_proba(frame))
+    assert not np.array_equal(fitted.predict_proba(frame), plain.predict_proba(frame))
+    with pytest.raises(InputError, match="augmented names columns of a frame"):
+        Classifier(steps=3, settings={"augmented": "aug_0"}).fit(texts, y)
+    with pytest.raises(InputError, match="train_per_class"):
+        Classifier(settings={"train_per_class": 3}).fit(texts, y)

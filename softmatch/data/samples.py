@@ -42,12 +42,16 @@ def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
     if is_frame(samples):
         from softmatch.data.own import open_source
 
-        validate_data(estimator, samples, skip_check_array=True)
         if columns.text is None and columns.features is None:
             columns = Columns(features=tuple(str(name) for name in samples.columns))
         number = len(samples)
-        return next(open_source((samples, [None] * number), columns).stream(number))  # `read` would leave out empty texts
+        opened = open_source((samples, [None] * number), columns)
+        learned = samples if opened.columns.text is None else samples[[opened.columns.text]]  # new texts have no versions
+        validate_data(estimator, learned, skip_check_array=True)
+        return next(opened.stream(number))  # `read` would leave out empty texts
     if is_texts(samples):
+        if columns.augmented:
+            raise InputError("augmented names columns of a frame; these are texts alone. Give a frame, and its column `text`.")
         return _records("text", list(samples))
     return _records("array", _images(samples) if _has_images(samples) else validate_data(estimator, samples, dtype=np.float32))
 

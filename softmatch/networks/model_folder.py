@@ -91,8 +91,8 @@ def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
         )
     if (folder / "adapter_config.json").exists():  # transformers would load the adapter where PEFT is installed, and only there
         raise InputError(
-            f"{kind.noun} {name!r} has an adapter beside its weights (adapter_config.json): merge the adapter into the weights, or "
-            "take its files away."
+            f"{kind.noun} {name!r} has an adapter beside its weights (adapter_config.json): merge the adapter into the weights, "
+            "or take its files away."
         )
     return folder.resolve()
 

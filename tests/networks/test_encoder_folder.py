@@ -131,3 +131,11 @@ def test_images_that_are_not_scaled_to_one(tmp_path: Path) -> None:
 def test_impossible_settings_of_images_are_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
     with pytest.raises(InputError, match=r"preprocessor_config\.json cannot be used"):
         _images(tmp_path, wrong)
+
+
+def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
+    folder = make_text_encoder(tmp_path)
+    find_encoder(str(folder))
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"has an adapter beside its weights \(adapter_config.json\): merge"):
+        find_encoder(str(folder))

@@ -47,8 +47,10 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def examples(encoder: Path) -> Examples:
     texts = _texts(60)
-    preparation = fit_tokens([texts], "text", str(encoder))
-    return Examples(preparation(texts), torch.arange(60) % 2, ("dog", "cat"), "text", preparation=preparation)
+    versions = [[" ".join(reversed(text.split())) for text in texts], [f"{text} mat" for text in texts]]
+    preparation = fit_tokens([texts, *versions], "text", str(encoder))
+    items, augmented = preparation(texts), torch.stack([preparation(column) for column in versions], 1)
+    return Examples(items, torch.arange(60) % 2, ("dog", "cat"), "text", preparation=preparation, augmented=augmented)
 
 
 def _task(examples: Examples, encoder: Path, **settings: Any) -> Task:
@@ -86,6 +88,7 @@ def test_a_step_changes_what_is_trained_and_nothing_else(
         {"lora": 2, "layer_decay": 0.5},
         {"tuned_layers": 1, "head": "gelu", "warmup": 3},
         {"lora": 2, "method": "meta_pseudo_labels"},
+        {"tuned_layers": 0, "length_buckets": 2, "method": "flexmatch", "views": {"replace": 0.3, "span": 0.2, "swap": 0.2}},
     ],
 )
 def test_training_goes_on_exactly_from_its_state(settings: dict[str, Any], examples: Examples, encoder: Path) -> None:
@@ -148,6 +151,7 @@ def test_unlabelled_batches_are_of_similar_lengths(examples: Examples, encoder: 
         ({"tuned_layers": 0}, "--tuned-layers is for a pretrained encoder"),
         ({"head": "gelu"}, "--head is for a pretrained encoder"),
         ({"layer_decay": 0.9}, "--layer-decay is for a pretrained encoder"),
+        ({"head_rate": 9.0}, "--head-rate is for a pretrained encoder"),
         ({"length_buckets": 5}, "--length-buckets is for texts"),
         ({"warmup": 801}, "--warmup 801 is more than the 800 steps: give fewer"),
         ({"warmup": 401, "method": "crest"}, "--warmup 401 is more than the 400 steps in each of 2 generations"),
@@ -157,6 +161,13 @@ def test_settings_that_other_networks_have_no_use_for_are_refused(settings: dict
     config = make_config(find_source("digits").defaults, {"steps": 800}, settings)
     with pytest.raises(InputError, match=message):
         build_method(prepare("digits", config), config.method)
+
+
+def test_the_rate_of_the_head_reaches_the_optimiser(examples: Examples, encoder: Path) -> None:
+    trainer = _trainer(examples, encoder, head_rate=8.0, lr=0.25)
+    head = {id(parameter) for parameter in trainer.network.head.parameters()}  # type: ignore[union-attr]  # of an encoder
+    found = {group["lr"] for group in trainer.optimizer.param_groups if {id(p) for p in group["params"]} & head}
+    assert found == {2.0}
 
 
 def test_warm_up_reaches_the_steps() -> None:

@@ -34,6 +34,8 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     """Rows of a table, or features of texts and images: a perceptron as wide as the problem is."""
     size = max(examples.items.shape[1], len(examples.classes))
     width = 64 if size <= 32 else 128 if size <= 128 else 256
+    prepared = examples.preparation
+    embedded = prepared is not None and prepared.takes == "text" and prepared.settings()["kind"] == "encoder"
     return {
         "model": f"mlp-{width}",
         "steps": 1000,
@@ -41,7 +43,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
         "optimizer": "adam",
         "lr": 2e-3,
         "threads": 1,
-        "views": {"weak_noise": 0.1, "strong_noise": 0.5, "swap": 0.2},
+        "views": {"weak_noise": 0.1, "strong_noise": 1.0 if embedded else 0.5, "swap": 0.2},
     }
 
 
@@ -63,5 +65,6 @@ def _encoder(examples: Examples, encoder: str) -> dict[str, Any]:
         "unlabeled_batch": 16,
         "optimizer": "adamw",
         "lr": 5e-5,
+        "head_rate": 20.0,
         "batch_statistics": "separate",
     }

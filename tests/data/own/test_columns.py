@@ -92,6 +92,13 @@ def test_columns_of_augmented_texts_are_sorted_by_their_numbers_chosen_or_left_o
 @pytest.mark.parametrize(
     ("sample", "columns", "message"),
     [
+        ({"text": SENTENCES, "label": LABELS}, Columns(augmented=("label",)), r"--augmented names 'label', the column of labels"),
+        (
+            {"text": SENTENCES, "label": LABELS},
+            Columns(augmented=("text",)),
+            r"column 'text' is given as the text and as an",
+        ),
+        ({"text": SENTENCES, "b": SENTENCES, "label": LABELS}, Columns(augmented=("b", "b")), r"--augmented names 'b' twice"),
         ({"text": SENTENCES, "label": LABELS}, Columns(augmented=("aug_0",)), r"data.csv has no column 'aug_0'"),
         (
             {"a": [1, 2, 3, 4, 5, 6], "b": SENTENCES[:6], "label": LABELS},
