@@ -46,7 +46,7 @@ FINE_TUNED = {
 ROWS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
     "tfidf": ("TF-IDF, perceptron", NO_VERSIONS, ("supervised", "softmatch")),
     "frozen": ("frozen encoder", NO_VERSIONS, METHODS),
-    "frozen-versions": ("frozen encoder, back-translations as strong views", {}, METHODS),
+    "frozen-versions": ("frozen encoder, back-translations as strong views", {}, ("fixmatch", "softmatch")),
     "tuned": ("fine-tuned encoder, back-translations as strong views", FINE_TUNED, METHODS),
     "tuned-words": ("fine-tuned encoder, words hidden as strong views", FINE_TUNED | NO_VERSIONS, ("softmatch",)),
 }
@@ -137,7 +137,7 @@ def plan(options: argparse.Namespace) -> list[tuple[Row, Callable[[], Row]]]:
         if options.clinc150:
             source = {"source": options.clinc150 / "train.jsonl", "test": options.clinc150 / "test.jsonl"}
             for row in ("probe", "probe-self-training", "frozen"):
-                for method in ("",) if row in REFERENCES else ROWS[row][2]:
+                for method in ("",) if row in REFERENCES else ("supervised", "fixmatch", "softmatch"):
                     if row in options.rows and (row in REFERENCES or method in options.methods):
                         add("clinc150", source, 1500, row, method, seed)
     return jobs

@@ -39,7 +39,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     return {
         "model": f"mlp-{width}",
         "steps": 1000,
-        "unlabeled_batch": 256,
+        "unlabeled_batch": 512 if embedded else 256,
         "optimizer": "adam",
         "lr": 2e-3,
         "threads": 1,
