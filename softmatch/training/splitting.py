@@ -21,7 +21,8 @@ def choose_evaluation(job: Job) -> Evaluation:
     """
     config, examples, groups = job.config, job.examples, job.examples.groups
     seed = split_seed(config)
-    kind: Literal["holdout", "test"] = "holdout" if examples.test is None else "test"
+    drawn = examples.test is None or config.validation_per_class is not None  # out of the training set
+    kind: Literal["holdout", "test"] = "holdout" if drawn else "test"
     if groups is None or config.imbalance is not None:
         return Evaluation(kind, _split(job.source, config, examples, seed))
     if config.labels is None:

@@ -100,6 +100,7 @@ def test_the_recipe_trains_validates_and_is_found_again(folder: Path, encoder: P
     result = train("agnews", **given)
     assert result.test_error is not None
     assert 0.0 <= result.test_error <= 1.0
+    assert result.evaluation["kind"] == "holdout", "validation texts are no test set"
     written = read_file(tmp_path / "run" / "config.yaml")
     assert written.pop("source") == "agnews"
     config: Config = make_config(written)
