@@ -63,6 +63,8 @@ def train(
     - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
     - softmatch train cifar10 --labels 40 --recipe paper --steps 2000 --model wrn-10-2
     - softmatch train cifar10 --imbalance 100 --recipe paper
+    - softmatch train tickets.csv --encoder sentence-transformers/all-MiniLM-L6-v2
+    - softmatch train agnews --data agnews-de-ru --labels 40 --recipe paper
     - softmatch train --resume runs/digits-softmatch-40-labels-seed-0
     - softmatch train photos/ --out runs/photos --resume auto --processes 2
 
@@ -71,7 +73,7 @@ def train(
     source:
         What to train on: a folder of images (one folder per class and unlabeled/), a .csv, .tsv, .jsonl, .parquet or .npz file,
         owner/name of the Hugging Face hub; or digits (default), two-moons, cifar10, cifar100, svhn, stl10, imagenet,
-        fashion-mnist.
+        fashion-mnist, agnews, dbpedia, imdb, amazon-5, yelp-5.
     config:
         Settings.
     file:

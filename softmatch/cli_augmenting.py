@@ -113,7 +113,8 @@ def augment(
                 note=showing.note,
             )
         except KeyboardInterrupt:
-            made = f"; {showing.made:,} new pieces are kept, and the same command goes on from there" if showing.made else ""
+            kept = showing.kept()
+            made = f"; {kept} are kept, and the same command goes on from there" if kept else ""
             print(f"softmatch: interrupted{made}. No file was written.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
     print(found.describe())

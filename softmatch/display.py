@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from softmatch.data.records import Finding
+from softmatch.networks import ENCODER
 from softmatch.runs import RunFolder
 from softmatch.training.bench import Bench, Measurement, Plan
 from softmatch.training.job import Result
@@ -42,7 +44,7 @@ class Display:
     """Listener of a job. On a terminal a live bar for each network; elsewhere a line now and then."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console()
+        self.console = console or Console(emoji=False)
         self._progress = Progress(
             TextColumn("{task.description:<16}"),
             BarColumn(bar_width=20),
@@ -95,7 +97,7 @@ class Reading:
     """Shows how far the preparing or predicting of data has come, on a terminal."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, emoji=False)
         self._progress = Progress(
             TextColumn("samples"),
             BarColumn(bar_width=20),
@@ -144,7 +146,7 @@ def print_result(result: Result, said: Sequence[str] = (), console: Console | No
     Args:
         said: warnings that were printed before.
     """
-    console = console or Console()
+    console = console or Console(emoji=False)
     console.print()
     if result.test_error is not None and result.test_error_interval is not None:
         table = Table(title=None, box=None, padding=(0, 3, 0, 0))
@@ -200,7 +202,7 @@ def measured_how(result: Result) -> str:
 def say(console: Console, text: str, style: str | None = None) -> None:
     """A line as it is: not cut, not coloured by what it looks like, and nothing in it taken as markup."""
     if text:
-        console.print(text, highlight=False, soft_wrap=True, markup=False, style=style)
+        console.print(text, highlight=False, soft_wrap=True, markup=False, emoji=False, style=style)
 
 
 def describe(task: Task, console: Console, run: str) -> None:
@@ -217,7 +219,7 @@ def describe(task: Task, console: Console, run: str) -> None:
         "labels": f"{len(split.labeled):,} labelled, {unlabeled:,} unlabelled",
         "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
-        "network": f"{task.network_name}, {task.parameters:,} parameters, on {task.device}, {config.precision}",
+        "network": f"{_network(task)}, on {task.device}, {config.precision}",
         "run folder": run,
     }
     for key, value in rows.items():
@@ -225,6 +227,15 @@ def describe(task: Task, console: Console, run: str) -> None:
     console.print(table)
     for finding in task.findings:
         say(console, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if finding.level == "warning" else "dim")
+
+
+def _network(task: Task) -> str:
+    """Its name, without the folder of an encoder, and its size."""
+    name = task.network_name
+    if name.startswith(ENCODER):
+        name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
+    trained = "" if task.trained in (None, task.parameters) else f", {task.trained:,} of them trained"
+    return f"{name}, {task.parameters:,} parameters{trained}"
 
 
 def _evaluation(task: Task) -> str:
@@ -257,7 +268,7 @@ def memory(found: Measurement) -> str:
 
 def print_plan(plan: Plan, console: Console | None = None) -> None:
     """What a run would do and cost."""
-    console = console or Console()
+    console = console or Console(emoji=False)
     describe(plan.task, console, "none: this is a dry run, nothing is written")
     console.print()
     settings = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -285,7 +296,7 @@ def print_bench(bench: Bench, as_json: bool = False, console: Console | None = N
     if as_json:
         print(json.dumps(bench.as_dict(), indent=1, ensure_ascii=False))
         return
-    console = console or Console()
+    console = console or Console(emoji=False)
     setting, found = bench.setting, bench.measurement
     micro = f", at most {setting['micro_batch']} at a time" if setting["micro_batch"] else ""
     console.print(
@@ -316,7 +327,7 @@ def print_bench(bench: Bench, as_json: bool = False, console: Console | None = N
 
 def print_check(plan: Plan, findings: Sequence[Finding], console: Console | None = None) -> None:
     """What `softmatch check` understood and noticed, and what training would do and cost."""
-    console = console or Console()
+    console = console or Console(emoji=False)
     task = plan.task
     describe(replace(task, findings=()), console, "none: this is a check, nothing is written")
     console.print()

@@ -58,8 +58,9 @@ def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, c
     [
         (["pets.csv"], "--via"),
         (["pets.csv", "--via", "german"], "--via german: it must be a language"),
-        (["pets.csv", "--via", "missing.py:run"], "there is no file missing.py"),
+        (["pets.csv", "--via", "missing.py:run"], "--via missing.py:run: there is no file missing.py"),
         (["pets.csv", "--via", "words", "--out", "pets.csv"], "never overwritten"),
+        (["pets.csv", "--via", "words", "--out", "/proc/pets.csv"], "/proc/pets.csv cannot be written"),
         (["nowhere.csv", "--via", "words"], "there is no file nowhere.csv"),
         ([".", "--via", "words"], "is a folder: give one table of texts, such as pets.csv"),
         (["pets.csv", "--via", "words", "--data", "x"], "--data x: pets.csv is a file, and this is for a source"),
@@ -68,7 +69,7 @@ def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, c
         (["agnews", "--via", "words", "--text", "t"], "--text t: 'agnews' is a source that softmatch knows"),
         (["agnews", "--via", "words", "--data", "."], "--data . has no table of agnews"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_mistakes_are_explained_and_nothing_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
@@ -84,6 +85,6 @@ def test_interrupted_it_keeps_what_was_made_and_says_so(folder: Path, capsys: py
     assert main(command) == 130
     (made,) = folder.rglob("*.jsonl")
     kept = len(made.read_text().splitlines())
-    message = f"interrupted; {kept:,} new pieces are kept, and the same command goes on from there. No file was written."
+    message = f"interrupted; {kept:,} new texts are kept, and the same command goes on from there. No file was written."
     assert message in capsys.readouterr().err
     assert not (folder / "pets-augmented.csv").exists()

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from softmatch.augmenting.probing import probe
 from softmatch.data.sources.cache import folder
 from softmatch.errors import InputError, SoftmatchError
 
@@ -97,9 +98,7 @@ class Cache:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / f".{secrets.token_hex(8)}"
-            probe.touch(exist_ok=False)
-            probe.unlink()
+            probe(self.folder)
         except OSError as error:
             raise InputError(
                 f"the cache {self.folder} cannot be written: {error.strerror or error}. Set SOFTMATCH_CACHE to a folder that can."

@@ -32,7 +32,7 @@ def augment_file(
         options: of `augment_texts`.
 
     Raises:
-        InputError: before anything is made, for what cannot work, and where the new file exists.
+        InputError: before anything is made, for what cannot work, and where the new file exists or cannot be written.
     """
     entries = find_entries(via, **options)
     path = find_table(where)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import chain
@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 
 from softmatch.augmenting.cache import Cache
 from softmatch.augmenting.own_function import OwnFunction
-from softmatch.augmenting.sentences import put_together
+from softmatch.augmenting.sentences import Parts, put_together
 from softmatch.augmenting.via import Entry, parse_via
 from softmatch.augmenting.words import change_words
 from softmatch.augmenting.working import Maker, work
@@ -59,7 +59,7 @@ def augment_texts(
     processes: int = 1,
     progress: Progress | None = None,
 ) -> list[list[str]]:
-    """For each entry of `via` a column with a version of every text; the version of an empty text is empty.
+    """For each entry of `via` a column with a version of every text; it is empty where the text is, or where nothing was made.
 
     What is made is kept at once in the cache folder, by its content: after an interruption the same call goes on where it was.
     In a program of your own, several processes need the usual `if __name__ == "__main__":` around the call.
@@ -132,8 +132,14 @@ def _column(texts: Sequence[str], maker: Maker, batch: int, processes: int, tell
                 cache.add(found)
                 made |= found
                 tell(len(made), len(units), before)
-    whole = {text: put_together(each, made) for text, each in parts.items()}
+    whole = {text: put_together(each, made) if _is_new(each, made) else "" for text, each in parts.items()}
     return [whole[text] for text in texts]
+
+
+def _is_new(parts: Parts, made: Mapping[str, str]) -> bool:
+    """Whether anything was made of a text; it is also true of one in which there is nothing to make new."""
+    units = parts[1::2]
+    return not units or any(made[unit].strip() for unit in units)
 
 
 def _writable(text: str) -> str:

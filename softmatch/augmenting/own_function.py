@@ -32,9 +32,12 @@ class OwnFunction:
         Raises:
             InputError: there is none, or it cannot be called.
         """
-        function = find_own(name)
+        try:
+            function = find_own(name)
+        except InputError as error:
+            raise InputError(f"--via {name}: {error}") from error
         if not callable(function):
-            raise InputError(f"--via {name}: this is a {type(function).__name__}, not a function of a list of texts.")
+            raise InputError(f"--via {name}: {type(function).__name__}, not a function of a list of texts.")
         content = hashlib.sha256(name.rpartition(":")[2].encode())
         content.update(_source(function, name))
         return cls(name, content.hexdigest())
@@ -75,11 +78,11 @@ def _source(function: Any, name: str) -> bytes:
 def _checked(found: Any, number: int, name: str) -> list[str]:
     if isinstance(found, str) or not isinstance(found, Sequence):
         raise InputError(
-            f"--via {name} gave a {type(found).__name__}: it must give a list of texts, one for each that it is given."
+            f"--via {name} gave {type(found).__name__}, not a list of texts: it must give one for each that it is given."
         )
     if len(found) != number:
         raise InputError(f"--via {name} gave {len(found)} texts for {number}: it must give one for each, in the same order.")
     strange = next((each for each in found if not isinstance(each, str)), None)
     if strange is not None:
-        raise InputError(f"--via {name} gave a {type(strange).__name__} in its list: it must give texts.")
+        raise InputError(f"--via {name} gave {type(strange).__name__} in its list, not a text: it must give texts only.")
     return list(found)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
+from softmatch.augmenting.via import WORDS
 from softmatch.display import duration, say
 
 __all__ = ["Showing"]
@@ -21,19 +23,19 @@ class Showing:
     """Told by `augment_texts` how far it is; see `Progress`.
 
     Attributes:
-        made: how many sentences or texts were made, and not made before.
+        made: how many "sentences" and "texts" were made and kept, besides those made before.
     """
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(stderr=True, emoji=False)  # a name may hold :boom:
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=20),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", markup=False),
             console=self.console,
             disable=not self.console.is_terminal,
         )
-        self.made = 0
+        self.made = Counter[str]()
         self._bar: TaskID | None = None
         self._started, self._next, self._last = 0.0, 0, 0
 
@@ -44,6 +46,10 @@ class Showing:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bars.stop()
 
+    def kept(self) -> str:
+        """'96 new sentences and 12 new texts', or nothing."""
+        return " and ".join(f"{number:,} new {what}" for what, number in self.made.items() if number)
+
     def note(self, text: str) -> None:
         """What was noticed about the table."""
         say(self.console, f"Note: {text}", style="dim")
@@ -52,7 +58,8 @@ class Showing:
         if done == before:  # a new column
             self._started, self._next, self._last = time.monotonic(), 0, before
             self._bar = self._bars.add_task(name, total=total, figures="")
-        self.made += done - self._last
+        if name != WORDS:  # which are made anew every time
+            self.made[what] += done - self._last
         self._last = done
         figures = _figures(what, done, total, before, time.monotonic() - self._started)
         if self.console.is_terminal:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Unpack
 
 from softmatch.augmenting.making import Options, augment_texts, find_entries
+from softmatch.augmenting.probing import refuse_unwritable
 from softmatch.augmenting.summary import Augmented, summarize
 from softmatch.data.places import expand_home
 from softmatch.data.records import Records
@@ -48,7 +49,7 @@ def augment_source(
         options: of `augment_texts`.
 
     Raises:
-        InputError: before anything is made, for what cannot work, and where the new folder is not empty.
+        InputError: before anything is made, for what cannot work, and where the new folder is not empty or cannot be written.
     """
     _refuse_unfit(source, {"--train-per-class": train_per_class, "--validation-per-class": validation_per_class})
     entries = find_entries(via, **options)
@@ -88,6 +89,7 @@ def _choose_folder(source: str, out: str | Path | None) -> Path:
         raise InputError(f"--out {folder} is the current folder: name a new one.")
     if not (folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir())):
         refuse_existing(folder)
+    refuse_unwritable(folder)
     return folder
 
 

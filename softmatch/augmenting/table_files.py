@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from softmatch.augmenting.probing import refuse_unwritable
 from softmatch.data.cells import as_text_column
 from softmatch.data.own.columns import AUGMENTED
 from softmatch.data.own.delimited import CELLS, NOTHING, Delimited
@@ -70,6 +71,7 @@ def find_table(where: str | Path) -> Path:
     path = expand_home(where)
     if path.is_dir():
         tables = sorted(each.name for each in path.iterdir() if each.is_file() and is_table(each))
+        tables.sort(key=lambda name: "train" not in name.lower())  # what is tested on needs no versions
         named = f", such as {path / tables[0]}" if tables else ""
         raise InputError(f"{where} is a folder: give one table of texts{named}.")
     if not path.is_file():
@@ -109,7 +111,7 @@ def choose_out(path: Path, out: Path | None) -> Path:
     """Where the table is to be written: `out`, or beside it with "-augmented" in its name.
 
     Raises:
-        InputError: something is there, or the name is one of another format.
+        InputError: something is there, nothing can be written there, or the name is one of another format.
     """
     name = path.name[:-3] if path.suffix.lower() == ".gz" else path.name
     own = Path(name).suffix.lower()
@@ -122,6 +124,7 @@ def choose_out(path: Path, out: Path | None) -> Path:
     if out.suffix.lower() not in allowed:
         raise InputError(f"--out {out}: a {own} is written as {' or '.join(allowed)}: give it such a name.")
     refuse_existing(out)
+    refuse_unwritable(out)
     return out
 
 

@@ -11,6 +11,7 @@ from softmatch.errors import InputError
 
 __all__ = ["Entry", "parse_via"]
 
+WORDS = "words"
 CODE = re.compile(r"[a-z]{2,3}")
 WMT19 = ({"en", "de"}, {"en", "ru"})
 """Languages between which there are models of Facebook's winning entry of 2019, with which the paper's texts were made."""
@@ -65,7 +66,7 @@ def parse_via(via: str | Sequence[str], language: str = "en", drawn: bool = True
 
 
 def _entry(name: str, language: str) -> Entry:
-    if name == "words":
+    if name == WORDS:
         return Entry(name, "words")
     if "+" in name:
         forth, _, back = name.partition("+")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -25,6 +25,7 @@ class Records:
         names: what to call each item to its owner: the path of a file inside its folder, or the number of a row from 1.
         labels: cleaned text; None: unlabelled.
         augmented: of texts, further versions: for each column of them a text for each item, "" where there is none.
+        versions: what these columns are called, where they have names.
     """
 
     kind: InputKind
@@ -32,6 +33,7 @@ class Records:
     names: Sequence[str]
     labels: Sequence[str | None]
     augmented: Sequence[Sequence[str]] = ()
+    versions: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -42,8 +44,13 @@ class Records:
         def chosen(column: Sequence[Any]) -> list[Any]:
             return [column[position] for position in positions]
 
-        augmented = [chosen(column) for column in self.augmented]
-        return Records(self.kind, select_inputs(self.inputs, positions), chosen(self.names), chosen(self.labels), augmented)
+        return replace(
+            self,
+            inputs=select_inputs(self.inputs, positions),
+            names=chosen(self.names),
+            labels=chosen(self.labels),
+            augmented=[chosen(column) for column in self.augmented],
+        )
 
 
 def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:

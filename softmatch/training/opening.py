@@ -165,6 +165,8 @@ def _refuse_unfit(named: Source | None, config: Config) -> None:
     """
     texts = ", ".join(source.name for source in SOURCES.values() if source.texts)
     unfit = dict.fromkeys(DRAWN, f"the sources of texts ({texts})") if named is None or not named.texts else {}
+    if named is None:
+        unfit["data"] = "the sources that softmatch knows by name"
     if named is not None:
         unfit |= dict.fromkeys(OWN_ONLY, "data of your own")
         unfit |= dict.fromkeys(() if named.texts else ENCODED, "data of your own and for the sources of texts")

@@ -55,6 +55,7 @@ class Task:
         split: what is trained on and, in `test`, held out: of the saved model, or of a fold of its evaluation.
         findings: what was noticed about a user's own data.
         processes: how many train the network together.
+        trained: parameters that training changes, where that is known.
     """
 
     source: str
@@ -70,6 +71,7 @@ class Task:
     evaluation: Evaluation
     findings: tuple[Finding, ...] = ()
     processes: int = 1
+    trained: int | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -146,6 +148,7 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
         evaluation,
         job.findings,
         processes.world().size,
+        sum(p.numel() for p in built.parameters() if p.requires_grad),
     )
 
 

@@ -34,16 +34,17 @@ def refuse_misfit(config: Config, network: Network, kind: str) -> None:
     Args:
         kind: of the items.
     """
+    missing = "give --fine-tune" if config.encoder is not None else "give --encoder and --fine-tune"
     for key in ENCODER_ONLY:
         if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
             raise InputError(
                 f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
-                f"{describe_network(network)!r}: give --encoder and --fine-tune, or leave it out."
+                f"{describe_network(network)!r}: {missing}, or leave it out."
             )
     if config.length_buckets is not None and kind != "text":
         raise InputError(
-            "--length-buckets is for texts and a pretrained encoder that is trained: give --encoder and --fine-tune, or leave it "
-            "out."
+            "--length-buckets is for texts and a pretrained encoder that is trained: "
+            f"{'' if config.fine_tune else f'{missing}, or '}leave it out."
         )
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from softmatch.config import read_file
 from softmatch.data.own import HUB_ID, open_source
+from softmatch.data.own.columns import NoColumn
 from softmatch.data.own.folder import SUFFIXES, OpenedFolder
 from softmatch.data.own.tables import is_table
 from softmatch.data.places import expand_home
@@ -141,7 +142,12 @@ def predict(
     model = load_model(run, network)
     use_device(model, choose_device(device))
     single = _is_single(model, source)
-    pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
+    try:
+        pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
+    except NoColumn as error:
+        if model.preparation.takes != "text" or (columns is not None and columns.text is not None):
+            raise
+        raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text COLUMN.") from error
     tally = _Tally(model.classes)
     path = None
     if out is not None or not single:

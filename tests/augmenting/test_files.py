@@ -38,6 +38,23 @@ def test_the_summary_says_what_became_of_the_texts(tmp_path: Path, mine: str) ->
     assert [row["aug_0"] for row in written] == ["a dog sat there", "", "one bird", "Cat! dog dog", "the dog"]
 
 
+def test_a_column_in_which_nothing_is_new_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\nthe cat,x\n,x\nthe dog,y\nbird,x\n")
+    code = "def none(texts): return ['' for _ in texts]\ndef same(texts): return [t if 'cat' in t else '' for t in texts]\n"
+    code += "def some(texts): return [t.upper() if 'cat' in t else '' for t in texts]\n"
+    (tmp_path / "mine.py").write_text(code)
+    mine = tmp_path / "mine.py"
+    found = augment_file(tmp_path / "a.csv", f"{mine}:none,{mine}:same,{mine}:some")
+    assert [(column.changed, column.empty) for column in found.columns] == [(0, 3), (0, 2), (1, 2)]
+    said = found.describe()
+    assert "1 differ from the original, 100% of the words kept on average, 2 are empty: training uses the text itself" in said
+    assert said.splitlines()[-3:] == [
+        "",
+        f"Warning: aug_0 is of no use: every version is empty. Look at what --via {mine}:none does.",
+        f"Warning: aug_1 is of no use: every version is the text itself or empty. Look at what --via {mine}:same does.",
+    ]
+
+
 def test_what_is_there_is_refused_before_anything_is_made(tmp_path: Path, mine: str, cache: Path) -> None:
     (tmp_path / "a.csv").write_text("text,label\nthe cat,x\n")
     (tmp_path / "a-augmented.csv").write_text("precious")

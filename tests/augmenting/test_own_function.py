@@ -51,8 +51,8 @@ def test_the_fingerprint_is_that_of_the_file_and_the_name(mine: str, tmp_path: P
     ("name", "message"),
     [
         ("one", "gave 1 texts for 2"),
-        ("text", "gave a str: it must give a list of texts"),
-        ("numbers", "gave a int in its list"),
+        ("text", "gave str, not a list of texts"),
+        ("numbers", "gave int in its list, not a text"),
         ("broken", "failed on 2 texts: ZeroDivisionError: division by zero"),
     ],
 )
@@ -62,7 +62,7 @@ def test_what_it_gives_is_checked(mine: str, name: str, message: str) -> None:
 
 
 def test_what_is_no_function_is_refused(mine: str) -> None:
-    with pytest.raises(InputError, match="this is a int, not a function of a list of texts"):
+    with pytest.raises(InputError, match="number: int, not a function of a list of texts"):
         OwnFunction.find(f"{mine}:number")
-    with pytest.raises(InputError, match=r"has no 'shoud'. Did you mean 'shout'"):
+    with pytest.raises(InputError, match=r"--via .*mine.py:shoud: .* has no 'shoud'. Did you mean 'shout'"):
         OwnFunction.find(f"{mine}:shoud")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from softmatch.augmenting.showing import Showing, _figures
@@ -30,7 +31,17 @@ def test_a_line_now_and_then_without_a_terminal() -> None:
     assert lines[0] == "de: 0/100 sentences"
     assert lines[-1].startswith("ru: 100/100 sentences")
     assert lines[-1].endswith("40 from the cache")
-    assert showing.made == 160
+    assert showing.made == {"sentences": 160}
+    assert showing.kept() == "160 new sentences"
+
+
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    Showing()("mine.py:boom:[red]", "texts", 0, 5, 0)
+    assert capsys.readouterr().err == "mine.py:boom:[red]: 0/5 texts\n"
+    out = io.StringIO()
+    with Showing(Console(file=out, force_terminal=True, width=120)) as showing:
+        showing("mine.py:boom:[red]", "texts", 0, 5, 0)
+    assert "mine.py:boom:[red]" in out.getvalue()
 
 
 def test_a_bar_for_each_column_on_a_terminal() -> None:

@@ -119,6 +119,9 @@ def test_what_cannot_be_read_or_written_is_refused(tmp_path: Path) -> None:
             choose_out(path, tmp_path / out)
     with pytest.raises(InputError, match=r"is a folder: give one table of texts, such as .*a\.csv"):
         find_table(tmp_path)
+    (tmp_path / "my-train.csv").touch()
+    with pytest.raises(InputError, match=r"such as .*my-train\.csv"):
+        find_table(tmp_path)
     with pytest.raises(InputError, match=r"there is no file agnew, and no source of texts .* Did you mean 'agnews'"):
         find_table("agnew")
     (tmp_path / "b.bin").touch()

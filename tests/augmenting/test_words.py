@@ -43,6 +43,12 @@ def test_telling_words_stay_and_common_ones_change() -> None:
     assert sum(text != new for text, new in zip(TEXTS, made, strict=True)) > 190
 
 
+def test_only_common_words_replace_others() -> None:
+    texts = [f"the 39;s quot 2004 of camp word{k} {'oil' if k < 9 else 'price' if k < 19 else ''}" for k in range(100)]
+    assert _Vocabulary(texts).words == ["camp", "of", "price", "the"]
+    assert _Vocabulary(["1 2", "3 2"]).words == ["1", "2", "3"]  # there is no other
+
+
 def test_the_same_text_and_seed_give_the_same() -> None:
     made = change_words(TEXTS)
     assert change_words(TEXTS[::-1]) == made[::-1]

@@ -148,6 +148,7 @@ def test_unlabelled_batches_are_of_similar_lengths(examples: Examples, encoder: 
     ("settings", "message"),
     [
         ({"lora": 8}, "--lora is for a pretrained encoder that is trained, and the network here is 'small-conv'"),
+        ({"lora": 8, "encoder": "some/encoder"}, "the network here is 'small-conv': give --fine-tune, or leave it out"),
         ({"tuned_layers": 0}, "--tuned-layers is for a pretrained encoder"),
         ({"head": "gelu"}, "--head is for a pretrained encoder"),
         ({"layer_decay": 0.9}, "--layer-decay is for a pretrained encoder"),

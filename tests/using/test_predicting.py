@@ -145,7 +145,7 @@ def test_a_mistyped_file_is_no_text(text_folder: Path) -> None:
 
 def test_a_text_column_of_another_name(text_folder: Path, tmp_path: Path) -> None:
     other = write_csv(tmp_path / "o.csv", [("train ticket road", "x"), ("soup bread", "y")], ("words", "note"))
-    with pytest.raises(InputError, match="no column 'text'"):
+    with pytest.raises(InputError, match=r"has no column 'text': it has 'words', 'note'. .*: give --text COLUMN"):
         predict(text_folder / "run", other, tmp_path / "p.csv")
     predict(text_folder / "run", other, tmp_path / "p.csv", Columns(text="words"))
     assert [row["label"] for row in read_csv(tmp_path / "p.csv")] == ["travel", "food, drink"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.own.labels import look_alikes, suspicious_unlabeled
-from softmatch.data.records import Finding
+from softmatch.data.records import Finding, Records
 from softmatch.data.words import quoted
 
 RATIO = 20
@@ -75,6 +75,21 @@ def check_lost(every: Mapping[str, int], kept: Mapping[str, int]) -> list[Findin
         return []
     text = f"none of the labelled samples of {quoted(lost)} could be read: the classifier will not know of it."
     return [Finding("warning", text, tuple(lost))]
+
+
+def check_versions(records: Records) -> list[Finding]:
+    """Columns of augmented texts that have none, or not of all texts."""
+    names = records.versions or [f"aug_{number}" for number in range(len(records.augmented))]
+    found = []
+    for name, column in zip(names, records.augmented, strict=True):
+        missing = sum(not version.strip() for version in column)
+        if missing == len(column):
+            found.append(Finding("warning", f"{name} is empty: its versions are the texts themselves."))
+        elif missing:
+            have = "has" if missing == 1 else "have"
+            text = f"{name}: {missing:,} of {len(column):,} texts {have} no version: the text itself is used."
+            found.append(Finding("warning", text))
+    return found
 
 
 def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]:

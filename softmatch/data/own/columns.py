@@ -24,6 +24,19 @@ LONG_TEXT = 20
 SHOWN = 12
 
 
+class NoColumn(InputError):  # noqa: N818  # says what is wrong
+    """A column that is not there.
+
+    Attributes:
+        name: of the column.
+        plain: the same without a guess at what was meant, for a name that the user has not given: which columns there are.
+    """
+
+    def __init__(self, text: str, name: str = "", plain: str = "") -> None:
+        super().__init__(text)
+        self.name, self.plain = name, plain
+
+
 @dataclass(frozen=True)
 class Decided:
     """What the columns are.
@@ -80,13 +93,15 @@ def decide(
         whole: the sample is all there is, so that a column of one value can be left out.
 
     Raises:
-        InputError: for a column that is not there, and where it is not obvious what the columns are.
+        NoColumn: for a column that is not there.
+        InputError: where it is not obvious what the columns are.
     """
     _refuse_contradictions(columns, where)
     given = [columns.text] if columns.text is not None else list(columns.features or ())
     for name in [*given, *(columns.augmented or ()), *([columns.label] if need_label and columns.label is not None else [])]:
         if name not in sample:
-            raise InputError(f"{where} has no column {name!r}. {nearest(name, sample)}")
+            missing = f"{where} has no column {name!r}"
+            raise NoColumn(f"{missing}. {nearest(name, sample)}", name, f"{missing}: it has {_quoted(list(sample))}")
     found: list[str] = []
     label = _label(list(sample), columns, where, need_label, found)
     rest = {name: _look(cells) for name, cells in sample.items() if name != label}

@@ -66,7 +66,7 @@ class Gathering:
             return Records("table", columns, names, self.labels)
         texts: list[str] = list(columns[self.inputs[0]])  # `add` has made texts of them
         augmented = [list(join_columns(self.parts.pop(name))) for name in self.augmented]
-        return Records("text", texts, names, self.labels, augmented)
+        return Records("text", texts, names, self.labels, augmented, self.augmented)
 
     def finish_without_empty(self) -> tuple[Records, Sequence[str]]:
         """The same without rows whose text is empty, and their names."""

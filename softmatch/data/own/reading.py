@@ -18,10 +18,11 @@ from softmatch.data.duplicates import digests, group
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.files import ImageFiles
 from softmatch.data.own import open_source
-from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost
+from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost, check_versions
+from softmatch.data.own.columns import NoColumn
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation, fit_images
-from softmatch.data.records import Columns, Finding, InputKind, Records, select_inputs
+from softmatch.data.records import Columns, Finding, InputKind, Opened, Records, select_inputs
 from softmatch.data.words import quoted
 from softmatch.errors import InputError
 
@@ -71,7 +72,7 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
     records = opened.read()
     tests = opened.test
     if reading.test is not None:
-        tests = open_source(reading.test, replace(opened.columns, augmented=()))
+        tests = _open_test(reading.test, opened.columns)
     stop(opened.findings)
     found = understand(
         opened.where,
@@ -82,6 +83,14 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
         progress=progress,
     )
     return replace(found, findings=(*opened.findings, *(tests.findings if tests is not None else ()), *found.findings))
+
+
+def _open_test(where: Any, columns: Columns) -> Opened:
+    """A further source, whose columns are called as those of the training data."""
+    try:
+        return open_source(where, replace(columns, augmented=()))
+    except NoColumn as error:
+        raise InputError(f"{error.plain}. The columns of the test data must be called as those of the training data.") from error
 
 
 @dataclass(frozen=True)
@@ -109,12 +118,13 @@ def understand(
     """
     every = Counter(label for label in records.labels if label is not None)
     stop(check_classes(where, every, len(records), reading.columns.unlabeled))
+    findings = check_versions(records)
     records = _with_all_versions(records)
     if progress is not None and records.augmented:
         progress = _Stages(progress, 1 + len(records.augmented))
     preparation, items, kept, found = fit_preparation(records, reading, column, progress)
     counts = Counter(label for k in kept if (label := records.labels[k]) is not None)
-    findings = [*found, *check_classes(where, counts, len(kept), reading.columns.unlabeled), *check_lost(every, counts)]
+    findings += [*found, *check_classes(where, counts, len(kept), reading.columns.unlabeled), *check_lost(every, counts)]
     stop(findings)
     number = {name: position for position, name in enumerate(classes or sorted(counts, key=natural))}
     labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])

@@ -26,6 +26,10 @@ RARE_FROM = 100
 """From this many texts on, groups of letters that occur in only one of them are left out."""
 ITERATIONS = 2
 """Of the randomised decomposition."""
+FEWEST = 16
+PER_DIRECTION = 12
+"""Texts for each direction, where there are few: with nearly as many directions as texts each text is far from all others,
+and pseudo-labels fell into one class (400 texts of AG News, 40 labels; benchmarks/LOG.md)."""
 SMALLEST = 1e-4
 """Directions with a singular value below this share of the largest are noise of the arithmetic."""
 ROWS = 8192
@@ -94,7 +98,7 @@ def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: in
     """The preparation that suits these texts, labelled or not; labels have no part in it.
 
     Args:
-        dimensions: most directions; fewer where there are not as many texts or terms.
+        dimensions: most directions; fewer where there are few texts or terms.
         seed: of the decomposition.
 
     Raises:
@@ -109,7 +113,7 @@ def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: in
         raise _indistinct(column, "are empty, or have nothing in common") from error
     if not (counts.max(axis=0) - counts.min(axis=0)).count_nonzero():
         raise _indistinct(column, "are all the same")
-    size = min(dimensions, len(texts) - 1, counts.shape[1] - 1)
+    size = min(dimensions, max(FEWEST, len(texts) // PER_DIRECTION), len(texts) - 1, counts.shape[1] - 1)
     decomposed = TruncatedSVD(size, n_iter=ITERATIONS, random_state=seed).fit(counts)
     kept = decomposed.singular_values_ > SMALLEST * decomposed.singular_values_[0]
     components = torch.from_numpy(np.ascontiguousarray(decomposed.components_[kept], np.float32))

@@ -58,7 +58,10 @@ def test_augmented_texts_become_versions_of_the_items(tmp_path: Path) -> None:
     augmented = ["parcel cheap today", "", "cheap parcel now", "card lost again"]
     table = [(text, label, other, text) for (text, label), other in zip(rows, augmented, strict=True)]
     path = write_csv(tmp_path / "t.csv", table, ("text", "label", "aug_0", "aug_1"))
-    examples = read_own(path, Reading()).examples
+    found = read_own(path, Reading())
+    warnings = [finding.text for finding in found.findings if finding.level == "warning"]
+    assert warnings[0] == "aug_0: 1 of 4 texts has no version: the text itself is used."
+    examples = found.examples
     assert examples.augmented is not None
     assert isinstance(examples.items, torch.Tensor)
     assert examples.augmented.shape == (4, 2, examples.items.shape[1])
@@ -77,6 +80,9 @@ def test_a_test_table_needs_no_augmented_texts(tmp_path: Path) -> None:
     assert examples.test is not None
     assert examples.test.augmented is None
     assert len(examples.test) == 2
+    write_csv(tests, [("a card", "b")], ("ticket", "label"))
+    with pytest.raises(InputError, match=r"no column 'text': it has 'ticket', 'label'. The columns of the test data must be"):
+        read_own(path, Reading(test=tests))
 
 
 def test_what_is_said_about_texts_must_fit(tmp_path: Path) -> None:
