@@ -79,6 +79,7 @@ TEXT: Settings = {
     "decay": "gradient",
     "warmup": 0,
     "layer_decay": 1.0,
+    "head_rate": 1.0,
     "labeled_batch": 16,
     "unlabeled_batch": 16,
     "length_buckets": 1,

@@ -43,9 +43,8 @@ def change_words(texts: Sequence[str], seed: int = 0) -> list[str]:
     dropped word; spaces and lines stay.
 
     UDA neither drops nor swaps, and draws w′ in proportion to max S − S, S = n·idf. Of a real vocabulary that is almost even,
-    and most words of it are rare: of 8,000 news texts, 64 % of the words so drawn were in two of them or one, names above all,
-    which say more about another class than what they replace. Drawn from all words by the weights above, more than half were
-    still not common in this sense.
+    and most words of it are rare, names above all, which say more about another class than what they replace
+    (benchmarks/LOG.md).
 
     Args:
         seed: another one makes another version. What becomes of a text depends on it, on the text, and on which words the texts

@@ -57,7 +57,7 @@ class Pretrained(nn.Module):
 
     def encode(self, inputs: Tensor) -> Tensor:
         """A batch → (B, D), what the encoder makes of it."""
-        raise NotImplementedError
+        raise NotImplementedError  # each modality has its own, below
 
     def forward(self, inputs: Tensor) -> Tensor:
         logits: Tensor = self.head(self.features(inputs))

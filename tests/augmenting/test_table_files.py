@@ -90,8 +90,8 @@ def test_json_objects_stay_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_parquet_keeps_its_types(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow", reason="of the extra `tables`")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="of the extra `tables`")
     given = pa.table(
         {
             "text": ["a b c", None, "d"],

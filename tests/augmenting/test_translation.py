@@ -130,7 +130,7 @@ def test_missing_libraries_are_named(pair: tuple[Path, Path], tmp_path: Path, mo
 
 
 def test_a_model_of_the_papers_kind_with_its_own_tokenizer(tmp_path: Path) -> None:
-    pytest.importorskip("sacremoses")
+    pytest.importorskip("sacremoses", reason="of the extra `translate`")
     translate = Translator(make_fsmt(tmp_path / "fsmt"), CPU, 2)
     made = translate(["the cat sat.", "a dog"], 0.9, 3)
     assert made == translate(["the cat sat.", "a dog"], 0.9, 3)
@@ -139,8 +139,8 @@ def test_a_model_of_the_papers_kind_with_its_own_tokenizer(tmp_path: Path) -> No
 
 
 def test_a_marian_model_with_sentencepiece_files(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    sentencepiece = pytest.importorskip("sentencepiece")
-    pytest.importorskip("sacremoses")
+    sentencepiece = pytest.importorskip("sentencepiece", reason="of the extra `translate`")
+    pytest.importorskip("sacremoses", reason="of the extra `translate`")
     folder = copy(pair[0], tmp_path)
     (folder / "tokenizer.json").unlink()
     (tmp_path / "texts.txt").write_text("\n".join(SENTENCES * 5))

@@ -105,6 +105,7 @@ def test_the_recipe_trains_validates_and_is_found_again(folder: Path, encoder: P
     assert written.pop("source") == "agnews"
     config: Config = make_config(written)
     assert (config.head, config.labeled_batch, config.lr, config.model_momentum) == ("gelu", 16, 1e-5, 0.0)
+    assert config.head_rate == 1.0, "the default of one's own texts is no part of the recipe"
     assert config.views == {"weak": 0.0, "strong": 0.0}
     job = open_again("agnews", config)
     assert job.examples.test is not None

@@ -15,7 +15,7 @@ from softmatch.data.sources.published import PUBLISHED
 from softmatch.errors import InputError
 from tests.data.sources.copies import Set, draw, encode, load, same, write_parquet
 
-datasets = pytest.importorskip("datasets")
+datasets = pytest.importorskip("datasets", reason="of the extra `hub`")
 
 CIFAR = ("img", "label")
 TRAIN, TEST = draw(20, (3, 32, 32), 0), draw(10, (3, 32, 32), 5)

@@ -70,7 +70,7 @@ def test_the_hubs_parquet_files_give_texts_and_classes(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_hub_is_asked_for_what_the_table_says(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason="of the extra `hub`")
     columns, expected, classes = ROWS[name]
     asked = []
 
@@ -88,7 +88,7 @@ def test_the_hub_is_asked_for_what_the_table_says(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_hub_out_of_reach_is_an_error_with_a_way_out() -> None:
-    pytest.importorskip("datasets")
+    pytest.importorskip("datasets", reason="of the extra `hub`")
     with pytest.raises(InputError, match=r"split 'train' of fancyzhx/ag_news cannot be had from .* --data PATH"):
         read_texts("agnews")
 
