@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -28,7 +27,6 @@ from fuzz_mutations import (
     mutate_value,
     mutate_yaml,
 )
-from jinja2 import Environment
 
 import softmatch
 from softmatch.data.split import Split
@@ -130,22 +128,11 @@ def _read_run(run: Path, scratch: Path, content: bytes) -> None:
         go_on,
     ):
         try:
-            with patch("softmatch.report.Environment", _environment):
-                work()
+            work()
         except InputError as error:
             refused.append(str(error))
     if refused:
         raise InputError("; ".join(refused))
-
-
-_environments: list[Environment] = []
-
-
-def _environment(**options: Any) -> Environment:
-    """One for all reports: to compile the template takes longer than everything else."""
-    if not _environments:
-        _environments.append(Environment(**options))
-    return _environments[0]
 
 
 def _read_checkpoint(folder: Path, content: bytes) -> None:

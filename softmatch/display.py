@@ -23,6 +23,7 @@ from softmatch.training.job import Result
 from softmatch.training.loop import Record
 from softmatch.training.measuring import HURT
 from softmatch.training.task import Task, effective
+from softmatch.units import duration
 
 LINES_WITHOUT_TERMINAL = 10
 GIGABYTE = 2**30
@@ -249,16 +250,6 @@ def _evaluation(task: Task) -> str:
         number, folds = sum(len(fold.test) for fold in evaluation.folds), len(evaluation.folds)
         return f"measured on {number:,} labelled samples, each left out once: {folds} folds, then a model of all labels"
     return f"not measured. {evaluation.reason}"
-
-
-def duration(seconds: float) -> str:
-    """'12 s', '3.4 min', '5.2 h', '3.1 days'."""
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    for unit, size in (("min", 60.0), ("h", 3600.0), ("days", 86400.0)):
-        if seconds < 90 * size or unit == "days":
-            return f"{seconds / size:.1f} {unit}"
-    raise AssertionError("unreachable")
 
 
 def memory(found: Measurement) -> str:

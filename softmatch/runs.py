@@ -104,7 +104,7 @@ class RunFolder:
         path, latest = self.path / LOCK, time.monotonic() + LONGEST_WAIT
         while True:
             with path.open("w") as file:
-                if _is_locked(file) and _is_still(path, file):
+                if lock_now(file) and _is_still(path, file):
                     yield
                     path.unlink(missing_ok=True)
                     return
@@ -163,7 +163,7 @@ class RunFolder:
             return []
         found: dict[int, dict[str, Any]] = {}
         for line in read_text(path, errors="replace").split("\n"):
-            if (record := _record(line)) is not None:
+            if (record := read_record(line)) is not None:
                 found[record["step"]] = record
         return [found[step] for step in sorted(found)]
 
@@ -187,9 +187,13 @@ def _is_still(path: Path, file: IO[str]) -> bool:
         return False
 
 
-def _is_locked(file: IO[str]) -> bool:
-    """Whether this process has the lock now."""
-    assert fcntl is not None
+def lock_now(file: IO[Any]) -> bool:
+    """Take the lock of a file, if nobody has it; false if somebody has. It is let go when the file is closed, by whatever.
+
+    Where there are no locks, on Windows or on a file system without them, everybody has it.
+    """
+    if fcntl is None:
+        return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -209,7 +213,7 @@ def _is_left_behind(name: str) -> bool:
     return name == LOCK or LEFTOVER.fullmatch(name) is not None
 
 
-def _record(line: str) -> dict[str, Any] | None:
+def read_record(line: str) -> dict[str, Any] | None:
     """The record of a line of metrics.jsonl; None for a line that holds none."""
     try:
         found = parse_json(line, "a record")

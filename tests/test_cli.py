@@ -45,6 +45,19 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return say
 
 
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What `softmatch …` prints, in this process, for what does not need one of its own."""
+
+    def say(*arguments: str, code: int = 0) -> str:
+        monkeypatch.chdir(tmp_path)
+        assert main(list(arguments)) == code
+        found = capsys.readouterr()
+        return found.out if code == 0 else found.err
+
+    return say
+
+
 def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
     out = call("train", *QUICK, folder=tmp_path)
     run = tmp_path / "runs" / "digits-softmatch-40-labels-seed-0"
@@ -63,19 +76,19 @@ def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
     assert "seed-0-2" in again
 
 
-def test_a_file_and_the_command_line_over_it(tmp_path: Path) -> None:
+def test_a_file_and_the_command_line_over_it(tmp_path: Path, said: Callable[..., str]) -> None:
     (tmp_path / "s.yaml").write_text(
         "source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n"
     )
-    call("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-twin", folder=tmp_path)
+    said("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-twin")
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert (config["source"], config["steps"], config["seed"], config["method"]) == ("two-moons", 15, 4, "fixmatch")
     assert config["method_options"] == {"threshold": 0.9}
     assert config["twin"] is False
 
 
-def test_options_of_methods_and_views(tmp_path: Path) -> None:
-    call("train", *QUICK, "--no-twin", "--out", "run", "--method-options.k", "3", "--views.cutout", "0.2", folder=tmp_path)
+def test_options_of_methods_and_views(tmp_path: Path, said: Callable[..., str]) -> None:
+    said("train", *QUICK, "--no-twin", "--out", "run", "--method-options.k", "3", "--views.cutout", "0.2")
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["method_options"] == {"k": 3}
     assert config["views"]["cutout"] == 0.2
@@ -114,10 +127,8 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_divergence_exits_with_1(tmp_path: Path) -> None:
-    message = call(
-        "train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-twin", folder=tmp_path, code=1
-    )
+def test_divergence_exits_with_1(said: Callable[..., str]) -> None:
+    message = said("train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-twin", code=1)
     assert "stopped at step" in message
 
 
@@ -129,10 +140,10 @@ def test_methods_lists_every_method_with_its_citation(capsys: pytest.CaptureFixt
         assert entry.citation.split()[-1] in words
 
 
-def test_report_writes_the_page_again(tmp_path: Path) -> None:
-    call("train", "two-moons", "--steps", "10", "--out", "run", folder=tmp_path)
+def test_report_writes_the_page_again(tmp_path: Path, said: Callable[..., str]) -> None:
+    said("train", "two-moons", "--steps", "10", "--out", "run")
     (tmp_path / "run" / "report.html").unlink()
-    assert "report.html" in call("report", "run", folder=tmp_path)
+    assert "report.html" in said("report", "run")
     assert (tmp_path / "run" / "report.html").is_file()
 
 
@@ -197,33 +208,33 @@ def write_cifar10(path: Path) -> None:
 SMALL = ["--labels", "10", "--labeled-batch", "4", "--unlabeled-batch", "8", "--model", "wrn-10-1", "--threads", "1"]
 
 
-def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path) -> None:
+def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path, said: Callable[..., str]) -> None:
     write_cifar10(tmp_path / "some.npz")
-    out = call("train", "cifar10", "--data", "some.npz", "--recipe", "paper", "--steps", "3", *SMALL, folder=tmp_path)
+    out = said("train", "cifar10", "--data", "some.npz", "--recipe", "paper", "--steps", "3", *SMALL)
     assert "by the recipe 'paper'" in out
     (run,) = (tmp_path / "runs").iterdir()
     saved = yaml.safe_load((run / "config.yaml").read_text())
     assert (saved["recipe"], saved["batch_statistics"], saved["averages"]) == ("paper", "joint", "scaled")
-    again = call("train", "-c", str(run / "config.yaml"), "--out", "again", folder=tmp_path)
+    again = said("train", "-c", str(run / "config.yaml"), "--out", "again")
     assert "again" in again
     assert (tmp_path / "again" / "metrics.jsonl").read_text().count("\n") == 3
 
 
-def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path) -> None:
+def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Callable[..., str]) -> None:
     write_cifar10(tmp_path / "some.npz")
-    out = call("train", "cifar10", "--data", "some.npz", "--dry-run", *SMALL, folder=tmp_path)
+    out = said("train", "cifar10", "--data", "some.npz", "--dry-run", *SMALL)
     for text in ("the whole run", "memory", "images/s", "wrn-10-1"):
         assert text in out
     assert re.search(r"micro_batch +64\n", re.sub(r" +\n", "\n", out))
     assert [path.name for path in tmp_path.iterdir()] == ["some.npz"]
 
 
-def test_bench_as_a_table_and_as_json(tmp_path: Path) -> None:
+def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Callable[..., str]) -> None:
     options = ["--side", "16", "--repeats", "2", *SMALL]
-    table = call("bench", *options, folder=tmp_path)
+    table = said("bench", *options)
     for part in ("data", "views", "forward", "backward", "optimiser", "average of weights", "GFLOP/s", "GiB"):
         assert part in table
-    found = json.loads(call("bench", "--json", *options, folder=tmp_path))
+    found = json.loads(said("bench", "--json", *options))
     assert found["setting"]["micro_batch"] == 64
     assert found["share_of_matmul"] > 0
     assert not list(tmp_path.iterdir())

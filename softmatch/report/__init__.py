@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
 
 from softmatch.report import words
 from softmatch.report.charts import thin
@@ -19,6 +13,7 @@ from softmatch.report.cleaning import mapping
 from softmatch.report.data import page_data
 from softmatch.report.figures import count, percent
 from softmatch.report.measured import how_measured
+from softmatch.report.pages import Page
 from softmatch.report.reading import Contents, number, read
 from softmatch.report.reliability import calibration_section
 from softmatch.report.results import results_section
@@ -29,7 +24,7 @@ __all__ = ["write_report"]
 
 HERE = Path(__file__).parent
 TABLE_ROWS = 20
-OWN_SCRIPTS = ("report.js", "classes.js", "results.js", "boundary.js")
+PAGE = Page(HERE / "template.html", [HERE / name for name in ("report.js", "classes.js", "results.js", "boundary.js")])
 
 
 def write_report(run: RunFolder) -> Path:
@@ -40,10 +35,11 @@ def write_report(run: RunFolder) -> Path:
 
 def render(contents: Contents) -> str:
     """The page as text."""
-    data, script = page_data(contents), _script()
+    data = page_data(contents)
     sentence, kind = words.verdict(contents)
     heads, rows = _table(contents)
-    return page_template().render(
+    return PAGE.render(
+        data,
         source=_title(str(contents.config.get("source") or "Run")),
         subtitle=words.subtitle(contents),
         verdict=sentence,
@@ -55,49 +51,16 @@ def render(contents: Contents) -> str:
         missing=words.missing(contents),
         calibration=calibration_section(contents),
         results=results_section(contents),
-        data=data,
-        json=embed(data),
         heads=heads,
         table=rows,
         settings={str(key): _setting(value) for key, value in contents.config.items()},
         versions=mapping(contents.result.get("versions")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        style=Markup(_file("vendor/uPlot.min.css") + _file("report.css")),
     )
-
-
-@cache
-def page_template() -> Template:
-    """Compiled once: that takes longer than the rest of a report."""
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["percent"] = percent
-    return environment.get_template("template.html")
-
-
-def embed(value: Any) -> Markup:
-    """JSON that may stand inside a script element, whatever text it holds."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
 
 
 def _title(source: str) -> str:
     """The name of a source, or of the file or folder that it is; its place stands among the settings."""
     return Path(source).name if Path(source).is_absolute() and Path(source).name else source
-
-
-def _script() -> str:
-    """uPlot under its licence notice, then our own script; the page allows this one script and no other, by its hash."""
-    notice = "/* uPlot 1.6.32\n" + _file("vendor/LICENSE") + "*/\n"
-    return notice + "\n".join(_file(name) for name in ("vendor/uPlot.iife.min.js", *OWN_SCRIPTS))
-
-
-def _file(name: str) -> str:
-    return (HERE / name).read_text(encoding="utf-8")
 
 
 def _setting(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from softmatch.report.measured import share_caption
 from softmatch.report.reading import Contents, Record, number
@@ -16,10 +16,11 @@ LINES = 10  # classes drawn as lines of their own; of more classes the mean and 
 
 Chart = dict[str, Any]
 Series = dict[str, Any]
+Item = TypeVar("Item")
 
 
-def thin(records: Sequence[Record], most: int) -> list[Record]:
-    """At most `most` records, evenly spread, with the first and the last."""
+def thin(records: Sequence[Item], most: int) -> list[Item]:
+    """At most `most` records or other items, evenly spread, with the first and the last."""
     if len(records) <= most:
         return list(records)
     return [records[round(place * (len(records) - 1) / (most - 1))] for place in range(most)]

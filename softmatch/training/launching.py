@@ -53,10 +53,10 @@ def launch(processes: int, arguments: Sequence[str], module: str = "softmatch") 
         0 where all ended with 0, else the code of the process that failed before others did, 128 + n for one that signal n
         has ended. That another than the first was stopped (75) counts less than any other failure.
     """
-    environment, port = dict(os.environ), _free_port()
+    environment, port = dict(os.environ), free_port()
     environment.setdefault("OMP_NUM_THREADS", str(max(usable_cpus() // processes, 1)))
     group = _Group()
-    with _listening(group.heard.append):
+    with listening(group.heard.append):
         try:
             for rank in range(processes):
                 group.start([sys.executable, "-m", module, *arguments], environment | _place(rank, processes, port))
@@ -77,14 +77,15 @@ def _place(rank: int, number: int, port: int) -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 @contextmanager
-def _listening(hear: Callable[[int], None]) -> Iterator[None]:
+def listening(hear: Callable[[int], None]) -> Iterator[None]:
     """In this block, signals are heard instead of ending this process. One that is ignored, as with nohup, stays so."""
 
     def listen(number: int, frame: FrameType | None) -> None:

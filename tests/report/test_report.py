@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from softmatch.report import embed, write_report
+from softmatch.report import write_report
+from softmatch.report.pages import embed
 from softmatch.runs import RunFolder
 from tests.report.example import make_calibration, make_run, rewrite_records
 

@@ -1,0 +1,203 @@
+"""The command that reproduces the paper: list its tables and figures, run one at a scale, write it. torch is imported late."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from softmatch.errors import InputError, TrainingError, nearest
+from softmatch.experiments.places import Where
+from softmatch.experiments.store import Store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from softmatch.experiments.reproducing import Reproduction
+    from softmatch.experiments.sweep import Outcome
+
+ALL = "all"
+
+
+def reproduce(
+    name: str | None = None,
+    /,
+    *,
+    scale: Literal["laptop", "paper"] = "laptop",
+    data: dict[str, Path] | None = None,
+    encoder: Path | None = None,
+    seeds: int | None = None,
+    where: Annotated[Where | None, Parameter(name="*")] = None,
+    out: Path = Path("reproduced"),
+    publish: Path | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Reproduce a table or figure of the paper; without a name, list them with the time that they take.
+
+    At laptop scale an experiment is small enough for two cores: small networks, a few hundred steps, five seeds, on the embedded
+    digits and two moons and on those of CIFAR-10, Fashion-MNIST and AG News whose files are given (--data.cifar10 PATH) or can be
+    fetched; a column whose data are not here is left out, which is said. At paper scale every setting is the paper's: a GPU and
+    days for each run (`softmatch plan` tells how many). The paper's numbers stand beside the measured ones, and each of its
+    claims is tested over the seeds.
+
+    Runs are kept in reproduced/runs and shared by all tables and figures; none is made twice, and the same command goes on after
+    an interruption. Results are in reproduced/NAME-SCALE: a document, tables as Markdown, LaTeX and CSV, figures as PNG and PDF
+    (extra plots), and a page with all curves.
+
+    Examples:
+
+    - softmatch reproduce
+    - softmatch reproduce fig-two-moons
+    - softmatch reproduce table-main --data.cifar10 cifar10.npz --data.fashion-mnist fashion_mnist.npz
+    - softmatch reproduce table-text --data.agnews agnews/ --encoder all-MiniLM-L6-v2/
+    - softmatch reproduce all --processes 2 --publish docs/results
+    - softmatch reproduce table-longtail --scale paper --data.cifar10 cifar-10-python.tar.gz --on slurm --slurm.gpus 1
+
+    Parameters
+    ----------
+    name:
+        Of the table or figure, or all.
+    scale:
+        laptop: minutes to an hour on two cores. paper: the paper's own settings.
+    data:
+        Where the files of a source are, as --data of `softmatch train`: --data.cifar10 PATH, --data.agnews FOLDER.
+    encoder:
+        Folder of the sentence encoder that texts are read with (all-MiniLM-L6-v2; at paper scale BERT-Base). Default: the hub's.
+    seeds:
+        How many, in the place of the scale's own number.
+    where:
+        Where runs are executed.
+    out:
+        Folder of runs and results.
+    publish:
+        Folder that the documents and their pictures are copied to.
+    dry_run:
+        Say what would be run and how long it takes, and stop.
+    """
+    from rich.console import Console
+
+    from softmatch.experiments.paper import EXPERIMENTS
+
+    console, store = Console(emoji=False), Store(out)
+    if name is None:
+        _list(console)
+        return
+    if name not in (*EXPERIMENTS, ALL):
+        raise InputError(f"the paper has no table or figure {name!r}. {nearest(name, [*EXPERIMENTS, ALL])}")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"--seeds {seeds}: one or more are needed.")
+    _refuse_unknown(data or {})
+    if encoder is not None and not encoder.is_dir():
+        raise InputError(f"--encoder {encoder}: there is no such folder.")
+    from softmatch.experiments.reproducing import plan
+
+    plans = []
+    for each in EXPERIMENTS if name == ALL else [name]:
+        try:
+            plans.append(plan(EXPERIMENTS[each], scale, data or {}, None if seeds is None else range(seeds)))
+        except InputError as error:
+            if name != ALL:
+                raise
+            console.print(f"{each} is left out: {error}", highlight=False, markup=False, soft_wrap=True, style="yellow")
+    failed = [
+        number for plan in plans if (number := _one(plan, store, where or Where(), data, encoder, publish, dry_run, console))
+    ]
+    if failed:
+        raise TrainingError(f"{sum(failed)} runs failed; what they printed last stands above. The same command tries them again.")
+
+
+def _one(
+    plan: Reproduction,
+    store: Store,
+    where: Where,
+    data: dict[str, Path] | None,
+    encoder: Path | None,
+    publish: Path | None,
+    dry_run: bool,
+    console: Console,
+) -> int:
+    """Run and write one experiment; gives the number of runs that failed."""
+    from softmatch.cli import command_line
+    from softmatch.data.sources import SOURCES
+    from softmatch.display import say
+    from softmatch.experiments.making import make_runs
+    from softmatch.experiments.reproducing import write
+    from softmatch.experiments.results import summary_table
+
+    say(console, f"\n{plan.experiment.name}: {plan.experiment.title}", style="bold")
+    for note in plan.notes():
+        say(console, note, style="yellow" if note in plan.left_out else None)
+    say(console, describe(plan, store, where))
+    if dry_run:
+        return 0
+    texts = any(SOURCES[run.source].texts for run in plan.runs())
+    also = [] if encoder is None or not texts else ["--encoder", str(encoder.resolve())]
+    outcomes: Sequence[Outcome] = make_runs(
+        plan.sheets, store, where, data=data, command=command_line(), console=console, also=also
+    )
+    paths = write(plan, store, outcomes, [command_line()])
+    for sheet in plan.sheets:
+        console.print(summary_table(sheet, store))
+    for finding in plan.findings(store):
+        say(console, f"{finding.claim.text}; {finding.column}: {finding.verdict} ({finding.figures})")
+    for path in paths:
+        say(console, str(path))
+    if publish is not None:
+        publish.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            if path.suffix == ".png" or path == paths[0]:
+                shutil.copyfile(path, publish / path.name)
+                say(console, str(publish / path.name))
+    return sum(outcome.state != "done" for outcome in outcomes)
+
+
+def describe(plan: Reproduction, store: Store, where: Where) -> str:
+    """How many runs are to be made, and how long that takes where it is known."""
+    from softmatch.training.launching import usable_cpus
+    from softmatch.units import duration
+
+    runs = plan.runs()
+    missing = [run for run in runs if not store.is_finished(run)]
+    if not runs:
+        return "Nothing is trained for it."
+    if not missing:
+        return f"All {len(runs)} runs are finished."
+    processes = where.processes or usable_cpus()
+    seconds = plan.seconds(store, processes)
+    said = "" if seconds is None else f", about {duration(seconds)} with {processes} at a time"
+    done = f" ({len(runs) - len(missing)} of {len(runs)} are finished)" if len(missing) < len(runs) else ""
+    days = " Each takes a GPU for a day or more: softmatch plan tells how long." if seconds is None else ""
+    return f"{len(missing)} runs are to be made{done}{said}.{days}"
+
+
+def _list(console: Console) -> None:
+    """Names, what they are, and what they take."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from softmatch.experiments.paper import EXPERIMENTS
+    from softmatch.experiments.paper.scales import SECONDS
+    from softmatch.units import duration
+
+    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
+    for each in EXPERIMENTS.values():
+        runs = {run.key: run for sheet in each.sheets["laptop"] for run in sheet.runs()}
+        took = duration(sum(SECONDS[run.source] for run in runs.values()) / 2)
+        number = len({run.key for sheet in each.sheets["paper"] for run in sheet.runs()})
+        cost = f"laptop: {len(runs)} runs, {took} on two cores; paper: {number} runs" if runs else "nothing is trained"
+        table.add_row(Text(each.name, style="bold"), Text.assemble(f"{each.where}. {each.title}\n", (cost, "dim")))
+    console.print(table)
+    console.print("Tables and figures share runs: all of them together take less than the sum.", style="dim")
+
+
+def _refuse_unknown(data: dict[str, Path]) -> None:
+    from softmatch.data.sources import SOURCES
+
+    for source, path in data.items():
+        if source not in SOURCES:
+            raise InputError(f"--data.{source}: there is no source {source!r}. {nearest(source, SOURCES)}")
+        if not path.expanduser().exists():
+            raise InputError(f"--data.{source} {path}: there is no such file or folder.")

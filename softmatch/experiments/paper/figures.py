@@ -1,0 +1,166 @@
+"""The paper's figures with experiments."""
+
+from __future__ import annotations
+
+from softmatch.experiments.claims import lower
+from softmatch.experiments.paper.experiment import (
+    C10_40,
+    C10_250,
+    FEW_STEPS,
+    FUNCTIONS,
+    IN_PLACES,
+    SHORT,
+    SMALL_C10_250,
+    SMALL_DIGITS,
+    SMALL_FASHION,
+    SOFTMATCH,
+    SVHN_40,
+    THREE,
+    Experiment,
+    method,
+    sheet,
+    sheets,
+)
+from softmatch.experiments.paper.scales import LAPTOP_SEEDS, MOONS, PAPER_SEEDS, laptop_long_tailed, paper_long_tailed
+from softmatch.experiments.sheet import Column, Sheet
+
+ESTIMATIONS = (
+    method("All-class", "softmatch"),
+    method("Fixed", "softmatch", estimation="fixed"),
+    method("Per-class", "softmatch", estimation="per_class"),
+)
+ALIGNMENTS = (
+    method("All-class with UA", "softmatch"),
+    method("All-class without UA", "softmatch", align="none"),
+    method("Per-class without UA", "softmatch", estimation="per_class", align="none"),
+)
+LONG_TAILED_TARGETS = (
+    method("u(C)", "softmatch"),
+    method("p_L(y)", "softmatch", align="prior"),
+    method("p̂_L(y)", "softmatch", align="labels"),
+)
+
+
+def _panels(long_tailed: list[Column], columns: list[Column], seeds: tuple[int, ...]) -> list[Sheet]:
+    """Of the figure of ablations."""
+    return [
+        sheet("Target of UA, long-tailed", LONG_TAILED_TARGETS, long_tailed, LAPTOP_SEEDS, "target"),
+        sheet("Weighting function", FUNCTIONS, columns, seeds, "functions"),
+        sheet("Estimation of the Gaussian", ESTIMATIONS, columns, seeds, "estimation"),
+        sheet("Uniform alignment", ALIGNMENTS, columns, seeds, "alignment"),
+    ]
+
+
+FIGURES = (
+    Experiment(
+        name="fig-two-moons",
+        where="Figure 1",
+        title="Two moons: confidence, quantity and quality of pseudo-labels, decision boundary",
+        sheets=sheets(
+            "Two moons: confidence, quantity and quality of pseudo-labels, decision boundary",
+            THREE,
+            [MOONS],
+            [MOONS],
+            seeds=LAPTOP_SEEDS,
+        ),
+        claims=(
+            lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch"),
+            lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
+            lower("FixMatch", "SoftMatch", measure="quantity", text="SoftMatch uses more unlabelled samples than FixMatch"),
+            lower("FixMatch", "SoftMatch", measure="quality", text="SoftMatch's pseudo-labels are better than FixMatch's"),
+        ),
+        figure=True,
+        differs=("The same at both scales: the paper does not give the details of its training.",),
+    ),
+    Experiment(
+        name="fig-qualitative",
+        where="Figure 2",
+        title="Error, quantity and quality of pseudo-labels over training",
+        sheets=sheets(
+            "Error, quantity and quality of pseudo-labels over training", THREE, [C10_250], [SMALL_C10_250, SMALL_DIGITS]
+        ),
+        claims=(
+            lower("FixMatch", "SoftMatch", measure="quantity", text="SoftMatch's quantity f is higher than FixMatch's"),
+            lower("FlexMatch", "SoftMatch", measure="quantity", text="SoftMatch's quantity f is higher than FlexMatch's"),
+            lower("FixMatch", "SoftMatch", measure="quality", text="SoftMatch's quality g is higher than FixMatch's"),
+            lower("FlexMatch", "SoftMatch", measure="quality", text="SoftMatch's quality g is higher than FlexMatch's"),
+            lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch"),
+            lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
+        ),
+        figure=True,
+        differs=(FEW_STEPS, SHORT),
+    ),
+    Experiment(
+        name="fig-ablation",
+        where="Figure 3",
+        title="Ablations of uniform alignment, weighting function and estimation",
+        sheets={
+            "paper": _panels(
+                [paper_long_tailed("cifar10", gamma) for gamma in (50, 100, 150)], [C10_40, C10_250, SVHN_40], PAPER_SEEDS
+            ),
+            "laptop": _panels(
+                [laptop_long_tailed("cifar10", 100), laptop_long_tailed("digits", 10)],
+                [SMALL_FASHION, SMALL_C10_250, SMALL_DIGITS],
+                LAPTOP_SEEDS,
+            ),
+        },
+        claims=(
+            lower("u(C)", "p_L(y)", text="Long-tailed: the uniform target has a lower error than that of the labels"),
+            lower("u(C)", "p̂_L(y)", text="Long-tailed: the uniform target has a lower error than the estimated one"),
+            lower("Truncated Gaussian", "Linear", text="The truncated Gaussian has a lower error than the linear function"),
+            lower("Truncated Gaussian", "Quadratic", text="The truncated Gaussian has a lower error than the quadratic one"),
+            lower("All-class", "Fixed", text="An estimated Gaussian has a lower error than a fixed one"),
+            lower("All-class", "Per-class", text="One Gaussian has a lower error than one for each class"),
+            lower("All-class with UA", "All-class without UA", text="Uniform alignment lowers the error"),
+            lower("All-class with UA", "Per-class without UA", text="It has a lower error than per-class estimation without it"),
+        ),
+        figure=True,
+        differs=(IN_PLACES, FEW_STEPS, SHORT, "The paper shows bars without numbers: there is nothing to put beside them."),
+    ),
+    Experiment(
+        name="fig-functions",
+        where="Figure 4",
+        title="The weighting functions",
+        sheets={"paper": [], "laptop": []},
+        figure=True,
+        differs=("Nothing is trained: the functions are drawn.",),
+    ),
+    Experiment(
+        name="fig-confidence",
+        where="Figure 5",
+        title="Confidence of pseudo-labels and their weights, early in training",
+        sheets=sheets("Confidence of pseudo-labels", THREE, [C10_250], [SMALL_C10_250, SMALL_DIGITS]),
+        claims=(
+            lower(
+                "FixMatch",
+                "SoftMatch",
+                measure="early quality",
+                text="Early on, SoftMatch's pseudo-labels are better than FixMatch's",
+            ),
+            lower("SoftMatch", "FixMatch", measure="early error", text="Early on, SoftMatch has a lower error than FixMatch"),
+        ),
+        figure=True,
+        differs=(
+            "The paper shows the first six epochs of 1,024 steps; here it is the six sixths of a short run.",
+            FEW_STEPS,
+            SHORT,
+        ),
+    ),
+    Experiment(
+        name="fig-ua",
+        where="Figure 6",
+        title="Average weight of each class before and after uniform alignment",
+        sheets=sheets("Weights of classes", [SOFTMATCH], [C10_250], [SMALL_C10_250, SMALL_DIGITS]),
+        claims=(
+            lower(
+                "SoftMatch",
+                "SoftMatch",
+                measure="spread of weights",
+                against="spread without alignment",
+                text="Uniform alignment makes the average weights of the classes more alike",
+            ),
+        ),
+        figure=True,
+        differs=("At the first of six records, after a sixth of a short run.", FEW_STEPS, SHORT),
+    ),
+)

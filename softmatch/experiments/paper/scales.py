@@ -1,0 +1,84 @@
+"""Where the paper's experiments are run: its own settings, and a laptop's, as columns of sheets.
+
+The laptop's columns are small enough for two cores: small networks, a few hundred steps. They take the paper's data sets where
+these are small to get (CIFAR-10, AG News), and Fashion-MNIST and the embedded digits in the place of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from softmatch.experiments.sheet import Column
+
+Scale = Literal["laptop", "paper"]
+Settings = Mapping[str, Any]
+
+PAPER_SEEDS, LAPTOP_SEEDS, TABLE_SEEDS = (0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)
+"""Of the paper's tables; of everything at a laptop's scale; of the paper's long-tailed table."""
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+"""Of texts at a laptop's scale: 22.7 million parameters, six layers. Frozen; the paper trains BERT-Base."""
+
+EMBEDDED = ("digits", "two-moons")
+"""Sources that need no files."""
+SECONDS: Mapping[str, float] = {"digits": 9.0, "two-moons": 8.0, "fashion-mnist": 15.0, "cifar10": 19.0, "agnews": 12.0}
+"""Of a run at a laptop's scale with one thread: medians of the runs of docs/results."""
+
+SMALL: Settings = {"model": "small-conv-8", "labeled_batch": 16, "unlabeled_batch": 48, "steps": 420, "evaluate_every": 70}
+"""Of images at a laptop's scale: six records."""
+DIGITS: Settings = {"model": "small-conv-16", "steps": 300, "evaluate_every": 50}
+LONG_TAILED: Settings = {
+    **SMALL,
+    "unlabeled_batch": 32,
+    "optimizer": "adam",
+    "lr": 0.002,
+    "weight_decay": 4e-5,
+    "decay": "shrink",
+}
+"""The paper's optimiser for long-tailed data, and as many times more unlabelled than labelled samples as it takes."""
+
+TITLES = {
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN",
+    "stl10": "STL-10",
+    "imagenet": "ImageNet",
+    "fashion-mnist": "Fashion-MNIST",
+    "digits": "Digits",
+    "agnews": "AG News",
+    "dbpedia": "DBpedia",
+    "imdb": "IMDb",
+    "amazon-5": "Amazon-5",
+    "yelp-5": "Yelp-5",
+    "two-moons": "Two moons",
+}
+
+
+def paper(source: str, labels: int) -> Column:
+    """The paper's setting for a source, with so many labels."""
+    return Column(f"{labels:,}", source, {"recipe": "paper", "labels": labels}, TITLES[source])
+
+
+def paper_long_tailed(source: str, gamma: int) -> Column:
+    return Column(f"γ = {gamma}", source, {"recipe": "paper", "imbalance": gamma}, f"{TITLES[source]}-LT")
+
+
+def laptop(source: str, labels: int) -> Column:
+    """A small setting for a source, with so many labels."""
+    return Column(f"{labels:,}", source, {**(DIGITS if source == "digits" else SMALL), "labels": labels}, TITLES[source])
+
+
+def laptop_long_tailed(source: str, gamma: int) -> Column:
+    if source == "digits":  # there are 180 of a class
+        settings = {**DIGITS, "imbalance": gamma, "head_labels": 20, "head_unlabeled": 80}
+    else:
+        settings = {**LONG_TAILED, "imbalance": gamma}
+    return Column(f"γ = {gamma}", source, settings, f"{TITLES[source]}-LT")
+
+
+def laptop_text(source: str, labels: int) -> Column:
+    return Column(f"{labels:,}", source, {"labels": labels, "encoder": ENCODER}, TITLES[source])
+
+
+MOONS = Column("4", "two-moons", {}, TITLES["two-moons"])
+"""The source's defaults are the paper's setting, which is small enough for every machine."""

@@ -1,0 +1,133 @@
+"""A sheet: rows × columns × seeds of runs, as data. A comparison is one sheet, and so is each table of the paper.
+
+A row is what is compared (a method, its options), a column is where (a source, its labels), both as settings of
+`softmatch.config.Config` that differ from the defaults. Two cells with the same settings are the same run, also of two sheets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from softmatch.config import Config, merge
+from softmatch.errors import InputError
+
+Settings = Mapping[str, Any]
+
+ELSEWHERE = ("data", "device", "threads", "workers", "checkpoint_every", "out")
+"""Settings that say where and how a run is computed, not what: they do not make it another run."""
+KEY = 10
+"""Digits of a run's key."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: a source, and settings that differ from its defaults."""
+
+    source: str
+    settings: Settings
+
+    @property
+    def method(self) -> str:
+        return str(self.settings.get("method", Config.model_fields["method"].default))
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings.get("seed", 0))
+
+    @cached_property
+    def key(self) -> str:
+        """The same for runs with the same outcome."""
+        decisive = {key: value for key, value in self.settings.items() if key not in ELSEWHERE and value not in (None, {})}
+        text = json.dumps([self.source, decisive], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:KEY]
+
+    @property
+    def name(self) -> str:
+        """For folders and messages; the key makes it unique."""
+        labels = self.settings.get("labels")
+        parts = [Path(self.source).stem, self.method.rpartition(":")[2], *([f"{labels}-labels"] if labels else [])]
+        readable = "-".join(re.sub(r"[^\w.+-]+", "-", part).strip("-.") for part in parts)
+        return f"{readable}-seed-{self.seed}-{self.key}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is compared.
+
+    Attributes:
+        name: in tables; unique in a sheet.
+        settings: that make the difference, a method say.
+    """
+
+    name: str
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where it is compared.
+
+    Attributes:
+        name: in tables, below the group; unique within it.
+        group: heading over neighbouring columns: a data set.
+        source: as of `softmatch train`.
+        settings: labels, network, batches, steps.
+    """
+
+    name: str
+    source: str
+    settings: Settings
+    group: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.group}, {self.name}" if self.group else self.name
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """rows × columns × seeds.
+
+    Attributes:
+        name: of its folder: letters, digits and dashes.
+        title: over its table.
+        common: settings of all runs; those of a column win over them, and those of a row over these.
+        without: titles of rows and of columns, whose cells are left empty.
+    """
+
+    name: str
+    title: str
+    rows: Sequence[Row]
+    columns: Sequence[Column]
+    seeds: Sequence[int]
+    common: Settings = field(default_factory=dict)
+    without: frozenset[tuple[str, str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        for what, names in (("row", [row.name for row in self.rows]), ("column", [column.title for column in self.columns])):
+            twice = {name for name in names if names.count(name) > 1}
+            if twice:
+                raise InputError(f"the {what} {min(twice)!r} stands twice in {self.name}: give each another name.")
+
+    def run(self, row: Row, column: Column, seed: int) -> Run:
+        """The run of a cell."""
+        settings = merge(self.common, column.settings, row.settings, {"seed": seed}, where=self.name)
+        return Run(column.source, settings)
+
+    def cells(self) -> Iterator[tuple[Row, Column]]:
+        for row in self.rows:
+            for column in self.columns:
+                if (row.name, column.title) not in self.without:
+                    yield row, column
+
+    def runs(self) -> list[Run]:
+        """All runs, seed by seed: an unfinished sheet has all of its cells. What two cells share is there once."""
+        found = {run.key: run for seed in self.seeds for row, column in self.cells() if (run := self.run(row, column, seed))}
+        return list(found.values())

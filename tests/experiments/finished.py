@@ -1,0 +1,69 @@
+"""Run folders of a sheet as training leaves them, written by hand: what tables and pages are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from softmatch.experiments.sheet import Column, Row, Run, Sheet
+from softmatch.experiments.store import Store
+from tests.report.example import make_record, make_result
+
+ROWS = (Row("Labels alone", {"method": "supervised"}), Row("FixMatch", {"method": "fixmatch"}), Row("SoftMatch", {}))
+COLUMNS = (Column("40", "digits", {"labels": 40}, "Digits"), Column("100", "digits", {"labels": 100}, "Digits"))
+
+Values = Mapping[tuple[str, str], Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a sweep says of a run."""
+
+    run: Run
+    state: str
+    attempts: int = 1
+    message: str = ""
+
+
+def make_sheet(**changes: Any) -> Sheet:
+    """Two columns of three rows and three seeds."""
+    given = {"name": "try", "title": "A try", "rows": ROWS, "columns": COLUMNS, "seeds": (0, 1, 2)}
+    return Sheet(**{**given, **changes})
+
+
+def finish(store: Store, run: Run, error: float | None, steps: tuple[int, ...] = (), **result: Any) -> Path:
+    """The folder of a finished run, with a record for each of these steps."""
+    folder = store.folder(run)
+    folder.mkdir(parents=True, exist_ok=True)
+    found = make_result(run.method, ("upper", "lower"), False, True, 60) | {"test_error": error, "seed": run.seed, **result}
+    (folder / "result.json").write_text(json.dumps(found))
+    records = [make_record(step, 2, run.method) | {"test_error": (error or 0) + 1 / step} for step in steps]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (folder / "report.html").write_text("<p>a report</p>")
+    return folder
+
+
+def finish_all(store: Store, sheet: Sheet, values: Values, steps: tuple[int, ...] = ()) -> None:
+    """Finished runs for these values, by row, column and seed."""
+    rows, columns = {row.name: row for row in sheet.rows}, {column.title: column for column in sheet.columns}
+    for (row, column), by_seed in values.items():
+        for seed, value in by_seed.items():
+            finish(store, sheet.run(rows[row], columns[column], seed), value, steps)
+
+
+VALUES: Values = {
+    ("Labels alone", "Digits, 40"): {0: 0.30, 1: 0.33, 2: 0.31},
+    ("FixMatch", "Digits, 40"): {0: 0.11, 1: 0.15, 2: 0.10},
+    ("SoftMatch", "Digits, 40"): {0: 0.10, 1: 0.12, 2: 0.11},
+    ("Labels alone", "Digits, 100"): {0: 0.20, 1: 0.23, 2: 0.21},
+    ("FixMatch", "Digits, 100"): {0: 0.01, 2: 0.02},
+    ("SoftMatch", "Digits, 100"): {0: 0.05, 1: 0.06, 2: 0.07},
+}
+"""SoftMatch is the best where all seeds are there; FixMatch lacks one of Digits, 100, where its mean is lower."""
+HOSTILE = 'a|b_{c}$d$%&<b>"e"\\\n*f*`g`[h](i)~j~#k,é'
+"""A name that means something in every format."""
+PUBLISHED = {("SoftMatch", "Digits, 40"): "4.91 ± 0.12", ("FixMatch", "Digits, 100"): "5.05 ± 0.12*", ("x", "y"): "1.00"}
+"""One of them for a cell that the sheet does not have."""

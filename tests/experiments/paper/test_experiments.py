@@ -1,0 +1,113 @@
+"""The paper's experiments: their names, that every run can be made, and that the paper's settings and numbers are its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from softmatch.config import Config
+from softmatch.data.sources import SOURCES
+from softmatch.experiments.paper import EXPERIMENTS, Experiment, published
+from softmatch.experiments.paper.scales import Scale
+from softmatch.experiments.sheet import Run
+from softmatch.methods import Problem, build
+from softmatch.recipes import complete
+
+NAMES = [
+    *("table-main", "table-imagenet", "table-longtail", "table-text", "table-functions"),
+    *("ablate-momentum", "ablate-range", "ablate-target"),
+    *("fig-two-moons", "fig-qualitative", "fig-ablation", "fig-functions", "fig-confidence", "fig-ua"),
+]
+SCALES: list[Scale] = ["laptop", "paper"]
+
+
+def effective(run: Run) -> Config:
+    return complete(run.source, SOURCES[run.source].defaults, run.settings)
+
+
+def runs_of(experiment: Experiment, scale: Scale) -> list[Run]:
+    return [run for sheet in experiment.sheets[scale] for run in sheet.runs()]
+
+
+def test_every_table_and_figure_is_there() -> None:
+    assert list(EXPERIMENTS) == NAMES
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_run_can_be_made(name: str, scale: Scale) -> None:
+    seen = set()
+    counts, prior = (1,) * 10, (0.1,) * 10
+    problem = Problem(10, num_unlabeled=50, num_labeled=10, class_counts=counts, class_prior=prior, shape=(3, 32, 32))
+    for run in runs_of(EXPERIMENTS[name], scale):
+        if run.seed == 0 and run.key not in seen:
+            seen.add(run.key)
+            config = effective(run)
+            problem = Problem(
+                10, num_unlabeled=50, num_labeled=10, class_counts=(1,) * 10, class_prior=(0.1,) * 10, shape=(3, 32, 32)
+            )
+            assert build(config.method, problem, config.method_options) is not None
+            assert config.twin is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_at_a_laptops_scale_there_are_five_seeds_and_a_column_that_needs_no_files(name: str) -> None:
+    for sheet in EXPERIMENTS[name].sheets["laptop"]:
+        assert len(sheet.seeds) == 5
+        assert name == "table-text" or any(column.source in ("digits", "two-moons") for column in sheet.columns)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_and_claims_are_about_cells_that_exist(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    for scale in SCALES:
+        rows = {row.name for sheet in experiment.sheets[scale] for row in sheet.rows}
+        columns = {column.title for sheet in experiment.sheets[scale] for column in sheet.columns}
+        for row, column in experiment.published_at(scale):
+            assert row in rows
+            assert column in columns
+    rows = {row.name for sheet in experiment.sheets["laptop"] for row in sheet.rows}
+    assert {name for claim in experiment.claims for name in (claim.row, claim.other)} <= rows
+    assert set(experiment.beside) <= {column.title for sheet in experiment.sheets["laptop"] for column in sheet.columns}
+
+
+def test_every_number_of_the_paper_is_an_error_with_its_spread() -> None:
+    tables = (published.MAIN, published.LONG_TAILED, published.TEXT, published.FUNCTIONS, published.MOMENTUM, published.RANGE)
+    for cell in [cell for table in (*tables, published.TARGET) for cell in table.values()]:
+        assert re.fullmatch(r"\d{1,2}\.\d\d ± \d{1,2}\.\d\d?\*?", cell), cell
+    assert [len(table) for table in tables] == [10 * 9 - 6, 18, 28, 18, 3, 3]
+    assert published.MAIN["SoftMatch", "STL-10, 40"] == "21.42 ± 3.48"
+    assert published.MAIN["Influence", "SVHN, 40"] == "2.63 ± 0.23*"
+    assert ("Influence", "CIFAR-10, 40") not in published.MAIN
+    assert published.IMAGENET["SoftMatch", "ImageNet, 400,000"] == "29.49"
+    assert published.TEXT["FlexMatch", "Yelp-5, 1,000"] == "39.01 ± 0.17"
+    assert published.FUNCTIONS["Quadratic", "SVHN, 40"] == "84.11 ± 1.84"
+    assert published.LONG_TAILED["SoftMatch", "CIFAR-100-LT, γ = 100"] == "61.08 ± 0.81"
+
+
+def test_the_papers_scale_is_its_exact_setting() -> None:
+    main = {
+        (run.method, run.source, run.settings["labels"]): effective(run) for run in runs_of(EXPERIMENTS["table-main"], "paper")
+    }
+    soft = main["softmatch", "cifar10", 40]
+    assert (soft.steps, soft.model, soft.labeled_batch, soft.unlabeled_batch, soft.lr) == (2**20, "wrn-28-2", 64, 448, 0.03)
+    assert (soft.statistics_momentum, soft.model_momentum, soft.weight_decay) == (0.999, 0.999, 5e-4)
+    assert (main["softmatch", "cifar100", 400].model, main["softmatch", "stl10", 40].model) == ("wrn-28-8", "wrn-37-2")
+    assert main["mean_teacher", "svhn", 40].unlabeled_batch == 64
+    assert len(EXPERIMENTS["table-main"].sheets["paper"][0].seeds) == 3
+    tails = [effective(run) for run in runs_of(EXPERIMENTS["table-longtail"], "paper")]
+    assert {config.imbalance for config in tails} == {20, 50, 100, 150}
+    assert all((config.optimizer, config.lr, config.unlabeled_batch) == ("adam", 0.002, 128) for config in tails)
+    text = effective(runs_of(EXPERIMENTS["table-text"], "paper")[0])
+    assert (text.steps, text.encoder, text.fine_tune) == (2**18, "google-bert/bert-base-uncased", True)
+    momenta = {effective(run).statistics_momentum for run in runs_of(EXPERIMENTS["ablate-momentum"], "paper")}
+    assert momenta == {0.99, 0.999, 0.9999}
+
+
+def test_experiments_share_their_runs() -> None:
+    main = {run.key for run in runs_of(EXPERIMENTS["table-main"], "laptop")}
+    for name in ("fig-qualitative", "fig-confidence", "fig-ua"):
+        assert {run.key for run in runs_of(EXPERIMENTS[name], "laptop")} <= main
+    every = [run.key for name in NAMES for run in runs_of(EXPERIMENTS[name], "laptop")]
+    assert (len(every), len(set(every))) == (795, 550)

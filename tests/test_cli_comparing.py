@@ -1,0 +1,185 @@
+"""`softmatch compare`: what it makes of its arguments, that it goes on after whatever ends it, and what it says."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from softmatch.cli import main
+from softmatch.cli_comparing import _columns, make_sheet
+from softmatch.experiments.places import Ended
+from softmatch.experiments.starting import start, wait
+from softmatch.runs import RunFolder
+from tests.experiments.tiny import FAILING, times, wait_for
+
+TINY = shlex.split(
+    "--steps 6 --evaluate-every 3 --checkpoint-every 2 --labeled-batch 4 --unlabeled-batch 8 --model mlp-8 --device cpu"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_grid_is_made_once_and_grows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "two-moons", *TINY, "--threads", "1", "--seeds", "1", "--methods"]
+    assert main([*command, "softmatch{k: 3}", "--labels", "4,6", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "0 of 2 finished · 0 running · 2 waiting" in said
+    assert "2 runs are to be made: this is a dry run, nothing is written." in said
+    assert list(folder.iterdir()) == []
+    assert main([*command, "softmatch{k: 3}", "--labels", "4,6"]) == 0
+    said = capsys.readouterr().out
+    assert "[2/2] two-moons-softmatch-" in said
+    (results,) = (path for path in (folder / "comparisons").iterdir() if path.name != "runs")
+    assert results.name.startswith("two-moons-4-6-labels-")
+    assert f"comparisons/{results.name}/table.md" in said
+    before = times(folder / "comparisons" / "runs")
+    assert main([*command, "softmatch{k: 3},supervised", "--labels", "4,6", "--dry-run"]) == 0
+    assert "2 of 4 finished · 0 running · 2 waiting" in capsys.readouterr().out
+    assert main([*command, "softmatch{k: 3},supervised", "--labels", "4,6"]) == 0
+    after = times(folder / "comparisons" / "runs")
+    assert {path: after[path] for path in before} == before
+    with (results / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted({row["row"] for row in rows}) == ["softmatch{k: 3}", "supervised"]
+    assert len(rows) == 4
+    settings = [path.read_text() for path in (folder / "comparisons" / "runs").glob("*softmatch*.yaml")]
+    assert all("twin: false\n" in text and "method_options:\n  k: 3\n" in text for text in settings)
+    assert main([*command, "softmatch{k: 3},supervised", "--labels", "4,6"]) == 0  # there is nothing left to do
+    assert times(folder / "comparisons" / "runs") == after
+
+
+def test_a_comparison_that_is_killed_stopped_and_shared_ends_as_if_nothing_had_happened(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = shlex.split("--steps 500 --evaluate-every 20 --checkpoint-every 100 --labeled-batch 4 --unlabeled-batch 8")
+    command = ["compare", "two-moons", "--methods", "fixmatch,softmatch", "--seeds", "1", *settings, "--model", "mlp-8"]
+    command += ["--threads", "1", "--processes", "2", "--name", "both"]
+    assert main([*command, "--out", "whole"]) == 0
+    command += ["--out", "parts"]
+
+    def runs() -> list[RunFolder]:
+        return [RunFolder(path) for path in (folder / "parts" / "runs").glob("*/") if path.is_dir()]
+
+    def logs() -> str:
+        return "".join(path.read_text() for path in sorted((folder / "parts" / "runs").glob("*.log")))
+
+    first = start(command, folder / "first.log")
+    wait_for(lambda: len(runs()) == 2 and all((run.path / "metrics.jsonl").is_file() for run in runs()))
+    os.kill(first.pid, signal.SIGKILL)
+    assert wait(first) == Ended(-signal.SIGKILL)
+    wait_for(lambda: logs().count("stopped by SIGTERM at step") == 2)  # its runs have noticed
+
+    lengths = {run.path: (run.path / "metrics.jsonl").stat().st_size for run in runs()}
+    second = start(command, folder / "second.log")
+    wait_for(lambda: all((path / "metrics.jsonl").stat().st_size > length for path, length in lengths.items()))
+    second.stop()
+    assert wait(second) == Ended(75)
+    said = (folder / "second.log").read_text()
+    assert "softmatch: stopped; 0 of 2 runs are finished" in said
+    assert f"Go on with: {shlex.join(['softmatch', *command])}" in said
+    assert logs().count("stopped by SIGTERM at step") == 4
+
+    third = start(command, folder / "third.log")
+    capsys.readouterr()
+    assert main(command) == 0
+    assert wait(third) == Ended(0)
+    assert logs().count("going on after step") == 4
+    for run in runs():
+        whole = folder / "whole" / "runs" / run.path.name
+        for name in ("metrics.jsonl", "model/model.safetensors"):
+            assert (run.path / name).read_bytes() == (whole / name).read_bytes()
+    assert (folder / "parts/both/table.csv").read_bytes() == (folder / "whole/both/table.csv").read_bytes()
+
+
+def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "own.py").write_text(FAILING)
+    (folder / "settings.yaml").write_text("source: two-moons\nsteps: 6\nmodel: mlp-8\nlabeled_batch: 4\nunlabeled_batch: 8\n")
+    command = ["compare", "-c", "settings.yaml", "--methods", "own.py:Broken,fixmatch", "--seeds", "1", "--retries", "1"]
+    assert main([*command, "--name", "mine", "--steps", "4"]) == 1
+    said = capsys.readouterr()
+    assert said.out.count("RuntimeError: no such luck It is tried again (attempt 2).") == 1
+    assert "failed after 2 attempts: ended with code 1. RuntimeError: no such luck" in said.out
+    assert "Its log: comparisons/runs/two-moons-Broken-seed-0-" in said.out
+    assert "1 of 2 runs failed" in said.err
+    assert "fixmatch" in (folder / "comparisons" / "mine" / "table.md").read_text()
+    (result,) = (folder / "comparisons" / "runs").glob("*fixmatch*/result.json")
+    assert '"steps": 4' in result.read_text()  # the command line wins over the file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--methods softmach", "softmach, two-moons: there is no method 'softmach'. Did you mean 'softmatch'?"),
+        ("--methods 'softmatch{q: 1}'", "softmatch{q: 1}, two-moons: method 'softmatch' has no option 'q'"),
+        ("--methods 'softmatch{k: 1'", "--methods softmatch{k: 1 is not valid YAML"),
+        ("--methods 'softmatch{1}'", "--methods softmatch{1}: give NAME, or NAME{option: value}"),
+        ("--methods softmatch,,fixmatch", "--methods : give NAME"),
+        ("--methods softmatch,softmatch", "the row 'softmatch' stands twice"),
+        ("--methods softmatch --labels 4,x", "--labels takes whole numbers separated by commas, 'x' is none."),
+        ("--methods softmatch --labels 4,4", "the column 'two-moons, 4 labels' stands twice"),
+        ("--methods softmatch --labels 0", "two-moons, 0 labels: settings: labels = 0"),
+        ("--methods softmatch --labels 4 --imbalance 5", "--labels and --imbalance exclude each other"),
+        ("--methods softmatch --seeds 0", "--seeds 0 --first-seed 0: one seed or more"),
+        ("--methods softmatch --steps 0", "steps = '0': input should be greater than or equal to 1"),
+        ("--methods softmatch --method fixmatch", "--method"),
+        ("--methods softmatch --name ../other", "--name ../other: letters, digits, dashes and dots make a name"),
+        ("--methods softmatch --name runs", "--name runs: letters"),
+        (
+            "--methods softmatch -c settings.yaml",
+            "settings.yaml: labels is not one setting of all runs here: take it out and give",
+        ),
+        ("--methods softmatch --data nowhere.npz", "two-moons: "),
+        ("--methods softmatch --on ray --slurm.time 5", "--slurm is for --on slurm"),
+        ("--methods softmatch --on mars", "mars"),
+        ("", "--methods"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_run(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: str, message: str
+) -> None:
+    (folder / "settings.yaml").write_text("labels: 4\n")
+    assert main(["compare", "two-moons", *shlex.split(arguments)]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert "Traceback" not in said
+    assert [path.name for path in folder.iterdir()] == ["settings.yaml"]
+
+
+def test_rows_and_columns() -> None:
+    columns = _columns("cifar10", None, "10,1.5")
+    sheet = make_sheet("cifar10", "saw+softmatch{base_options: {k: [2, 3]}, a: x} , own.py:mine", columns, range(3, 5), {})
+    assert [(row.name, dict(row.settings)) for row in sheet.rows] == [
+        (
+            "saw+softmatch{base_options: {k: [2, 3]}, a: x}",
+            {"method": "saw+softmatch", "method_options": {"base_options": {"k": [2, 3]}, "a": "x"}},
+        ),
+        ("own.py:mine", {"method": "own.py:mine"}),
+    ]
+    assert [(column.title, dict(column.settings)) for column in sheet.columns] == [
+        ("cifar10, γ = 10", {"imbalance": 10}),
+        ("cifar10, γ = 1.5", {"imbalance": 1.5}),
+    ]
+    assert sheet.seeds == (3, 4)
+
+
+def test_names_of_comparisons(tmp_path: Path) -> None:
+    def name(source: str, labels: str | None, common: dict[str, object], given: str | None = None) -> str:
+        return make_sheet(source, "softmatch", _columns(source, labels, None), [0], common, given).name
+
+    plain = name("digits", "40,1000", {"twin": False, "device": "cpu"})
+    assert plain == "digits-40-1000-labels"  # nothing here decides about the outcome
+    assert name("digits", None, {}) == "digits"
+    assert name("digits", "40", {"steps": 5}) != name("digits", "40", {"steps": 6})
+    one, other = (name(str(tmp_path / part / "my data.csv"), None, {}) for part in "ab")
+    assert one.startswith("my-data-")
+    assert one != other
+    assert name("digits", "40", {"steps": 5}, "mine-2") == "mine-2"
