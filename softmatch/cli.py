@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 from pydantic import ValidationError
 
-from softmatch import __version__, cli_augmenting, cli_using
+from softmatch import __version__, cli_augmenting, cli_comparing, cli_planning, cli_reproducing, cli_using
 from softmatch.config import Config, explain
 from softmatch.errors import STOPPED, InputError, ProcessLost, SoftmatchError, Stopped
 
@@ -240,11 +241,25 @@ def report(run: Path) -> None:
     print(write_report(RunFolder(run)))
 
 
-for command in (cli_using.predict, cli_using.pseudo_labels, cli_using.suggest, cli_using.export, cli_augmenting.augment):
+for command in (
+    cli_using.predict,
+    cli_using.pseudo_labels,
+    cli_using.suggest,
+    cli_using.export,
+    cli_augmenting.augment,
+    cli_comparing.compare,
+    cli_reproducing.reproduce,
+    cli_planning.plan,
+):
     app.command(command)
 
 
 _arguments: list[str] = []
+
+
+def command_line() -> str:
+    """What was typed."""
+    return shlex.join(["softmatch", *_arguments])
 
 
 def without_option(arguments: Sequence[str], option: str) -> list[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ from pydantic import ConfigDict, Field, create_model
 
 from softmatch.config import Config, read_file
 from softmatch.errors import InputError, TrainingError
+from softmatch.experiments.contents import digest
 from softmatch.experiments.places import Where
 from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet
 from softmatch.experiments.store import Store
@@ -30,6 +33,8 @@ CHOSEN = {
     "threads": "--threads",
 }
 """Settings of `softmatch train` that are said in another way here."""
+PATHS = ("test", "encoder")
+"""Settings that are files or folders of one's own, or names."""
 TWIN = "Also train a supervised twin of every run. Default: no; `supervised` can be one of the methods."
 
 if TYPE_CHECKING:
@@ -102,7 +107,7 @@ def compare(
     out:
         Folder of runs and results, which comparisons share.
     name:
-        Folder of these results in it. Default: by source, columns and settings.
+        Folder of these results in it. Default: by source, methods, columns and settings.
     dry_run:
         Check all settings, and print the grid with what is finished and what is to be made.
     file:
@@ -124,13 +129,15 @@ def compare(
     layer = {} if file is None else _read(file)
     written = layer.pop("source", None)
     settings = {"twin": False, **layer, **_given(common)}
+    settings |= {key: type(settings[key])(_absolute(str(settings[key]))) for key in PATHS if settings.get(key) is not None}
     chosen = _absolute(source or written or "digits")
-    sheet = make_sheet(
-        chosen, methods, _columns(chosen, labels, imbalance), range(first_seed, first_seed + seeds), settings, name
-    )
+    made_of = _made_of(chosen, data, *(settings.get(key) for key in PATHS))
+    columns = [replace(column, made_of=made_of) for column in _columns(chosen, labels, imbalance)]
+    sheet = make_sheet(chosen, methods, columns, range(first_seed, first_seed + seeds), settings, name)
     store, console = Store(out), Console(emoji=False)
     found = {} if data is None else {chosen: data}
-    for finding in check(sheet, store, found):
+    here = where is None or where.on == "here"
+    for finding in check(sheet, store, found, None if here else "cpu"):
         say(console, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if finding.level == "warning" else "dim")
     if dry_run:
         missing = [run for run in sheet.runs() if not store.is_finished(run)]
@@ -168,7 +175,7 @@ def make_sheet(
         raise InputError(f"--name {name}: letters, digits, dashes and dots make a name; runs and slurm are taken.")
     rows = [Row(text, settings) for text, settings in _methods(methods)]
     title = f"Comparison on {_title(source)}"
-    return Sheet(name or _name(source, columns, common), title, rows, columns, tuple(seeds), common)
+    return Sheet(name or _name(source, rows, columns, common), title, rows, columns, tuple(seeds), common)
 
 
 def _given(common: Common | None) -> dict[str, Any]:
@@ -182,6 +189,14 @@ def _read(file: Path) -> dict[str, Any]:
         if key in layer:
             raise InputError(f"settings file {file}: {key} is not one setting of all runs here: take it out and give {option}.")
     return layer
+
+
+def _made_of(*paths: str | Path | None) -> str:
+    """What files and folders of one's own hold, in a word."""
+    from softmatch.data.places import expand_home
+
+    found = [digest(expand_home(path)) for path in paths if path is not None and expand_home(path).exists()]
+    return "-".join(found)
 
 
 def _absolute(source: str) -> str:
@@ -215,6 +230,8 @@ def _number(text: str, option: str, whole: bool) -> float:
     """Of a list on the command line."""
     try:
         number = int(text) if whole else float(text)
+        if not math.isfinite(number):
+            raise ValueError
     except ValueError as error:
         what = "whole numbers" if whole else "numbers"
         raise InputError(f"{option} takes {what} separated by commas, {text.strip()!r} is none.") from error
@@ -243,13 +260,12 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _name(source: str, columns: Sequence[Column], common: Mapping[str, Any]) -> str:
-    """Comparisons of other data, columns or settings have other names; with more methods or seeds it is the same."""
+def _name(source: str, rows: Sequence[Row], columns: Sequence[Column], common: Mapping[str, Any]) -> str:
+    """Comparisons of other data, methods, columns or settings have other names; with more seeds it is the same."""
     decisive = {key: value for key, value in common.items() if key not in ELSEWHERE and (key, value) != ("twin", False)}
     numbers = [f"{value:g}" for column in columns for value in column.settings.values()]
     kind = next((key for column in columns for key in column.settings), None)
     parts = [_title(source), *numbers, *([kind] if kind else [])]
-    if decisive or Path(source).is_absolute():
-        text = json.dumps([source, decisive], sort_keys=True, default=str)
-        parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
+    text = json.dumps([source, [row.name for row in rows], decisive], sort_keys=True, default=str)
+    parts.append(hashlib.sha256(text.encode()).hexdigest()[:6])
     return re.sub(r"[^\w.-]+", "-", "-".join(parts)).strip("-.")

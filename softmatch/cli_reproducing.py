@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from softmatch.errors import InputError, TrainingError, nearest
+from softmatch.experiments.paper.scales import Scale
 from softmatch.experiments.places import Where
 from softmatch.experiments.store import Store
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
     from softmatch.experiments.sweep import Outcome
 
 ALL = "all"
+ENCODER_SIZES: Mapping[Scale, tuple[int, int]] = {"laptop": (6, 384), "paper": (12, 768)}
+"""Layers and width of all-MiniLM-L6-v2 and BERT-Base."""
 
 
 def reproduce(
     name: str | None = None,
     /,
     *,
-    scale: Literal["laptop", "paper"] = "laptop",
+    scale: Scale = "laptop",
     data: dict[str, Path] | None = None,
     encoder: Path | None = None,
     seeds: int | None = None,
@@ -65,7 +68,7 @@ def reproduce(
     data:
         Where the files of a source are, as --data of `softmatch train`: --data.cifar10 PATH, --data.agnews FOLDER.
     encoder:
-        Folder of the sentence encoder that texts are read with (all-MiniLM-L6-v2; at paper scale BERT-Base). Default: the hub's.
+        Folder that holds the encoder of texts: all-MiniLM-L6-v2, at paper scale BERT-Base. Default: the hub's copy of it.
     seeds:
         How many, in the place of the scale's own number.
     where:
@@ -73,7 +76,7 @@ def reproduce(
     out:
         Folder of runs and results.
     publish:
-        Folder that the documents and their pictures are copied to.
+        Folder in which a folder of the scale gets the documents and their pictures.
     dry_run:
         Say what would be run and how long it takes, and stop.
     """
@@ -90,8 +93,8 @@ def reproduce(
     if seeds is not None and seeds < 1:
         raise InputError(f"--seeds {seeds}: one or more are needed.")
     _refuse_unknown(data or {})
-    if encoder is not None and not encoder.is_dir():
-        raise InputError(f"--encoder {encoder}: there is no such folder.")
+    if encoder is not None:
+        _refuse_other(encoder, scale)
     from softmatch.experiments.reproducing import plan
 
     plans = []
@@ -123,6 +126,7 @@ def _one(
     from softmatch.cli import command_line
     from softmatch.data.sources import SOURCES
     from softmatch.display import say
+    from softmatch.experiments.figures.style import require_matplotlib
     from softmatch.experiments.making import make_runs
     from softmatch.experiments.reproducing import write
     from softmatch.experiments.results import summary_table
@@ -133,6 +137,8 @@ def _one(
     say(console, describe(plan, store, where))
     if dry_run:
         return 0
+    if plan.experiment.figure:
+        require_matplotlib()
     texts = any(SOURCES[run.source].texts for run in plan.runs())
     also = [] if encoder is None or not texts else ["--encoder", str(encoder.resolve())]
     outcomes: Sequence[Outcome] = make_runs(
@@ -146,11 +152,10 @@ def _one(
     for path in paths:
         say(console, str(path))
     if publish is not None:
-        publish.mkdir(parents=True, exist_ok=True)
+        (publish / plan.scale).mkdir(parents=True, exist_ok=True)
         for path in paths:
             if path.suffix == ".png" or path == paths[0]:
-                shutil.copyfile(path, publish / path.name)
-                say(console, str(publish / path.name))
+                say(console, str(shutil.copyfile(path, publish / plan.scale / path.name)))
     return sum(outcome.state != "done" for outcome in outcomes)
 
 
@@ -191,6 +196,20 @@ def _list(console: Console) -> None:
         table.add_row(Text(each.name, style="bold"), Text.assemble(f"{each.where}. {each.title}\n", (cost, "dim")))
     console.print(table)
     console.print("Tables and figures share runs: all of them together take less than the sum.", style="dim")
+
+
+def _refuse_other(encoder: Path, scale: Scale) -> None:
+    """Raise InputError unless the folder has an encoder of the size that the scale's experiments are of."""
+    from softmatch.foreign_text import parse_json, read_text
+
+    path = encoder / "config.json"
+    if not path.is_file():
+        raise InputError(f"--encoder {encoder}: there is no such folder with the config.json of an encoder.")
+    found = parse_json(read_text(path), path)
+    size = (found.get("num_hidden_layers"), found.get("hidden_size")) if isinstance(found, dict) else (None, None)
+    if size != ENCODER_SIZES[scale]:
+        wanted = "{} layers of {}".format(*ENCODER_SIZES[scale])
+        raise InputError(f"--encoder {encoder}: at {scale} scale it is one of {wanted}; this one has {size[0]} of {size[1]}.")
 
 
 def _refuse_unknown(data: dict[str, Path]) -> None:

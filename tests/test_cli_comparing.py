@@ -6,6 +6,7 @@ import csv
 import os
 import shlex
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,7 @@ from softmatch.cli import main
 from softmatch.cli_comparing import _columns, make_sheet
 from softmatch.experiments.places import Ended
 from softmatch.experiments.starting import start, wait
-from softmatch.runs import RunFolder
-from tests.experiments.tiny import FAILING, times, wait_for
+from tests.experiments.tiny import METHODS, times, wait_for
 
 TINY = shlex.split(
     "--steps 6 --evaluate-every 3 --checkpoint-every 2 --labeled-batch 4 --unlabeled-batch 8 --model mlp-8 --device cpu"
@@ -47,7 +47,8 @@ def test_a_grid_is_made_once_and_grows(folder: Path, capsys: pytest.CaptureFixtu
     assert main([*command, "softmatch{k: 3},supervised", "--labels", "4,6"]) == 0
     after = times(folder / "comparisons" / "runs")
     assert {path: after[path] for path in before} == before
-    with (results / "runs.csv").open() as file:
+    (grown,) = (path for path in (folder / "comparisons").iterdir() if path.name not in ("runs", results.name))
+    with (grown / "runs.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert sorted({row["row"] for row in rows}) == ["softmatch{k: 3}", "supervised"]
     assert len(rows) == 4
@@ -57,51 +58,58 @@ def test_a_grid_is_made_once_and_grows(folder: Path, capsys: pytest.CaptureFixtu
     assert times(folder / "comparisons" / "runs") == after
 
 
-def test_a_comparison_that_is_killed_stopped_and_shared_ends_as_if_nothing_had_happened(
+def test_a_comparison_that_is_killed_and_stopped_ends_as_if_nothing_had_happened(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = shlex.split("--steps 500 --evaluate-every 20 --checkpoint-every 100 --labeled-batch 4 --unlabeled-batch 8")
-    command = ["compare", "two-moons", "--methods", "fixmatch,softmatch", "--seeds", "1", *settings, "--model", "mlp-8"]
-    command += ["--threads", "1", "--processes", "2", "--name", "both"]
-    assert main([*command, "--out", "whole"]) == 0
-    command += ["--out", "parts"]
+    (folder / "own.py").write_text(METHODS)
+    settings = shlex.split(
+        "--steps 100 --evaluate-every 5 --checkpoint-every 20 --labeled-batch 4 --unlabeled-batch 8 --model mlp-8"
+    )
+    methods = "own.py:Slow,own.py:Slow{max_weight: 0.5}"
+    command = ["compare", "two-moons", "--methods", methods, "--seeds", "1", *settings, "--threads", "1", "--processes", "2"]
+    assert main([*command, "--name", "both", "--out", "whole"]) == 0
+    command += ["--name", "both", "--out", "parts"]
 
-    def runs() -> list[RunFolder]:
-        return [RunFolder(path) for path in (folder / "parts" / "runs").glob("*/") if path.is_dir()]
+    def records() -> list[int]:
+        return sorted(path.read_bytes().count(b"\n") for path in (folder / "parts" / "runs").glob("*/metrics.jsonl"))
 
     def logs() -> str:
         return "".join(path.read_text() for path in sorted((folder / "parts" / "runs").glob("*.log")))
 
-    first = start(command, folder / "first.log")
-    wait_for(lambda: len(runs()) == 2 and all((run.path / "metrics.jsonl").is_file() for run in runs()))
-    os.kill(first.pid, signal.SIGKILL)
-    assert wait(first) == Ended(-signal.SIGKILL)
+    (folder / "slow").touch()
+    killed = start(command, folder / "killed.log")
+    wait_for(lambda: len(records()) == 2)
+    killed.kill()
+    assert wait(killed) == Ended(-signal.SIGKILL)
     wait_for(lambda: logs().count("stopped by SIGTERM at step") == 2)  # its runs have noticed
 
-    lengths = {run.path: (run.path / "metrics.jsonl").stat().st_size for run in runs()}
-    second = start(command, folder / "second.log")
-    wait_for(lambda: all((path / "metrics.jsonl").stat().st_size > length for path, length in lengths.items()))
-    second.stop()
-    assert wait(second) == Ended(75)
-    said = (folder / "second.log").read_text()
-    assert "softmatch: stopped; 0 of 2 runs are finished" in said
-    assert f"Go on with: {shlex.join(['softmatch', *command])}" in said
+    before = records()
+
+    def strike() -> None:
+        wait_for(lambda: all(now > then for now, then in zip(records(), before, strict=True)))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    capsys.readouterr()
+    assert main(command) == 75
+    thread.join()
+    said = capsys.readouterr().err
+    assert "softmatch: stopped; 0 of 2 runs are finished, and those that were begun are saved." in said
+    assert said.endswith(f"Go on with: {shlex.join(['softmatch', *command])}\n")
     assert logs().count("stopped by SIGTERM at step") == 4
 
-    third = start(command, folder / "third.log")
-    capsys.readouterr()
+    (folder / "slow").unlink()
     assert main(command) == 0
-    assert wait(third) == Ended(0)
     assert logs().count("going on after step") == 4
-    for run in runs():
-        whole = folder / "whole" / "runs" / run.path.name
+    for run in (folder / "parts" / "runs").glob("*/"):
         for name in ("metrics.jsonl", "model/model.safetensors"):
-            assert (run.path / name).read_bytes() == (whole / name).read_bytes()
+            assert (run / name).read_bytes() == (folder / "whole" / "runs" / run.name / name).read_bytes()
     assert (folder / "parts/both/table.csv").read_bytes() == (folder / "whole/both/table.csv").read_bytes()
 
 
 def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "own.py").write_text(FAILING)
+    (folder / "own.py").write_text(METHODS)
     (folder / "settings.yaml").write_text("source: two-moons\nsteps: 6\nmodel: mlp-8\nlabeled_batch: 4\nunlabeled_batch: 8\n")
     command = ["compare", "-c", "settings.yaml", "--methods", "own.py:Broken,fixmatch", "--seeds", "1", "--retries", "1"]
     assert main([*command, "--name", "mine", "--steps", "4"]) == 1
@@ -127,6 +135,7 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
         ("--methods softmatch --labels 4,x", "--labels takes whole numbers separated by commas, 'x' is none."),
         ("--methods softmatch --labels 4,4", "the column 'two-moons, 4 labels' stands twice"),
         ("--methods softmatch --labels 0", "two-moons, 0 labels: settings: labels = 0"),
+        ("--methods softmatch --imbalance inf", "--imbalance takes numbers separated by commas, 'inf' is none."),
         ("--methods softmatch --labels 4 --imbalance 5", "--labels and --imbalance exclude each other"),
         ("--methods softmatch --seeds 0", "--seeds 0 --first-seed 0: one seed or more"),
         ("--methods softmatch --steps 0", "steps = '0': input should be greater than or equal to 1"),
@@ -172,14 +181,31 @@ def test_rows_and_columns() -> None:
 
 
 def test_names_of_comparisons(tmp_path: Path) -> None:
-    def name(source: str, labels: str | None, common: dict[str, object], given: str | None = None) -> str:
-        return make_sheet(source, "softmatch", _columns(source, labels, None), [0], common, given).name
+    def name(source: str, labels: str | None, common: dict[str, object], given: str | None = None, row: str = "uda") -> str:
+        return make_sheet(source, row, _columns(source, labels, None), [0], common, given).name
 
     plain = name("digits", "40,1000", {"twin": False, "device": "cpu"})
-    assert plain == "digits-40-1000-labels"  # nothing here decides about the outcome
-    assert name("digits", None, {}) == "digits"
+    assert plain.startswith("digits-40-1000-labels-")
+    assert plain == name("digits", "40,1000", {})  # nothing there decides about the outcome
+    assert name("digits", None, {}, row="uda") != name("digits", None, {}, row="vat")  # no table takes another's place
     assert name("digits", "40", {"steps": 5}) != name("digits", "40", {"steps": 6})
     one, other = (name(str(tmp_path / part / "my data.csv"), None, {}) for part in "ab")
     assert one.startswith("my-data-")
     assert one != other
     assert name("digits", "40", {"steps": 5}, "mine-2") == "mine-2"
+
+
+def test_other_data_of_the_same_name_are_other_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{'a' if number % 2 else 'b'},{number % 2},{number / 50}" for number in range(50)]
+    (folder / "d.csv").write_text("\n".join(["y,p,q", *rows]))
+    command = ["compare", "d.csv", "--methods", "supervised", "--label", "y", "--seeds", "1", "--steps", "3", "--folds", "2"]
+    assert main([*command, "--dry-run"]) == 0
+    assert main(command) == 0
+    assert "[1/1]" in capsys.readouterr().out
+    assert main([*command, "--dry-run"]) == 0
+    assert "0 runs are to be made" in capsys.readouterr().out
+    (folder / "d.csv").write_text("\n".join(["y,p,q", *reversed(rows)]))
+    assert main([*command, "--dry-run"]) == 0
+    assert "1 run is to be made" in capsys.readouterr().out
+    (folder / "d.csv").write_text("nonsense")
+    assert main([*command, "--dry-run"]) == 2

@@ -31,7 +31,7 @@ def test_it_lists_every_table_and_figure(capsys: pytest.CaptureFixture[str]) -> 
         (["table-main", "--seeds", "0"], "--seeds 0: one or more are needed"),
         (["table-main", "--data.cifar11", "x"], "--data.cifar11: there is no source 'cifar11'. Did you mean 'cifar10'?"),
         (["table-main", "--data.cifar10", "gone.npz"], "--data.cifar10 gone.npz: there is no such file or folder."),
-        (["table-text", "--encoder", "gone"], "--encoder gone: there is no such folder."),
+        (["table-text", "--encoder", "gone"], "--encoder gone: there is no such folder with the config.json"),
         (["fig-ua", "--scale", "phone"], "--scale"),
     ],
 )
@@ -68,7 +68,7 @@ def test_an_experiment_from_the_command_to_its_document(
     assert "SoftMatch is better; Two moons, 4: " in printed
     made = sorted(path.stat().st_mtime_ns for path in (out / "runs").glob("*/result.json"))
     assert len(made) == 4
-    text = (docs / "tiny.md").read_text()
+    text = (docs / "laptop" / "tiny.md").read_text()
     assert text == (out / "tiny-laptop" / "tiny.md").read_text()
     assert "n = 2 seeds" in text
     assert main(command) == 0

@@ -20,11 +20,12 @@ METHOD = ("method", "method_options")
 """Settings that decide about the method alone."""
 
 
-def check(sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None) -> list[Finding]:
+def check(sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None, device: str | None = None) -> list[Finding]:
     """Open the source of every column once, and build the method of every cell with runs that are not finished.
 
     Args:
         data: where the files of a source are, by its name.
+        device: to check on, where the runs are made on other machines.
 
     Returns:
         What was noticed about a user's own data.
@@ -36,7 +37,7 @@ def check(sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None) ->
     for column in sheet.columns:
         rows = [row for row in _rows(sheet, column) if not _is_finished(sheet, store, row, column)]
         if rows:
-            job = _open(sheet, rows[0], column, data or {})
+            job = _open(sheet, rows[0], column, {"data": (data or {}).get(column.source), "device": device})
             findings |= {finding.text: finding for finding in job.findings}
             _build(sheet, rows, column, job)
     return list(findings.values())
@@ -54,11 +55,11 @@ def _settings(sheet: Sheet, row: Row, column: Column) -> dict[str, Any]:
     return dict(sheet.run(row, column, sheet.seeds[0]).settings)
 
 
-def _open(sheet: Sheet, row: Row, column: Column, data: Mapping[str, Path]) -> Job:
+def _open(sheet: Sheet, row: Row, column: Column, place: Mapping[str, Any]) -> Job:
     """The source of a column, read with the settings of a row, but without the options of its method."""
     settings = {key: value for key, value in _settings(sheet, row, column).items() if key != "method_options"}
     with _naming(column.title):
-        return open_job(column.source, settings, {"data": data.get(column.source)})
+        return open_job(column.source, settings, place)
 
 
 def _build(sheet: Sheet, rows: list[Row], column: Column, job: Job) -> None:
@@ -67,7 +68,7 @@ def _build(sheet: Sheet, rows: list[Row], column: Column, job: Job) -> None:
         task = prepare_job(job)
     for row in rows:
         with _naming(f"{row.name}, {column.title}"):
-            config = make_config(job.config.model_dump(), _settings(sheet, row, column))
+            config = make_config(job.config.model_dump(), _settings(sheet, row, column), {"device": job.config.device})
             differs = any(getattr(config, key) != value for key, value in job.config if key not in METHOD)
             own = prepare_job(replace(job, config=config)) if differs else replace(task, config=config)
             build_method(own, config.method)

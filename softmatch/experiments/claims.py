@@ -16,15 +16,20 @@ Verdict = Literal["holds", "leans that way", "not seen", "the opposite", "no dif
 """Of a "lower" claim: holds where the difference is more than chance, leans that way where it has the sign only, not seen where
 it has the other sign, the opposite where that is more than chance. Of a "close" claim: no difference seen, or differs."""
 
+FEWEST = 3
+"""Seeds below which nothing is said: two that happen to agree make any difference look sure."""
+
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper about two rows, in every column.
+    """A sentence of the paper about two rows, in every column unless it names some.
 
     Attributes:
         row, other: `row` has less of the measure than `other` ("lower"), or about as much ("close").
         measure: one of `softmatch.experiments.measures.MEASURES`.
         against: the measure of `other`, where it is another one.
+        columns: titles of those that it is about; empty: all.
+        but: titles of those that the paper takes out.
     """
 
     text: str
@@ -33,16 +38,30 @@ class Claim:
     kind: Literal["lower", "close"]
     measure: str = "error"
     against: str | None = None
+    columns: Sequence[str] = ()
+    but: Sequence[str] = ()
+
+    def is_about(self, column: str) -> bool:
+        return (not self.columns or column in self.columns) and column not in self.but
 
 
-def lower(row: str, other: str, *, text: str, measure: str = "error", against: str | None = None) -> Claim:
+def lower(
+    row: str,
+    other: str,
+    *,
+    text: str,
+    measure: str = "error",
+    against: str | None = None,
+    columns: Sequence[str] = (),
+    but: Sequence[str] = (),
+) -> Claim:
     """`row` has less than `other`."""
-    return Claim(text, row, other, "lower", measure, against)
+    return Claim(text, row, other, "lower", measure, against, columns, but)
 
 
-def close(row: str, other: str, *, text: str, measure: str = "error") -> Claim:
+def close(row: str, other: str, *, text: str, columns: Sequence[str] = ()) -> Claim:
     """`row` has about as much as `other`."""
-    return Claim(text, row, other, "close", measure)
+    return Claim(text, row, other, "close", columns=columns)
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,7 @@ def judge(claims: Sequence[Claim], sheet: Sheet, store: Store) -> list[Finding]:
             continue
         results = collect(sheet, store, claim.measure)
         others = results if claim.against is None else collect(sheet, store, claim.against)
-        for column in sheet.columns:
+        for column in (column for column in sheet.columns if claim.is_about(column.title)):
             ours, theirs = results.cell(claim.row, column.title), others.cell(claim.other, column.title)
             if ours is not None and theirs is not None:
                 difference = paired_difference(ours, theirs)
@@ -94,7 +113,7 @@ def judge(claims: Sequence[Claim], sheet: Sheet, store: Store) -> list[Finding]:
 def _verdict(claim: Claim, difference: Difference) -> Verdict:
     from softmatch.experiments.statistics import LEVEL
 
-    if difference.mean is None or difference.n < 2:
+    if difference.mean is None or difference.n < FEWEST:
         return "not measured"
     # p is unknown where all seeds differ by the same number, which no test of means can judge
     sure = difference.p is not None and difference.p < 1 - LEVEL

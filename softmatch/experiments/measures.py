@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import pstdev
+from statistics import fmean, pstdev
 from typing import Any, Literal
 
 from softmatch.errors import InputError
@@ -60,6 +60,14 @@ def _first(key: str) -> Callable[[Files], float | None]:
     return lambda files: next((found for record in files.records if (found := number(record.get(key))) is not None), None)
 
 
+def _over_training(key: str) -> Callable[[Files], float | None]:
+    def get(files: Files) -> float | None:
+        found = [value for record in files.records if (value := number(record.get(key))) is not None]
+        return fmean(found) if found else None
+
+    return get
+
+
 def _best_error(files: Files) -> float | None:
     """Chosen by the test set: lower than an error that could be had without it."""
     return min((found for record in files.records if (found := number(record.get("test_error"))) is not None), default=None)
@@ -94,6 +102,8 @@ MEASURES: Mapping[str, Measure] = {
     "error": Measure("error", "%", "lower", _final("test_error")),
     "quantity": Measure("quantity f of the pseudo-labels", "%", "higher", _final("quantity")),
     "quality": Measure("quality g of the pseudo-labels", "%", "higher", _final("quality")),
+    "mean quantity": Measure("quantity f, mean over the records", "%", "higher", _over_training("quantity")),
+    "mean quality": Measure("quality g, mean over the records", "%", "higher", _over_training("quality")),
     "seconds": Measure("training time", "s", "lower", _final("seconds")),
     "best error": Measure("lowest error at a record", "%", "lower", _best_error),
     "early error": Measure("error at the first record", "%", "lower", _first("test_error")),

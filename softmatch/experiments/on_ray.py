@@ -6,6 +6,7 @@ Ray itself tries nothing again: a worker that is lost is a lost attempt of the r
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,11 @@ from softmatch.experiments.places import FAILED, SHARED, Ended, Handle, thread_o
 from softmatch.experiments.starting import execute
 from softmatch.training.launching import free_port
 
+PASSED = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME")
+"""Beginnings of variables that say where caches are and whether the hub may be asked: runs see them as this process does."""
+LONGEST_CONNECTING = 10.0
+"""Seconds in which the head of a cluster must answer; Ray itself would go on trying for minutes."""
+ADVICE = "Give --address HOST:PORT; without it, and without RAY_ADDRESS, a cluster of this machine is started."
 SMALLEST_STORE = 80 * 2**20
 """Bytes of Ray's store of objects, of which nothing here makes use: the least that Ray takes."""
 LONGEST_CHECK = 60.0
@@ -32,7 +38,7 @@ class OnRay:
         root: of the store.
         address: of a cluster. Default: RAY_ADDRESS, then a new cluster of this machine. One that this process is connected to
             already is used as it is.
-        cpus, gpus: of each process of a run.
+        cpus, gpus: of each process of a run. Default: a GPU where the cluster has any.
         ranks: processes that train a run together, each a task, wherever there is room.
         slots: runs that the cluster is given at a time.
         threads: of each process. Default: its CPUs.
@@ -43,7 +49,7 @@ class OnRay:
         root: Path,
         address: str | None = None,
         cpus: float = 1.0,
-        gpus: float = 0.0,
+        gpus: float | None = None,
         ranks: int = 1,
         slots: int = 1,
         threads: int | None = None,
@@ -51,7 +57,7 @@ class OnRay:
         self.slots = slots
         self.options = thread_options(threads or max(int(cpus), 1))
         self._root, self._address, self._ranks = root.resolve(), address, ranks
-        self._needs = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0}
+        self._needs: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0}
         self._started = False
 
     def __enter__(self) -> Self:
@@ -59,6 +65,8 @@ class OnRay:
         if not ray.is_initialized():
             _connect(self._address or os.environ.get("RAY_ADDRESS") or "local")
             self._started = True
+        if self._needs["num_gpus"] is None:
+            self._needs["num_gpus"] = float(ray.cluster_resources().get("GPU", 0) > 0)
         try:
             self._check()
         except BaseException:
@@ -75,7 +83,7 @@ class OnRay:
         if self._ranks > 1:
             return _Ranks(self._ranks, self._needs, arguments, log)
         task = _ray().remote(**self._needs)(execute)
-        return _Task(task.options(name=log.stem).remote(list(arguments), log, {}, Path.cwd()))
+        return _Task(task.options(name=log.stem).remote(list(arguments), log, _passed(), Path.cwd()))
 
     def _check(self) -> None:
         """Raise InputError where a machine cannot hold a run, or does not see the store."""
@@ -91,7 +99,12 @@ class OnRay:
         try:
             looking = {_on(node["NodeID"], 0)(_answer).remote(marker): node["NodeManagerAddress"] for node in nodes}
             ready, late = ray.wait(list(looking), num_returns=len(looking), timeout=LONGEST_CHECK)
-            blind = [looking[each] for each in ready if not _came(ray.get(each))] + [looking[each] for each in late]
+            try:
+                blind = [looking[each] for each in ready if not _came(ray.get(each))] + [looking[each] for each in late]
+            except ray.exceptions.RayError as error:
+                raise InputError(
+                    f"a machine of the Ray cluster cannot run softmatch: {_reason(error)} Install the same on all of them."
+                ) from error
             if blind:
                 raise InputError(f"{', '.join(blind)} of the Ray cluster cannot read and write {self._root}: {SHARED}")
         finally:
@@ -106,7 +119,24 @@ def _ray() -> Any:
     return ray
 
 
+def _passed() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
+
+
+def _refuse_silent(address: str) -> None:
+    """Raise InputError where nobody listens at HOST:PORT."""
+    host, colon, port = address.rpartition(":")
+    if not colon or "/" in address or not port.isdecimal():
+        return  # auto, or ray://…
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), LONGEST_CONNECTING).close()
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"there is no Ray cluster at {address}: {reason}. {ADVICE}") from error
+
+
 def _connect(address: str) -> None:
+    _refuse_silent(address)
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
         if address == "local":
@@ -116,7 +146,7 @@ def _connect(address: str) -> None:
             _ray().init(address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:  # what Ray raises for addresses where no cluster answers
         reason = str(error).strip().splitlines()[0]
-        raise InputError(f"there is no Ray cluster at {address}: {reason} Give --address HOST:PORT, or none.") from error
+        raise InputError(f"there is no Ray cluster at {address}: {reason} {ADVICE}") from error
 
 
 def _has(node: dict[str, Any], cpus: float, gpus: float) -> bool:
@@ -268,7 +298,7 @@ class _Ranks:
             self._bad = Ended(FAILED, f"its worker was lost: {_reason(error)}")
             return True
         for rank, environment in enumerate(environments(spots)):
-            task = self._task(rank, execute).remote(self._arguments, self._log, environment, self._folder)
+            task = self._task(rank, execute).remote(self._arguments, self._log, _passed() | environment, self._folder)
             self._ranks.append(_Task(task))
         return True
 

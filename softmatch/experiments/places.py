@@ -89,7 +89,7 @@ class Where(BaseModel):
         "here", description="here: processes on this machine. ray: tasks of a Ray cluster. slurm: jobs of a Slurm cluster."
     )
     processes: int | None = Field(
-        None, ge=1, description="Runs at a time. Default: as many as this machine has cores; on a cluster as many as it takes."
+        None, ge=1, description="Runs at a time. Default: one a GPU, else one a core; on a cluster as many as it takes."
     )
     processes_per_run: int = Field(1, ge=1, description="Processes that train a run together, each with a share of every batch.")
     threads: int | None = Field(
@@ -100,7 +100,9 @@ class Where(BaseModel):
         None, description="Ray: head of a cluster that is there. Default: RAY_ADDRESS, or else a cluster of this machine alone."
     )
     cpus_per_run: float | None = Field(None, gt=0, description="Ray: CPUs of each process of a run. Default: 1.")
-    gpus_per_run: float | None = Field(None, ge=0, description="Ray: GPUs of each process of a run. Default: 0.")
+    gpus_per_run: float | None = Field(
+        None, ge=0, description="Ray: GPUs of each process of a run. Default: 1 where the cluster has any."
+    )
     slurm: dict[str, str] = Field(
         default_factory=dict,
         description="Slurm: options of sbatch, for example --slurm.partition gpu --slurm.time 120 --slurm.gpus 1 --slurm.cpus 4 "
@@ -119,15 +121,15 @@ def open_place(where: Where, root: Path) -> Place:
     if where.on == "ray":
         from softmatch.experiments.on_ray import OnRay
 
-        cpus, gpus = where.cpus_per_run or 1.0, where.gpus_per_run or 0.0
-        return OnRay(root, where.address, cpus, gpus, number, where.processes or AT_ONCE, where.threads)
+        cpus = where.cpus_per_run or 1.0
+        return OnRay(root, where.address, cpus, where.gpus_per_run, number, where.processes or AT_ONCE, where.threads)
     if where.on == "slurm":
         from softmatch.experiments.on_slurm import OnSlurm
 
         return OnSlurm(root, where.slurm, number, where.processes or AT_ONCE, where.threads)
-    from softmatch.experiments.here import Here
+    from softmatch.experiments.here import Here, gpus
 
-    slots = where.processes or max(usable_cpus() // number, 1)
+    slots = where.processes or max((len(gpus()) or usable_cpus()) // number, 1)
     return Here(slots, number, where.threads)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from softmatch.errors import InputError
@@ -17,7 +18,7 @@ from softmatch.experiments.store import Store
 from softmatch.experiments.tables import escape, link, markdown
 from softmatch.training.checked_files import write_atomically
 
-EXACT = "Every setting is the paper's."
+EXACT = "All settings that the paper gives are the paper's."
 TESTED = (
     "Differences are of means over the same seeds with 95 % intervals, by a paired t-test that is not corrected for the number "
     "of claims. *Holds*, *the opposite*, *differs*: more than chance (p < 0.05). *Leans that way*, *not seen*: the sign alone."
@@ -62,22 +63,28 @@ class Reproduction:
         """What to know when reading the table."""
         found = [f"{self.experiment.where} of the paper at {self.scale} scale."]
         found += self.experiment.differs if self.scale == "laptop" else [EXACT]
-        return [*found, *self.left_out]
+        return [*found, *self.experiment.open, *self.left_out]
 
 
 def plan(experiment: Experiment, scale: Scale, data: Mapping[str, Path], seeds: Sequence[int] | None = None) -> Reproduction:
-    """What can be run. Reads every source once: one that is not here is left out, with a sentence.
+    """What can be run. Reads every source once: one that is not here, and was not given, is left out with a sentence.
 
     Args:
         data: source → where its files lie.
         seeds: in the place of the scale's own.
 
     Raises:
-        InputError: where nothing is left.
+        InputError: where files that were given cannot be read, and where nothing is left.
     """
     sheets = experiment.sheets[scale]
     sources = dict.fromkeys(column.source for sheet in sheets for column in sheet.columns)
-    missing = {source: reason for source in sources if (reason := why_missing(source, data.get(source))) is not None}
+    missing = {}
+    for source in sources:
+        reason = why_missing(source, data.get(source))
+        if reason is not None and source in data:
+            raise InputError(f"--data.{source} {data[source]}: {reason}")
+        if reason is not None:
+            missing[source] = f"{reason} (--data.{source} PATH says where its files are.)"
     kept = []
     for sheet in sheets:
         columns = [column for column in sheet.columns if column.source not in missing]
@@ -90,8 +97,9 @@ def plan(experiment: Experiment, scale: Scale, data: Mapping[str, Path], seeds: 
     return Reproduction(experiment, scale, kept, left_out)
 
 
+@cache
 def why_missing(source: str, where: Path | None) -> str | None:
-    """Why a source cannot be read, in words; None where it can."""
+    """Why a source cannot be read, in words; None where it can. Looked up once: what is not here is asked of the hub."""
     if source in EMBEDDED:
         return None
     from softmatch.data.sources import find_source
@@ -103,7 +111,7 @@ def why_missing(source: str, where: Path | None) -> str | None:
         else:
             find_source(source).load(0, where)
     except InputError as error:
-        return f"{error} (--data.{source} PATH says where its files are.)"
+        return str(error)
     return None
 
 
@@ -116,20 +124,28 @@ def write(reproduction: Reproduction, store: Store, outcomes: Sequence[Attempt] 
     from softmatch.experiments.results import write_results
 
     experiment, folder = reproduction.experiment, store.results(reproduction.name)
+    published, found = experiment.published_at(reproduction.scale), reproduction.findings(store)
+    said = [f"{finding.claim.text}. {finding.column}: {finding.verdict}, {finding.figures}." for finding in found]
+    notes = [*reproduction.notes(), *said]
+
+    def tables(pictures: Sequence[Path]) -> list[Path]:
+        return [
+            path
+            for sheet in reproduction.sheets
+            for path in write_results(
+                sheet, store, outcomes, published=published, notes=notes, figures=pictures, commands=commands
+            )
+        ]
+
+    written = tables(())  # they are there also where nothing can be drawn
     figures = draw(reproduction, store) if experiment.figure else []
     pictures = [path for path in figures if path.suffix == ".png"]
-    published, notes = experiment.published_at(reproduction.scale), reproduction.notes()
-    found = reproduction.findings(store)
-    said = [f"{finding.claim.text}. {finding.column}: {finding.verdict}, {finding.figures}." for finding in found]
-    tables = []
-    for sheet in reproduction.sheets:
-        tables += write_results(
-            sheet, store, outcomes, published=published, notes=[*notes, *said], figures=pictures, commands=commands
-        )
+    if pictures:
+        written = tables(pictures)
     page = folder / f"{experiment.name}.md"
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(page, document(reproduction, store, found, pictures, commands).encode())
-    return [page, *figures, *tables]
+    return [page, *figures, *written]
 
 
 def document(

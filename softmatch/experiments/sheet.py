@@ -17,21 +17,27 @@ from typing import Any
 
 from softmatch.config import Config, merge
 from softmatch.errors import InputError
+from softmatch.experiments.contents import code_of
 
 Settings = Mapping[str, Any]
 
-ELSEWHERE = ("data", "device", "threads", "workers", "checkpoint_every", "out")
-"""Settings that say where and how a run is computed, not what: they do not make it another run."""
+ELSEWHERE = ("data", "device", "threads", "checkpoint_every", "out")
+"""Settings that say where and how a run is computed, not what: they do not make it another run. Data are told by `made_of`."""
 KEY = 10
 """Digits of a run's key."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training: a source, and settings that differ from its defaults."""
+    """One training: a source, and settings that differ from its defaults.
+
+    Attributes:
+        made_of: what the files hold that the source is read from, in a word; empty for data that are always the same.
+    """
 
     source: str
     settings: Settings
+    made_of: str = ""
 
     @property
     def method(self) -> str:
@@ -43,9 +49,12 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """The same for runs with the same outcome."""
+        """Runs with the same key are the same run: source, data, settings and files of code are."""
         decisive = {key: value for key, value in self.settings.items() if key not in ELSEWHERE and value not in (None, {})}
-        text = json.dumps([self.source, decisive], sort_keys=True, default=str)
+        if "workers" in decisive:  # whether processes make the views decides about them; how many does not
+            decisive["workers"] = bool(decisive["workers"])
+        also = [part for part in (self.made_of, code_of(decisive)) if part]
+        text = json.dumps([self.source, decisive, *also], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:KEY]
 
     @property
@@ -79,12 +88,14 @@ class Column:
         group: heading over neighbouring columns: a data set.
         source: as of `softmatch train`.
         settings: labels, network, batches, steps.
+        made_of: see `Run`.
     """
 
     name: str
     source: str
     settings: Settings
     group: str = ""
+    made_of: str = ""
 
     @property
     def title(self) -> str:
@@ -119,7 +130,7 @@ class Sheet:
     def run(self, row: Row, column: Column, seed: int) -> Run:
         """The run of a cell."""
         settings = merge(self.common, column.settings, row.settings, {"seed": seed}, where=self.name)
-        return Run(column.source, settings)
+        return Run(column.source, settings, column.made_of)
 
     def cells(self) -> Iterator[tuple[Row, Column]]:
         for row in self.rows:

@@ -14,12 +14,15 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from softmatch.experiments.child import begin, forked
 from softmatch.experiments.places import FAILED, SHARED, WRONG_USE, Ended
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess  # which Windows does not have
 
 PRELOADED = ("softmatch.cli", "softmatch.cli_training", "softmatch.report", "torch._dynamo", "sklearn.datasets")
 """What training imports when it begins. None of it starts threads that a fork would lack."""

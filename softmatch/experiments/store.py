@@ -61,10 +61,12 @@ class Store:
         """Write the settings file."""
         self.runs.mkdir(parents=True, exist_ok=True)
         written = {"source": run.source, **{key: _plain(value) for key, value in run.settings.items() if key != "out"}}
-        text = yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
+        content = yaml.safe_dump(written, sort_keys=False, allow_unicode=True).encode()
         path = self.settings_file(run)
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+        if not path.is_file() or path.read_bytes() != content:
+            from softmatch.training.checked_files import write_atomically  # imports torch
+
+            write_atomically(path, content)
 
     def arguments(self, run: Run, also: Sequence[str] = ()) -> list[str]:
         """What to give to `softmatch` to make a run, or to go on with it.

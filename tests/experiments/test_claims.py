@@ -37,7 +37,7 @@ def write(store: Store, row: str, errors: Sequence[float], column: int = 0) -> N
         ([0.10, 0.30, 0.12, 0.10, 0.11], [0.20, 0.22, 0.21, 0.20, 0.10], "leans that way", "no difference seen"),
         ([0.20, 0.22, 0.21, 0.20, 0.10], [0.10, 0.30, 0.12, 0.10, 0.11], "not seen", "no difference seen"),
         ([0.20, 0.22, 0.21, 0.20, 0.23], [0.10, 0.11, 0.12, 0.10, 0.11], "the opposite", "differs"),
-        ([0.20], [0.10], "not measured", "not measured"),
+        ([0.20, 0.21], [0.10, 0.11], "not measured", "not measured"),
         ([], [0.10, 0.11], "not measured", "not measured"),
     ],
 )

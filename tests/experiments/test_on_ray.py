@@ -15,10 +15,11 @@ import pytest
 import ray
 
 from softmatch.errors import InputError, Stopped
-from softmatch.experiments.on_ray import OnRay, _Spot, environments
+from softmatch.experiments.on_ray import OnRay, _connect, _Spot, environments
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import sweep
-from tests.experiments.tiny import Heard, tiny, wait_for
+from softmatch.training.launching import free_port
+from tests.experiments.tiny import METHODS, Heard, tiny, wait_for
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc"),
@@ -57,12 +58,16 @@ def worker(name: str) -> int:
 
 
 def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
-    runs = [tiny(seed, steps=400, evaluate_every=20, checkpoint_every=10) for seed in range(4)]
-    struck = runs[1]
+    Path("own.py").write_text(METHODS)
+    Path("slow").touch()
+    struck = tiny(1, steps=200, evaluate_every=5, method="own.py:Slow")
+    runs = [tiny(0), struck, tiny(2), tiny(3)]
 
     def strike() -> None:
         wait_for(lambda: (store.folder(struck) / "metrics.jsonl").is_file())
+        wait_for(lambda: all(store.is_finished(run) for run in runs if run is not struck))  # a worker is free then
         os.kill(worker(struck.name), signal.SIGKILL)
+        Path("slow").unlink()
 
     heard, thread = Heard(), threading.Thread(target=strike)
     thread.start()
@@ -73,10 +78,9 @@ def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
     (retried,) = (event for event in heard.events if event[0] == "retried")
     assert retried[1] == struck.key
     assert retried[3].startswith("its worker was lost: WorkerCrashedError: ")
-    assert re.search(r"going on after step [1-9]\d* of 400", store.log(struck).read_text())
-    for run in runs:
-        steps = [int(step) for step in re.findall(r'^{"step": (\d+)', (store.folder(run) / "metrics.jsonl").read_text(), re.M)]
-        assert steps == list(range(20, 401, 20))
+    assert re.search(r"going on after step [1-9]\d* of 200", store.log(struck).read_text())
+    records = (store.folder(struck) / "metrics.jsonl").read_text()
+    assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
 
 
 def test_several_ranks_train_a_run_and_wrong_use_is_not_tried_again(store: Store) -> None:
@@ -138,6 +142,12 @@ def test_the_store_must_be_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ray.is_initialized()  # it is not ours
     assert list((tmp_path / "store").iterdir()) != []  # the answer, which was not looked at; no marker
     assert [path for path in (tmp_path / "store").iterdir() if re.fullmatch(r"\.shared-[0-9a-f]{32}", path.name)] == []
+
+
+def test_an_address_where_nobody_listens_is_told_at_once() -> None:
+    port = free_port()
+    with pytest.raises(InputError, match=rf"there is no Ray cluster at 127.0.0.1:{port}: .* Give --address HOST:PORT"):
+        _connect(f"127.0.0.1:{port}")
 
 
 def test_what_ranks_are_told() -> None:

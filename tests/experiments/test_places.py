@@ -41,6 +41,31 @@ def test_this_machine_shares_its_cores_among_the_runs(tmp_path: Path, monkeypatc
     assert place.slots == usable_cpus()
 
 
+def test_each_run_gets_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handle:
+        ended: Ended | None = None
+
+        def poll(self) -> Ended | None:
+            return self.ended
+
+    begun: list[tuple[Handle, str]] = []
+
+    def start(arguments: list[str], log: Path, environment: dict[str, str]) -> Handle:
+        begun.append((Handle(), environment["CUDA_VISIBLE_DEVICES"]))
+        return begun[-1][0]
+
+    monkeypatch.setattr(here, "start", start)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    place = open_place(Where(), tmp_path)
+    assert place.slots == 2
+    for _ in range(2):
+        place.start([], tmp_path / "log")
+    begun[1][0].ended = Ended(0)
+    place.start([], tmp_path / "log")
+    assert [gpu for _, gpu in begun] == ["4", "7", "7"]
+
+
 def test_clusters_take_many_runs_and_have_options_of_their_own(tmp_path: Path) -> None:
     ray = open_place(Where(on="ray", cpus_per_run=2.0), tmp_path)
     assert isinstance(ray, OnRay)

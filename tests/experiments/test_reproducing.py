@@ -19,8 +19,18 @@ ERRORS = {1: 0.50, 2: 0.40, 3: 0.41}
 """By k, the range of the variance."""
 
 
+@pytest.fixture(autouse=True)
+def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that are not given are not here; those of the hub are not asked for."""
+
+    def why(source: str, where: Path | None) -> str | None:
+        return why_missing(source, where or GONE)
+
+    monkeypatch.setattr("softmatch.experiments.reproducing.why_missing", why)
+
+
 def digits_only(name: str = "ablate-range") -> Reproduction:
-    return plan(EXPERIMENTS[name], "laptop", {"cifar10": GONE, "fashion-mnist": GONE})
+    return plan(EXPERIMENTS[name], "laptop", {})
 
 
 def finish(store: Store, run: Run, error: float) -> None:
@@ -48,12 +58,14 @@ def test_a_column_whose_data_are_not_here_is_left_out_with_the_reason() -> None:
 
 def test_nothing_to_run_on_is_an_error() -> None:
     with pytest.raises(InputError, match="table-text at laptop scale has no data to run on"):
-        plan(EXPERIMENTS["table-text"], "laptop", {"agnews": GONE})
+        plan(EXPERIMENTS["table-text"], "laptop", {})
+    with pytest.raises(InputError, match=r"--data.cifar10 /nowhere/cifar10.npz: "):
+        plan(EXPERIMENTS["ablate-range"], "laptop", {"cifar10": GONE})
     assert why_missing("digits", None) is None
 
 
 def test_seeds_can_be_others_and_time_is_that_of_missing_runs(tmp_path: Path) -> None:
-    found = plan(EXPERIMENTS["ablate-range"], "laptop", {"cifar10": GONE}, seeds=[7])
+    found = plan(EXPERIMENTS["ablate-range"], "laptop", {}, seeds=[7])
     assert {run.seed for run in found.runs()} == {7}
     assert found.seconds(Store(tmp_path), 1) == 3 * SECONDS["digits"]
     finish(Store(tmp_path), found.runs()[0], 0.1)
@@ -64,7 +76,7 @@ def test_of_the_papers_scale_the_time_is_not_known(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("softmatch.experiments.reproducing.why_missing", lambda source, where: None)
     found = plan(EXPERIMENTS["ablate-range"], "paper", {})
     assert found.seconds(Store(tmp_path), 1) is None
-    assert "Every setting is the paper's." in found.notes()
+    assert "All settings that the paper gives are the paper's." in found.notes()
 
 
 def test_runs_go_seed_by_seed_and_shared_ones_stand_once() -> None:

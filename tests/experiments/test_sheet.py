@@ -26,6 +26,25 @@ def test_a_run_is_its_source_and_what_decides_about_its_outcome() -> None:
     assert len({run.key, *(other.key for other in others)}) == 4
 
 
+def test_other_data_and_other_code_make_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Run("own.csv", {}, "one").key != Run("own.csv", {}, "two").key
+    runs = [lambda: Run("digits", {"method": "saw+mine.py:W"}), lambda: Run("digits", {"method_options": {"base": "mine.py:W"}})]
+    before = [run().key for run in runs]
+    (tmp_path / "mine.py").write_text("W = 1")
+    written = [run().key for run in runs]
+    (tmp_path / "mine.py").write_text("W = 2")
+    changed = [run().key for run in runs]
+    assert len({*before, *written, *changed}) == 6
+    column = Column("40", "own.csv", {}, made_of="three")
+    assert sheet(columns=[column]).runs()[0].made_of == "three"
+
+
+def test_whether_workers_make_the_views_matters_and_not_how_many() -> None:
+    keys = [Run("digits", {"workers": number}).key for number in (0, 1, 4)]
+    assert keys[1] == keys[2] != keys[0]
+
+
 def test_the_name_of_a_run_is_readable_and_fit_for_a_file() -> None:
     run = Run("/data/my photos.csv", {"labels": 40, "seed": 3, "method": "saw+dir/mine.py:My:Weighting"})
     assert run.name == f"my-photos-Weighting-40-labels-seed-3-{run.key}"

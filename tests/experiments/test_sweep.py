@@ -16,7 +16,7 @@ from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome, sweep
 from softmatch.runs import RunFolder
-from tests.experiments.tiny import FAILING, Heard, times, tiny
+from tests.experiments.tiny import METHODS, Heard, times, tiny
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 def test_failures_are_tried_again_and_reported_and_nothing_is_made_twice(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(FAILING)
+    (tmp_path / "own.py").write_text(METHODS)
     good, flaky = tiny(), tiny(method="own.py:Flaky")
     broken, wrong = tiny(method="own.py:Broken"), tiny(method_options={"sigma": 3})
     heard = Heard()

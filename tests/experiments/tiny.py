@@ -1,4 +1,4 @@
-"""The cheapest real runs, and methods that fail, for tests of sweeps and places."""
+"""The cheapest real runs, and methods that fail or are slow, for tests of sweeps and places."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TINY: dict[str, Any] = {
     "device": "cpu",
     "twin": False,
 }
-FAILING = """
+METHODS = """
 import time
 from pathlib import Path
 from softmatch.weightings import Constant
@@ -36,6 +36,12 @@ class Flaky(Constant):
                 time.sleep(0.01)
             self.marker.touch()
             raise RuntimeError("the fourth step")
+
+class Slow(Constant):
+    "Takes its time while there is a file of that name."
+    def update(self, seen):
+        if Path("slow").exists():
+            time.sleep(0.1)
 
 class Broken(Constant):
     def update(self, seen):

@@ -5,6 +5,7 @@ matplotlib is an extra: it is imported where it is used. Nothing here touches py
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -81,17 +82,18 @@ STYLE: dict[Any, Any] = {
 }
 
 
+def require_matplotlib() -> None:
+    """Raise InputError where it is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("figures need matplotlib: pip install 'softmatch[plots]'.")
+
+
 @contextmanager
 def styled() -> Iterator[None]:
-    """These settings and no others, while a figure is made or saved.
+    """These settings and no others, while a figure is made or saved."""
+    require_matplotlib()
+    import matplotlib
 
-    Raises:
-        InputError: where matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise InputError("figures need matplotlib: pip install 'softmatch[plots]'.") from error
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)

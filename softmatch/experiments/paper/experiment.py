@@ -28,6 +28,7 @@ class Experiment:
         claims: what the paper says about it.
         figure: it is drawn; otherwise it is a table.
         differs: what a laptop's scale does in another way than the paper, in sentences.
+        open: what the paper does not say, or was added to it, at both scales.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Experiment:
     claims: Sequence[Claim] = ()
     figure: bool = False
     differs: Sequence[str] = ()
+    open: Sequence[str] = ()
 
     def published_at(self, scale: Scale) -> Published:
         """The paper's numbers by row and column of a scale."""
@@ -96,11 +98,8 @@ IN_PLACES = (
     "embedded digits in that of SVHN."
 )
 FEW_STEPS = (
-    "Networks of small-conv-8 (CIFAR-10, Fashion-MNIST: 420 steps of 16 + 48 images) and small-conv-16 (digits: 300 steps of "
-    "64 + 448), where the paper takes WRN-28-2 and 2^20 steps of 64 + 448: errors are far from the paper's, only the order "
-    "of the rows can be compared."
+    "CIFAR-10 and Fashion-MNIST: small-conv-8, 420 steps of 16 + 48 images, separate batch statistics. Digits: small-conv-16, "
+    "300 steps of 40 + 96 images, joint batch statistics. The paper's networks are much larger and its runs thousands of times "
+    "longer: errors are far from the paper's, only the order of the rows can be compared."
 )
-SHORT = (
-    "Averages span a fortieth of the run and forget their initial values, since momentum 0.999 would outlast it; batch "
-    "statistics are separate, as softmatch trains by default."
-)
+SHORT = "Averages span about 10 steps and forget their initial values, since the paper's momentum of 0.999 would outlast the run."

@@ -9,6 +9,7 @@ import pytest
 from softmatch.config import Config
 from softmatch.data.sources import SOURCES
 from softmatch.experiments.paper import EXPERIMENTS, Experiment, published
+from softmatch.experiments.paper.experiment import FEW_STEPS
 from softmatch.experiments.paper.scales import Scale
 from softmatch.experiments.sheet import Run
 from softmatch.methods import Problem, build
@@ -67,7 +68,7 @@ def test_numbers_and_claims_are_about_cells_that_exist(name: str) -> None:
         for row, column in experiment.published_at(scale):
             assert row in rows
             assert column in columns
-    rows = {row.name for sheet in experiment.sheets["laptop"] for row in sheet.rows}
+    rows = {row.name for scale in SCALES for sheet in experiment.sheets[scale] for row in sheet.rows}
     assert {name for claim in experiment.claims for name in (claim.row, claim.other)} <= rows
     assert set(experiment.beside) <= {column.title for sheet in experiment.sheets["laptop"] for column in sheet.columns}
 
@@ -111,3 +112,31 @@ def test_experiments_share_their_runs() -> None:
         assert {run.key for run in runs_of(EXPERIMENTS[name], "laptop")} <= main
     every = [run.key for name in NAMES for run in runs_of(EXPERIMENTS[name], "laptop")]
     assert (len(every), len(set(every))) == (795, 550)
+
+
+def test_what_is_said_about_the_laptops_settings_is_so() -> None:
+    """Of every run whose table says it."""
+    for experiment in EXPERIMENTS.values():
+        for run in runs_of(experiment, "laptop") if FEW_STEPS in experiment.differs else []:
+            config = effective(run)
+            shape = (config.model, config.steps, config.labeled_batch, config.unlabeled_batch, config.batch_statistics)
+            if run.source == "digits":
+                assert shape == ("small-conv-16", 300, 40, 96, "joint")
+            else:
+                assert shape[:3] + shape[4:] == ("small-conv-8", 420, 16, "separate")
+                assert config.unlabeled_batch == (48 if config.imbalance is None else 32)
+    for number in ("420 steps of 16 + 48 images, separate", "300 steps of 40 + 96 images, joint"):
+        assert number in FEW_STEPS
+
+
+def test_a_claim_is_about_the_columns_that_the_paper_means() -> None:
+    claims = {claim.text: claim for claim in EXPERIMENTS["table-main"].claims}
+    flex = claims["SoftMatch has a lower error than FlexMatch"]
+    assert flex.is_about("CIFAR-100, 400")
+    assert not flex.is_about("CIFAR-100, 2,500")
+    titles = {
+        column.title for each in EXPERIMENTS.values() for s in SCALES for sheet in each.sheets[s] for column in sheet.columns
+    }
+    for experiment in EXPERIMENTS.values():
+        for claim in experiment.claims:
+            assert {*claim.columns, *claim.but} <= titles
