@@ -57,32 +57,6 @@ def worker(name: str) -> int:
     raise AssertionError(f"no worker executes {name}")
 
 
-def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
-    Path("own.py").write_text(METHODS)
-    Path("slow").touch()
-    struck = tiny(1, steps=200, evaluate_every=5, method="own.py:Slow")
-    runs = [tiny(0), struck, tiny(2), tiny(3)]
-
-    def strike() -> None:
-        wait_for(lambda: (store.folder(struck) / "metrics.jsonl").is_file())
-        wait_for(lambda: all(store.is_finished(run) for run in runs if run is not struck))  # a worker is free then
-        os.kill(worker(struck.name), signal.SIGKILL)
-        Path("slow").unlink()
-
-    heard, thread = Heard(), threading.Thread(target=strike)
-    thread.start()
-    with OnRay(store.root, slots=4) as place:
-        outcomes = sweep(runs, store, place, listener=heard)
-    thread.join()
-    assert [(outcome.state, outcome.attempts) for outcome in outcomes] == [("done", 1), ("done", 2), ("done", 1), ("done", 1)]
-    (retried,) = (event for event in heard.events if event[0] == "retried")
-    assert retried[1] == struck.key
-    assert retried[3].startswith("its worker was lost: WorkerCrashedError: ")
-    assert re.search(r"going on after step [1-9]\d* of 200", store.log(struck).read_text())
-    records = (store.folder(struck) / "metrics.jsonl").read_text()
-    assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
-
-
 def test_several_ranks_train_a_run_and_wrong_use_is_not_tried_again(store: Store) -> None:
     run, wrong = tiny(), tiny(method="no_such")
     with OnRay(store.root, ranks=2) as place:
@@ -133,6 +107,32 @@ def test_a_sweep_that_is_stopped_lets_its_runs_save(store: Store) -> None:
     for run in runs[:2]:
         assert "stopped by SIGTERM at step" in store.log(run).read_text()
     assert not store.folder(runs[2]).exists()  # it was waiting for a worker
+
+
+def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
+    Path("own.py").write_text(METHODS)
+    Path("slow").touch()
+    struck = tiny(1, steps=200, evaluate_every=5, method="own.py:Slow")
+    runs = [tiny(0), struck, tiny(2), tiny(3)]
+
+    def strike() -> None:
+        wait_for(lambda: (store.folder(struck) / "metrics.jsonl").is_file())
+        wait_for(lambda: all(store.is_finished(run) for run in runs if run is not struck))  # a worker is free then
+        os.kill(worker(struck.name), signal.SIGKILL)
+        Path("slow").unlink()
+
+    heard, thread = Heard(), threading.Thread(target=strike)
+    thread.start()
+    with OnRay(store.root, slots=4) as place:
+        outcomes = sweep(runs, store, place, listener=heard)
+    thread.join()
+    assert [(outcome.state, outcome.attempts) for outcome in outcomes] == [("done", 1), ("done", 2), ("done", 1), ("done", 1)]
+    (retried,) = (event for event in heard.events if event[0] == "retried")
+    assert retried[1] == struck.key
+    assert retried[3].startswith("its worker was lost: WorkerCrashedError: ")
+    assert re.search(r"going on after step [1-9]\d* of 200", store.log(struck).read_text())
+    records = (store.folder(struck) / "metrics.jsonl").read_text()
+    assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
 
 
 def test_the_store_must_be_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,34 @@
+"""Random data in the place of real ones, to time real steps."""
+
+from __future__ import annotations
+
+import torch
+
+from softmatch.planning.measured import random_task
+from softmatch.planning.setting import named_setting
+from softmatch.training.task import build_method, make_trainer
+
+
+def test_random_data_have_the_sizes_of_the_real_ones() -> None:
+    options = {
+        "recipe": "paper",
+        "imbalance": 100,
+        "model": "small-conv-8",
+        "labeled_batch": 4,
+        "unlabeled_batch": 8,
+        "threads": 1,
+    }
+    task = random_task(named_setting("cifar10", (options,), "cpu", "settings"), "cpu")
+    assert task.shape == (3, 32, 32)
+    assert len(task.examples.classes) == 10
+    assert len(task.split.labeled) == 40
+    assert task.config.optimizer == "adam"
+    trainer = make_trainer(task, build_method(task, "softmatch"))
+    trainer.advance()
+    assert trainer.step == 1
+
+
+def test_vectors_are_made_too() -> None:
+    task = random_task(named_setting("two-moons", ({},), "cpu", "settings"), "cpu")
+    assert isinstance(task.examples.items, torch.Tensor)
+    assert task.examples.items.dtype == torch.float32
