@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from PIL import Image
-from plan_shared import JOINT, WHERE, median, small, table
+from plan_shared import WHERE, median, small, table
 
 from softmatch.data.files import ImageFiles
 from softmatch.data.seeds import stream
@@ -36,11 +36,7 @@ MATRICES = 12
 
 def constants(repeats: int) -> None:
     """What the plan takes from here."""
-    tiny = small(
-        "wrn-10-1",
-        (3, 8, 8),
-        {"labeled_batch": 2, "unlabeled_batch": 2, **JOINT, "views": {"pad": 1, "operations": 0, "cutout": 0.0}},
-    )
+    tiny = small("mlp-8", (8,), {"labeled_batch": 4, "unlabeled_batch": 4})
     counted, task = count(tiny), random_task(tiny, "cpu")
     trainer = make_trainer(task, build_method(task, "softmatch"))
     trainer.advance()

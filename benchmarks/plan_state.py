@@ -116,10 +116,13 @@ def step_growth(repeats: int) -> None:
                 trained.step(2**19 + 2 + position * 10)  # where DARP refines, which it does at every tenth step
                 times.append(time.process_time() - started)
             found.append(statistics.median(times))
-        if found[1] > 2 * found[0]:
+        if found[1] > 3 * found[0]:  # what a busy machine does not explain
             rows.append((name, *(f"{1e3 * value:.1f}" for value in found), f"{found[1] / found[0]:.1f}"))
     table("Methods whose step grows with the unlabelled set", ("method", *(f"ms at {size:,}" for size in sizes), "times"), rows)
-    print("\nBeside the network; DARP at the steps at which it refines, which are every tenth after its warm-up.")
+    print(
+        "\nBeside the network; DARP at the steps at which it refines, which are every tenth after its warm-up. Shown are those that "
+        "take more than three times as long: a busy machine was seen to double the time of a method that remembers no samples."
+    )
 
 
 def samplers() -> None:

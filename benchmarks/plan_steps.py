@@ -35,6 +35,8 @@ STEPS: Sequence[tuple[str, tuple[int, ...], Mapping[str, Any]]] = (
     ("mlp-256", (256,), {"labeled_batch": 40, "unlabeled_batch": 256}),
 )
 """The first is what the speed is calibrated on."""
+MOSTLY = 0.3
+"""Share of a step beside the network above which its arithmetic cannot be told from the rest."""
 
 
 def step_times(repeats: int) -> None:
@@ -60,7 +62,7 @@ def step_times(repeats: int) -> None:
                 f"{1e3 * seconds:.3g}",
                 f"{1e3 * predicted:.3g}",
                 f"{predicted / seconds:.2f}" + (" (calibrated)" if len(rows) == 0 else ""),
-                f"{work.step / (seconds - beside) / matrix:.2f}",
+                f"{work.step / (seconds - beside) / matrix:.2f}" if beside < MOSTLY * seconds else "–",
                 f"{1e3 * estimate.low:.3g} – {1e3 * estimate.high:.3g}",
             )
         )

@@ -144,7 +144,8 @@ def _one(
     outcomes: Sequence[Outcome] = make_runs(
         plan.sheets, store, where, data=data, command=command_line(), console=console, also=also
     )
-    paths = write(plan, store, outcomes, [command_line()])
+    own = command_line().replace(f"reproduce {ALL}", f"reproduce {plan.experiment.name}", 1)
+    paths = write(plan, store, outcomes, [own])
     for sheet in plan.sheets:
         console.print(summary_table(sheet, store))
     for finding in plan.findings(store):

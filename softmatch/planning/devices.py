@@ -109,7 +109,7 @@ Images: ResNet-50 v1.5, PyTorch 21.03: 356 (float32) and 1,156 (mixed) images/s 
 an A100 80 GB, of 24.3 GFLOP each, as `count_network` has it. Texts: BERT-Large on SQuAD, PyTorch 21.11: 12 and 52 texts/s of
 384 tokens on a V100, 61.5 and 110.5 on an A100, of 0.739 TFLOP each."""
 
-HOST_SECONDS = Range(2.5e-5, 5.9e-5)
+HOST_SECONDS = Range(1.1e-5, 5.9e-5)
 """For the host to start one operation on a GPU. Low: an operation in training steps of tiny tensors on one core of
 ours (benchmarks/results/plan.md). High: NVIDIA's latency of ResNet-50 for one image on a V100, 10.4 ms for 176 operations, from
 the same page as SHARES."""

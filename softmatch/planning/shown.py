@@ -88,7 +88,7 @@ def print_plan(plan: Plan, total: Total, console: Console | None = None) -> None
             "samples": f"{counted.samples:,} in a step as {views:,} views, {config.steps * counted.samples:,} in all, "
             f"{number(counted.epochs)} epochs of the unlabelled set",
             "arithmetic": f"{flops(work.step)} in a step, {flops(work.total)} in all"
-            + (f" ({work.trainings} trainings, {work.twins} twins)" if work.trainings + work.twins > 1 else ""),
+            + (f": {work.trainings} trainings, {work.twins} twins" if work.trainings > 1 else ", with the twin" * counted.twin),
         },
         console,
     )

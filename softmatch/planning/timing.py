@@ -10,7 +10,7 @@ from softmatch.planning.traffic import Traffic
 CPU_SHARE = Range(0.40, 0.80)
 """Of the FLOP/s of a large matrix product, what convolutions and small products get on a CPU: measured over networks and batches
 (benchmarks/results/plan.md, benchmarks/results/step.md)."""
-CPU_OPERATION = 2.5e-5
+CPU_OPERATION = 1.1e-5
 """Seconds of a CPU to start an operation and to end it, whatever its size: measured (benchmarks/results/plan.md)."""
 
 
