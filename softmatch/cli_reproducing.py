@@ -185,13 +185,13 @@ def _list(console: Console) -> None:
     from rich.text import Text
 
     from softmatch.experiments.paper import EXPERIMENTS
-    from softmatch.experiments.paper.scales import SECONDS
+    from softmatch.experiments.paper.scales import seconds
     from softmatch.units import duration
 
     table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
     for each in EXPERIMENTS.values():
         runs = {run.key: run for sheet in each.sheets["laptop"] for run in sheet.runs()}
-        took = duration(sum(SECONDS[run.source] for run in runs.values()) / 2)
+        took = duration(sum(map(seconds, runs.values())) / 2)
         number = len({run.key for sheet in each.sheets["paper"] for run in sheet.runs()})
         cost = f"laptop: {len(runs)} runs, {took} on two cores; paper: {number} runs" if runs else "nothing is trained"
         table.add_row(Text(each.name, style="bold"), Text.assemble(f"{each.where}. {each.title}\n", (cost, "dim")))

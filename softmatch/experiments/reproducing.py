@@ -12,7 +12,7 @@ from softmatch.experiments.claims import Finding, judge
 from softmatch.experiments.collecting import Attempt, collect
 from softmatch.experiments.layout import arrange
 from softmatch.experiments.paper import Experiment
-from softmatch.experiments.paper.scales import EMBEDDED, SECONDS, TITLES, Scale
+from softmatch.experiments.paper.scales import EMBEDDED, TITLES, Scale, seconds
 from softmatch.experiments.sheet import Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.tables import escape, link, markdown
@@ -53,7 +53,7 @@ class Reproduction:
         missing = [run for run in self.runs() if not store.is_finished(run)]
         if self.scale == "paper" and any(run.source not in EMBEDDED for run in missing):
             return None
-        return sum(SECONDS[run.source] for run in missing) / processes
+        return sum(map(seconds, missing)) / processes
 
     def findings(self, store: Store) -> list[Finding]:
         """What the finished runs say about the paper's claims."""

@@ -98,8 +98,8 @@ IN_PLACES = (
     "embedded digits in that of SVHN."
 )
 FEW_STEPS = (
-    "CIFAR-10 and Fashion-MNIST: small-conv-8, 420 steps of 16 + 48 images, separate batch statistics. Digits: small-conv-16, "
-    "300 steps of 40 + 96 images, joint batch statistics. The paper's networks are much larger and its runs thousands of times "
-    "longer: errors are far from the paper's, only the order of the rows can be compared."
+    "CIFAR-10 and Fashion-MNIST: small-conv-8, 960 and 600 steps of 16 + 48 images, separate batch statistics. Digits: "
+    "small-conv-16, 300 steps of 40 + 96 images, joint batch statistics. The paper's networks are much larger and its "
+    "runs a thousand times longer and more: errors are far from the paper's, only the order of the rows can be compared."
 )
-SHORT = "Averages span about 10 steps and forget their initial values, since the paper's momentum of 0.999 would outlast the run."
+SHORT = "Averages span 10 to 24 steps and forget their initial values, since the paper's momentum of 0.999 would outlast the run."
