@@ -121,7 +121,7 @@ def step_growth(repeats: int) -> None:
     table("Methods whose step grows with the unlabelled set", ("method", *(f"ms at {size:,}" for size in sizes), "times"), rows)
     print(
         "\nBeside the network; DARP at the steps at which it refines, which are every tenth after its warm-up. Shown are those "
-        "that take more than three times as long: a busy machine was seen to double the time of a method that remembers no samples."
+        "that take more than three times as long: a busy machine was seen to double the time of methods without a memory."
     )
 
 

@@ -156,12 +156,10 @@ class Task:
         if not log.parent.is_dir():
             return Ended(WRONG_USE, f"{os.uname().nodename} has no folder {log.parent}: {SHARED}")
         self._process = start(arguments, log, folder=folder, fork=False)  # it is the only one
-        signal.signal(signal.SIGTERM, self._pass_on)  # submitit's own does nothing
-        try:
-            ended = wait(self._process)
-        except KeyboardInterrupt:  # SIGINT comes from the sweep, and from nobody else
-            self._process.stop()
-            return wait(self._process)
+        # submitit's own for SIGTERM does nothing; an exception of Python's for SIGINT may leave the lock of Popen.poll closed
+        signal.signal(signal.SIGTERM, self._ended_by_slurm)
+        signal.signal(signal.SIGINT, self._ended_by_the_sweep)
+        ended = wait(self._process)
         if ended.code == STOPPED and self._told:
             time.sleep(GRACE)  # Slurm ends this job now; if it has put it into its queue again, it is not over
         return ended
@@ -175,8 +173,11 @@ class Task:
                 time.sleep(PAUSE)
         return _submitit().helpers.DelayedSubmission(Task(), *given)
 
-    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+    def _ended_by_slurm(self, number: int, frame: FrameType | None) -> None:
         self._told = True
+        self._ended_by_the_sweep(number, frame)
+
+    def _ended_by_the_sweep(self, number: int, frame: FrameType | None) -> None:
         if self._process is not None:
             self._process.stop()
 

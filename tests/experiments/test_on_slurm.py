@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,11 @@ def test_a_job_that_slurm_ends_waits_for_it_and_one_that_the_sweep_ends_does_not
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
+    really = time.sleep
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        really(min(seconds, on_slurm.PAUSE))
 
     def told(number: int) -> Ended:
         child = _Child()
@@ -101,8 +107,8 @@ def test_a_job_that_slurm_ends_waits_for_it_and_one_that_the_sweep_ends_does_not
         signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), number))
         return Task()([], tmp_path / "log", tmp_path)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
-    monkeypatch.setattr(on_slurm.time, "sleep", slept.append)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
+    monkeypatch.setattr(on_slurm.time, "sleep", sleep)
     try:
         assert told(signal.SIGINT) == Ended(-signal.SIGTERM)
         assert on_slurm.GRACE not in slept

@@ -23,7 +23,7 @@ from softmatch.methods import METHODS, Batch, Forward, Method, Output
 from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.task import build_method, make_trainer, prepare_examples
 
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2)
 SETTINGS: Mapping[str, Any] = {
     "labels": 40,
     "model": "mlp",

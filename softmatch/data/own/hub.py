@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from softmatch.data.hub_access import fetch, library
 from softmatch.data.own.columns import LABEL_NAMES
 from softmatch.data.own.labels import clean_labels
 from softmatch.data.own.piece import Piece
@@ -43,12 +44,11 @@ def open_hub(name: str, columns: Columns, need_label: bool = True) -> Opened:
 
 
 def _load(name: str) -> dict[str, Any]:
+    load = library(name).load_dataset if Path(name).is_dir() else fetch
     try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise InputError(f"{name} needs the library of the Hugging Face hub: pip install 'softmatch[hub]'.") from error
-    try:
-        return dict(load_dataset(name))
+        return dict(load(name))
+    except InputError:
+        raise
     except Exception as error:  # the network, the hub, its libraries: each has errors of its own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise InputError(f"the dataset {name} cannot be had: {reason}.") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from softmatch.data.hub_access import fetch, library
 from softmatch.data.records import Finding
 from softmatch.data.sources.arrays import Data, Images, Labels, Piece, unlabeled
 from softmatch.data.sources.originals import damaged
@@ -21,6 +22,7 @@ from softmatch.errors import InputError
 from softmatch.views.pillow import FORMATS, quiet_pillow
 
 ROWS = 1000
+COPY = "Or give a copy of the dataset's own files with --data PATH."
 
 
 @dataclass(frozen=True)
@@ -153,11 +155,11 @@ class HubRows:
     """
 
     def __init__(self, hub: Repository, split: str) -> None:
-        load_dataset = _library(hub)
+        library(hub.id, COPY)
         self.origin = _origin(hub, split)
         self.findings: list[Finding] = []
         with _explained(self.origin):
-            self.table = load_dataset(hub.id, hub.config, split=split)
+            self.table = fetch(hub.id, hub.config, split=split)
         self.names: tuple[str, ...] = tuple(self.table.column_names)
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Mapping[str, Sequence[object]]]:
@@ -168,37 +170,23 @@ class HubRows:
 
 def _batches(hub: Hub, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
     """The rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
-    load_dataset = _library(hub)
-    from datasets import Image as ImageFeature
+    datasets = library(hub.id, COPY)
 
     origin = _origin(hub, split) if files is None else f"split {split!r} in {files[split][0].parent}"
     first = 0
     with _explained(origin, local=files is not None), tempfile.TemporaryDirectory() as scratch:
         if files is None:
-            table = load_dataset(hub.id, hub.config, split=split, streaming=streaming)
+            table = fetch(hub.id, hub.config, split=split, streaming=streaming)
         else:  # locks go to a folder that can be written, which the user's own cache may not be
             paths = {split: [str(path) for path in files[split]]}
-            table = load_dataset("parquet", data_files=paths, split=split, streaming=True, cache_dir=scratch)
+            table = datasets.load_dataset("parquet", data_files=paths, split=split, streaming=True, cache_dir=scratch)
         for column in (hub.image, hub.label):
             if table.column_names is not None and column not in table.column_names:
                 raise InputError(f"{origin} has no column {column!r}; it has: {', '.join(table.column_names)}.")
         classes = getattr((table.features or {}).get(hub.label), "names", None) or ()
-        for batch in table.cast_column(hub.image, ImageFeature(decode=False)).iter(ROWS):
+        for batch in table.cast_column(hub.image, datasets.Image(decode=False)).iter(ROWS):
             yield _Rows(batch[hub.image], batch[hub.label], classes, origin, first)
             first += len(batch[hub.label])
-
-
-def _library(hub: Repository) -> Callable[..., Any]:
-    """`load_dataset` of the hub's library."""
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise InputError(
-            f"{hub.id} needs the library of the Hugging Face hub: pip install 'softmatch[hub]'. "
-            "Or give a copy of the dataset's own files with --data PATH."
-        ) from error
-    load: Callable[..., Any] = load_dataset
-    return load
 
 
 def _origin(hub: Repository, split: str) -> str:
