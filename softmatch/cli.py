@@ -257,9 +257,14 @@ for command in (
 _arguments: list[str] = []
 
 
-def command_line() -> str:
-    """What was typed."""
-    return shlex.join(["softmatch", *_arguments])
+def arguments() -> list[str]:
+    """What was typed after the name of the program."""
+    return list(_arguments)
+
+
+def command_line(arguments: Sequence[str] | None = None) -> str:
+    """What was typed, or would be with these arguments."""
+    return shlex.join(["softmatch", *(_arguments if arguments is None else arguments)])
 
 
 def without_option(arguments: Sequence[str], option: str) -> list[str]:

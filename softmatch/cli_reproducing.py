@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -76,7 +75,8 @@ def reproduce(
     out:
         Folder of runs and results.
     publish:
-        Folder in which a folder of the scale gets the documents and their pictures.
+        Folder in which a folder of the scale gets the documents, their pictures and the figures of every run; of all, an
+        overview of what became of each claim too.
     dry_run:
         Say what would be run and how long it takes, and stop.
     """
@@ -108,6 +108,12 @@ def reproduce(
     failed = [
         number for plan in plans if (number := _one(plan, store, where or Where(), data, encoder, publish, dry_run, console))
     ]
+    if name == ALL and publish is not None and not dry_run:
+        from softmatch.cli import command_line
+        from softmatch.display import say
+        from softmatch.experiments.publishing import write_overview
+
+        say(console, str(write_overview(plans, store, publish / scale, command_line())))
     if failed:
         raise TrainingError(f"{sum(failed)} runs failed; what they printed last stands above. The same command tries them again.")
 
@@ -124,10 +130,10 @@ def _one(
 ) -> int:
     """Run and write one experiment; gives the number of runs that failed."""
     from softmatch.cli import command_line
-    from softmatch.data.sources import SOURCES
     from softmatch.display import say
     from softmatch.experiments.figures.style import require_matplotlib
     from softmatch.experiments.making import make_runs
+    from softmatch.experiments.publishing import copy_results
     from softmatch.experiments.reproducing import write
     from softmatch.experiments.results import summary_table
 
@@ -139,13 +145,11 @@ def _one(
         return 0
     if plan.experiment.figure:
         require_matplotlib()
-    texts = any(SOURCES[run.source].texts for run in plan.runs())
-    also = [] if encoder is None or not texts else ["--encoder", str(encoder.resolve())]
+    also = [] if encoder is None or not has_texts(plan) else ["--encoder", str(encoder.resolve())]
     outcomes: Sequence[Outcome] = make_runs(
         plan.sheets, store, where, data=data, command=command_line(), console=console, also=also
     )
-    own = command_line().replace(f"reproduce {ALL}", f"reproduce {plan.experiment.name}", 1)
-    paths = write(plan, store, outcomes, [own])
+    paths = write(plan, store, outcomes, [command_of(plan, data or {})])
     for sheet in plan.sheets:
         console.print(summary_table(sheet, store))
     for finding in plan.findings(store):
@@ -153,11 +157,27 @@ def _one(
     for path in paths:
         say(console, str(path))
     if publish is not None:
-        (publish / plan.scale).mkdir(parents=True, exist_ok=True)
-        for path in paths:
-            if path.suffix == ".png" or path == paths[0]:
-                say(console, str(shutil.copyfile(path, publish / plan.scale / path.name)))
+        for path in copy_results(plan, store, paths, publish / plan.scale):
+            say(console, str(path))
     return sum(outcome.state != "done" for outcome in outcomes)
+
+
+def has_texts(plan: Reproduction) -> bool:
+    from softmatch.data.sources import SOURCES
+
+    return any(SOURCES[run.source].texts for run in plan.runs())
+
+
+def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
+    """What makes this experiment alone again: what was typed, without the data of others."""
+    from softmatch.cli import arguments, command_line, without_option
+
+    words = [plan.experiment.name if word == ALL else word for word in arguments()]
+    needed = {run.source for run in plan.runs()}
+    others = [f"--data.{source}" for source in data if source not in needed]
+    for option in [*others, *([] if has_texts(plan) else ["--encoder"])]:
+        words = without_option(words, option)
+    return command_line(words)
 
 
 def describe(plan: Reproduction, store: Store, where: Where) -> str:

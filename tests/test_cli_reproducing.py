@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from softmatch.cli import main
+from softmatch.cli_reproducing import command_of
 from softmatch.experiments import paper
 from softmatch.experiments.claims import lower
 from softmatch.experiments.paper.experiment import THREE, sheet
+from softmatch.experiments.reproducing import plan
 from softmatch.experiments.sheet import Column
 
 TINY = {"steps": 4, "unlabeled_batch": 8, "evaluate_every": 2}
@@ -70,7 +72,23 @@ def test_an_experiment_from_the_command_to_its_document(
     assert len(made) == 4
     text = (docs / "laptop" / "tiny.md").read_text()
     assert text == (out / "tiny-laptop" / "tiny.md").read_text()
+    assert (docs / "laptop" / "tiny-laptop.csv").read_text() == (out / "tiny-laptop" / "runs.csv").read_text()
     assert "n = 2 seeds" in text
     assert main(command) == 0
     assert "All 4 runs are finished." in capsys.readouterr().out
     assert sorted(path.stat().st_mtime_ns for path in (out / "runs").glob("*/result.json")) == made
+    assert main([word if word != "tiny" else "all" for word in command]) == 0
+    assert "| [tiny](tiny.md) | Table 2 | " in (docs / "laptop" / "README.md").read_text()
+    assert f"softmatch reproduce tiny --out {out}" in (docs / "laptop" / "tiny.md").read_text()
+
+
+def test_the_command_of_one_experiment_has_its_own_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = ["--scale", "laptop", "all", "--data.agnews=news", "--data.cifar10", "c.npz", "--encoder", "folder", "--seeds", "2"]
+    monkeypatch.setattr("softmatch.cli._arguments", ["reproduce", *given])
+    data = {"agnews": Path("news"), "cifar10": Path("c.npz")}
+    monkeypatch.setattr("softmatch.experiments.reproducing.why_missing", lambda source, where: None)
+    commands = {name: command_of(plan(paper.EXPERIMENTS[name], "laptop", {}), data) for name in ("table-text", "ablate-range")}
+    assert commands == {
+        "table-text": "softmatch reproduce --scale laptop table-text --data.agnews=news --encoder folder --seeds 2",
+        "ablate-range": "softmatch reproduce --scale laptop ablate-range --data.cifar10 c.npz --seeds 2",
+    }

@@ -162,7 +162,7 @@ def document(
         layout = arrange(collect(sheet, store), experiment.published_at(reproduction.scale))
         parts.append("#" + markdown(layout, (), (), folder).strip())
     if findings:
-        parts.append("## What the paper says, and these runs\n\n" + claims_table(findings))
+        parts += ["## What the paper says, and these runs", claims_table(findings), TESTED]
     parts.append("## Again\n\n" + "\n".join(f"    {command}" for command in commands))
     return "\n\n".join(parts) + "\n"
 
@@ -173,7 +173,7 @@ def claims_table(findings: Sequence[Finding]) -> str:
     for finding in findings:
         verdict = f"**{finding.verdict}**" if finding.verdict in ("holds", "the opposite", "differs") else finding.verdict
         lines.append(f"| {escape(finding.claim.text)} | {escape(finding.column)} | {verdict} | {finding.figures} |")
-    return "\n".join([*lines, "", TESTED])
+    return "\n".join(lines)
 
 
 def draw(reproduction: Reproduction, store: Store) -> list[Path]:

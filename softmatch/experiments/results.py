@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -66,21 +67,20 @@ def write_results(
     return [folder / name for name in contents]
 
 
-def summary_table(sheet: Sheet, store: Store, measure: str = "error") -> Table:
-    """The table for the terminal."""
+def summary_table(sheet: Sheet, store: Store, measure: str = "error") -> Group:
+    """The table for the terminal, with what its marks mean below it."""
     layout = arrange(collect(sheet, store, measure))
     names, titles = [line.name for line in layout.lines], [column.title for column in layout.columns]
     cells = [[_text(cell) for cell in line.cells] for line in layout.lines]
     if len(titles) > ACROSS and len(titles) > len(names):
         names, titles, cells = titles, names, [list(turned) for turned in zip(*cells, strict=True)]
-    legend = "\n".join([layout.caption, *(sentence for sentence in layout.legend)])
-    table = Table(title=Text(layout.title), caption=Text(legend), caption_justify="left", padding=(0, 1))
+    table = Table(padding=(0, 1))
     table.add_column("")
     for title in titles:
         table.add_column(Text(title), justify="right")
     for name, row in zip(names, cells, strict=True):
         table.add_row(Text(name), *row)
-    return table
+    return Group(Text(layout.title, style="bold"), table, *(Text(each, style="dim") for each in (layout.caption, *layout.legend)))
 
 
 def _text(cell: Set) -> Text:
