@@ -23,8 +23,8 @@ COLUMNS: Mapping[str, Sequence[Verdict]] = {
 """Of the overview, and the verdicts that are counted there."""
 
 COUNTED = (
-    "Counted are claims, once for each column that they are about. *Holds* has claims that two rows are alike, where no difference "
-    "was seen; *the opposite* has those where one was."
+    "Counted are claims, once for each column that they are about. *Holds* has claims that two rows are alike, where no "
+    "difference was seen; *the opposite* has those where one was."
 )
 
 
