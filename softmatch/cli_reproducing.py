@@ -100,7 +100,7 @@ def reproduce(
     plans = []
     for each in EXPERIMENTS if name == ALL else [name]:
         try:
-            plans.append(plan(EXPERIMENTS[each], scale, data or {}, None if seeds is None else range(seeds)))
+            plans.append(plan(EXPERIMENTS[each], scale, data or {}, None if seeds is None else range(seeds), encoder))
         except InputError as error:
             if name != ALL:
                 raise
@@ -131,6 +131,7 @@ def _one(
     """Run and write one experiment; gives the number of runs that failed."""
     from softmatch.cli import command_line
     from softmatch.display import say
+    from softmatch.experiments.checking import check
     from softmatch.experiments.figures.style import require_matplotlib
     from softmatch.experiments.making import make_runs
     from softmatch.experiments.publishing import copy_results
@@ -143,6 +144,8 @@ def _one(
     say(console, describe(plan, store, where))
     if dry_run:
         return 0
+    for sheet in plan.sheets:
+        check(sheet, store, data, None if where.on == "here" else "cpu", encoder)
     if plan.experiment.figure:
         require_matplotlib()
     also = [] if encoder is None or not has_texts(plan) else ["--encoder", str(encoder.resolve())]
@@ -205,7 +208,7 @@ def _list(console: Console) -> None:
     from rich.text import Text
 
     from softmatch.experiments.paper import EXPERIMENTS
-    from softmatch.experiments.paper.scales import seconds
+    from softmatch.experiments.paper.scales import EMBEDDED, seconds
     from softmatch.units import duration
 
     table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
@@ -213,10 +216,16 @@ def _list(console: Console) -> None:
         runs = {run.key: run for sheet in each.sheets["laptop"] for run in sheet.runs()}
         took = duration(sum(map(seconds, runs.values())) / 2)
         number = len({run.key for sheet in each.sheets["paper"] for run in sheet.runs()})
-        cost = f"laptop: {len(runs)} runs, {took} on two cores; paper: {number} runs" if runs else "nothing is trained"
+        files = [source for source in dict.fromkeys(run.source for run in runs.values()) if source not in EMBEDDED]
+        needs = f" (with --data.{' --data.'.join(files)})" if files else ""
+        cost = f"laptop: {len(runs)} runs, {took} on two cores{needs}; paper: {number} runs" if runs else "nothing is trained"
         table.add_row(Text(each.name, style="bold"), Text.assemble(f"{each.where}. {each.title}\n", (cost, "dim")))
     console.print(table)
-    console.print("Tables and figures share runs: all of them together take less than the sum.", style="dim")
+    console.print(
+        "Tables and figures share runs: all of them together take less than the sum. Columns whose data are not given and cannot"
+        " be fetched are left out; table-text has no others, and needs --encoder where the hub is out of reach.",
+        style="dim",
+    )
 
 
 def _refuse_other(encoder: Path, scale: Scale) -> None:

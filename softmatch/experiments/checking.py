@@ -20,12 +20,15 @@ METHOD = ("method", "method_options")
 """Settings that decide about the method alone."""
 
 
-def check(sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None, device: str | None = None) -> list[Finding]:
+def check(
+    sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None, device: str | None = None, encoder: Path | None = None
+) -> list[Finding]:
     """Open the source of every column once, and build the method of every cell with runs that are not finished.
 
     Args:
         data: where the files of a source are, by its name.
         device: to check on, where the runs are made on other machines.
+        encoder: in the place of that of the settings, for texts.
 
     Returns:
         What was noticed about a user's own data.
@@ -37,7 +40,9 @@ def check(sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None, de
     for column in sheet.columns:
         rows = [row for row in _rows(sheet, column) if not _is_finished(sheet, store, row, column)]
         if rows:
-            job = _open(sheet, rows[0], column, {"data": (data or {}).get(column.source), "device": device})
+            place = {"data": (data or {}).get(column.source), "device": device}
+            own = {} if encoder is None or "encoder" not in column.settings else {"encoder": str(encoder)}
+            job = _open(sheet, rows[0], column, place | own)
             findings |= {finding.text: finding for finding in job.findings}
             _build(sheet, rows, column, job)
     return list(findings.values())

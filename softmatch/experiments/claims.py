@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from softmatch.experiments.statistics import Difference
 
 Verdict = Literal["holds", "leans that way", "not seen", "the opposite", "no difference seen", "differs", "not measured"]
-"""Of a "lower" claim: holds where the difference is more than chance, leans that way where it has the sign only, not seen where
-it has the other sign, the opposite where that is more than chance. Of a "close" claim: no difference seen, or differs."""
+"""Of a "lower" or "higher" claim: holds where the difference is more than chance, leans that way where it has the sign only, not
+seen where it has the other sign, the opposite where that is more than chance. Of a "close" claim: no difference seen,
+or differs."""
 
 FEWEST = 3
 """Seeds below which nothing is said: two that happen to agree make any difference look sure."""
@@ -25,7 +26,7 @@ class Claim:
     """A sentence of the paper about two rows, in every column unless it names some.
 
     Attributes:
-        row, other: `row` has less of the measure than `other` ("lower"), or about as much ("close").
+        row, other: `row` has less of the measure than `other` ("lower"), more ("higher"), or about as much ("close").
         measure: one of `softmatch.experiments.measures.MEASURES`.
         against: the measure of `other`, where it is another one.
         columns: titles of those that it is about; empty: all.
@@ -35,7 +36,7 @@ class Claim:
     text: str
     row: str
     other: str
-    kind: Literal["lower", "close"]
+    kind: Literal["lower", "higher", "close"]
     measure: str = "error"
     against: str | None = None
     columns: Sequence[str] = ()
@@ -57,6 +58,11 @@ def lower(
 ) -> Claim:
     """`row` has less than `other`."""
     return Claim(text, row, other, "lower", measure, against, columns, but)
+
+
+def higher(row: str, other: str, *, text: str, measure: str) -> Claim:
+    """`row` has more than `other`."""
+    return Claim(text, row, other, "higher", measure)
 
 
 def close(row: str, other: str, *, text: str, columns: Sequence[str] = ()) -> Claim:
@@ -119,7 +125,7 @@ def _verdict(claim: Claim, difference: Difference) -> Verdict:
     sure = difference.p is not None and difference.p < 1 - LEVEL
     if claim.kind == "close":
         return "differs" if sure else "no difference seen"
-    if difference.mean < 0:
+    if difference.mean < 0 if claim.kind == "lower" else difference.mean > 0:
         return "holds" if sure else "leans that way"
     return "the opposite" if sure else "not seen"
 

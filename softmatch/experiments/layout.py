@@ -224,7 +224,8 @@ def _legend(results: Results, lines: Sequence[Line]) -> list[str]:
         weak = f"With {few} seeds that is weak" if few > 1 else "One seed allows no test at all"
         found.append(
             "†: not distinguishable from the best (paired two-sided t-test over the seeds, Holm’s correction over the rows of a "
-            f"column, p ≥ {1 - LEVEL:.2f}, or not to be tested). {weak}: it does not say that two rows are equal."
+            f"column, p ≥ {1 - LEVEL:.2f}, or not to be tested). {weak}: it does not say that two rows are equal. That the best "
+            "was chosen by the same values is not corrected for."
         )
     if any(cell.partial for cell in cells):
         found.append(

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, Literal
 
-from softmatch.errors import InputError
+from softmatch.errors import InputError, nearest
 from softmatch.report.cleaning import Record, figures, mapping, number
 from softmatch.runs import RunFolder
 
@@ -68,6 +68,17 @@ def _over_training(key: str) -> Callable[[Files], float | None]:
     return get
 
 
+def _of_classes(choose: Callable[[list[float]], float]) -> Callable[[Files], float | None]:
+    """Mean over the records of the quality of a class, chosen anew in each."""
+
+    def get(files: Files) -> float | None:
+        records = [figures(mapping(record.get("classes")).get("quality")) or () for record in files.records]
+        found = [choose(known) for each in records if (known := [value for value in each if value is not None])]
+        return fmean(found) if found else None
+
+    return get
+
+
 def _best_error(files: Files) -> float | None:
     """Chosen by the test set: lower than an error that could be had without it."""
     return min((found for record in files.records if (found := number(record.get("test_error"))) is not None), default=None)
@@ -104,6 +115,8 @@ MEASURES: Mapping[str, Measure] = {
     "quality": Measure("quality g of the pseudo-labels", "%", "higher", _final("quality")),
     "mean quantity": Measure("quantity f, mean over the records", "%", "higher", _over_training("quantity")),
     "mean quality": Measure("quality g, mean over the records", "%", "higher", _over_training("quality")),
+    "best class quality": Measure("quality g of the best class, mean over the records", "%", "higher", _of_classes(max)),
+    "worst class quality": Measure("quality g of the worst class, mean over the records", "%", "higher", _of_classes(min)),
     "seconds": Measure("training time", "s", "lower", _final("seconds")),
     "best error": Measure("lowest error at a record", "%", "lower", _best_error),
     "early error": Measure("error at the first record", "%", "lower", _first("test_error")),
@@ -122,5 +135,5 @@ MEASURES: Mapping[str, Measure] = {
 def measure_named(name: str) -> Measure:
     """One of MEASURES."""
     if name not in MEASURES:
-        raise InputError(f"there is no measure {name!r}: choose one of {', '.join(MEASURES)}.")
+        raise InputError(f"there is no measure {name!r}. {nearest(name, MEASURES)}")
     return MEASURES[name]

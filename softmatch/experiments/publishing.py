@@ -15,16 +15,18 @@ from softmatch.training.checked_files import write_atomically
 
 OVERVIEW = "README.md"
 COLUMNS: Mapping[str, Sequence[Verdict]] = {
-    "holds": ("holds", "no difference seen"),
+    "holds": ("holds",),
+    "no difference seen": ("no difference seen",),
     "leans that way": ("leans that way",),
     "not seen": ("not seen",),
     "the opposite": ("the opposite", "differs"),
+    "not measured": ("not measured",),
 }
 """Of the overview, and the verdicts that are counted there."""
 
 COUNTED = (
-    "Counted are claims, once for each column that they are about. *Holds* has claims that two rows are alike, where no "
-    "difference was seen; *the opposite* has those where one was."
+    "Counted are claims, once for each column that they are about. *No difference seen* is of claims that two rows are alike: "
+    "with five seeds it is no proof of that. Where they are not, it is counted as *the opposite*."
 )
 
 
@@ -53,7 +55,7 @@ def overview(reproductions: Sequence[Reproduction], store: Store, command: str) 
     finished = sum(store.is_finished(run) for run in runs.values())
     scale = reproductions[0].scale
     heads = ("", "of the paper", "what", "runs", *COLUMNS)
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---:|---:|---:|---:|---:|"]
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---:|" + "---:|" * len(COLUMNS)]
     lines += [_line(each, findings[each.experiment.name]) for each in reproductions]
     claims = [
         f"### {escape(each.experiment.where)}: {escape(each.experiment.title)}\n\n{claims_table(findings[each.experiment.name])}"

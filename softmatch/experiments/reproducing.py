@@ -10,10 +10,11 @@ from pathlib import Path
 from softmatch.errors import InputError
 from softmatch.experiments.claims import Finding, judge
 from softmatch.experiments.collecting import Attempt, collect
+from softmatch.experiments.contents import digest
 from softmatch.experiments.layout import arrange
 from softmatch.experiments.paper import Experiment
 from softmatch.experiments.paper.scales import EMBEDDED, TITLES, Scale, seconds
-from softmatch.experiments.sheet import Run, Sheet
+from softmatch.experiments.sheet import Column, Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.tables import escape, link, markdown
 from softmatch.training.checked_files import write_atomically
@@ -66,12 +67,19 @@ class Reproduction:
         return [*found, *self.experiment.open, *self.left_out]
 
 
-def plan(experiment: Experiment, scale: Scale, data: Mapping[str, Path], seeds: Sequence[int] | None = None) -> Reproduction:
+def plan(
+    experiment: Experiment,
+    scale: Scale,
+    data: Mapping[str, Path],
+    seeds: Sequence[int] | None = None,
+    encoder: Path | None = None,
+) -> Reproduction:
     """What can be run. Reads every source once: one that is not here, and was not given, is left out with a sentence.
 
     Args:
-        data: source → where its files lie.
+        data: source → where its files lie. Runs of files with another content are other runs.
         seeds: in the place of the scale's own.
+        encoder: of texts, where it is not the hub's.
 
     Raises:
         InputError: where files that were given cannot be read, and where nothing is left.
@@ -87,7 +95,7 @@ def plan(experiment: Experiment, scale: Scale, data: Mapping[str, Path], seeds: 
             missing[source] = f"{reason} (--data.{source} PATH says where its files are.)"
     kept = []
     for sheet in sheets:
-        columns = [column for column in sheet.columns if column.source not in missing]
+        columns = [_made_of(column, data, encoder) for column in sheet.columns if column.source not in missing]
         name = "-".join(part for part in (experiment.name, scale, sheet.name) if part)
         if columns:
             kept.append(replace(sheet, name=name, columns=columns, seeds=tuple(sheet.seeds if seeds is None else seeds)))
@@ -95,6 +103,16 @@ def plan(experiment: Experiment, scale: Scale, data: Mapping[str, Path], seeds: 
     if sheets and not kept:
         raise InputError(f"{experiment.name} at {scale} scale has no data to run on.\n" + "\n".join(left_out))
     return Reproduction(experiment, scale, kept, left_out)
+
+
+def _made_of(column: Column, data: Mapping[str, Path], encoder: Path | None) -> Column:
+    """The column with what the files hold that it is read from."""
+    given = [data.get(column.source), encoder if "encoder" in column.settings else None]
+    return replace(column, made_of="-".join(content(path) for path in given if path is not None))
+
+
+content = cache(digest)
+"""Files are read once for all experiments."""
 
 
 @cache

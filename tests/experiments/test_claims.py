@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.claims import Verdict, close, judge, lower
+from softmatch.experiments.claims import Verdict, close, higher, judge, lower
 from softmatch.experiments.sheet import Column, Row, Sheet
 from softmatch.experiments.store import Store
 
@@ -67,8 +67,10 @@ def test_other_measures_and_rows_that_a_sheet_does_not_have(tmp_path: Path) -> N
     store = Store(tmp_path)
     write(store, "ours", [0.10, 0.11, 0.12])
     write(store, "theirs", [0.20, 0.22, 0.21])
-    more = lower("theirs", "ours", measure="quantity", text="ours uses more")
+    more = higher("ours", "theirs", measure="quantity", text="ours uses more")
     assert judge([more], SHEET, store)[0].verdict == "holds"
+    assert judge([more], SHEET, store)[0].figures.startswith("+10.00 points (")  # what the subject of the sentence has more
+    assert judge([higher("theirs", "ours", measure="quantity", text="theirs does")], SHEET, store)[0].verdict == "the opposite"
     assert judge([lower("ours", "somebody", text="?")], SHEET, store) == []
 
 

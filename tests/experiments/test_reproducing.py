@@ -121,3 +121,26 @@ def test_figures_are_drawn_and_linked(tmp_path: Path) -> None:
     assert "![fig-ua](fig-ua.png)" in paths[0].read_text()
     nothing = write(plan(EXPERIMENTS["fig-functions"], "laptop", {}), store)
     assert [path.name for path in nothing] == ["fig-functions.md", "fig-functions.png", "fig-functions.pdf"]
+
+
+def test_runs_of_other_files_or_another_encoder_are_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("softmatch.experiments.reproducing.why_missing", lambda source, where: None)
+    files, encoders = [tmp_path / name for name in ("a", "same", "b")], [tmp_path / "small", tmp_path / "large"]
+    for file, content in zip(files, (b"1", b"1", b"2"), strict=True):
+        file.write_bytes(content)
+    for encoder in encoders:
+        encoder.mkdir()
+        (encoder / "config.json").write_text(encoder.name)
+
+    def keys(name: str, file: Path | None, encoder: Path | None = None) -> list[str]:
+        given = {} if file is None else {source: file for source in ("cifar10", "agnews")}
+        return [run.key for run in plan(EXPERIMENTS[name], "laptop", given, seeds=[0], encoder=encoder).runs()]
+
+    first, same, other, none = (keys("ablate-range", file) for file in (*files, None))
+    assert first == same
+    digits = set(first) & set(other)
+    assert len(digits) == 3, "what is not read from files stays the same"
+    assert not (set(first) | set(other)) & set(none) - digits
+    assert keys("ablate-range", files[0], encoders[0]) == first, "it has no texts"
+    texts = [keys("table-text", files[0], encoder) for encoder in (None, *encoders)]
+    assert len({key for each in texts for key in each}) == 3 * 10

@@ -12,8 +12,9 @@ from softmatch.experiments.paper import EXPERIMENTS, Experiment, published
 from softmatch.experiments.paper.experiment import FEW_STEPS
 from softmatch.experiments.paper.scales import Scale
 from softmatch.experiments.sheet import Run
-from softmatch.methods import Problem, build
+from softmatch.methods import Match, Problem, build
 from softmatch.recipes import complete
+from softmatch.weightings import TruncatedLaplacian
 
 NAMES = [
     *("table-main", "table-imagenet", "table-longtail", "table-text", "table-functions"),
@@ -39,8 +40,6 @@ def test_every_table_and_figure_is_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_run_can_be_made(name: str, scale: Scale) -> None:
     seen = set()
-    counts, prior = (1,) * 10, (0.1,) * 10
-    problem = Problem(10, num_unlabeled=50, num_labeled=10, class_counts=counts, class_prior=prior, shape=(3, 32, 32))
     for run in runs_of(EXPERIMENTS[name], scale):
         if run.seed == 0 and run.key not in seen:
             seen.add(run.key)
@@ -48,7 +47,7 @@ def test_every_run_can_be_made(name: str, scale: Scale) -> None:
             problem = Problem(
                 10, num_unlabeled=50, num_labeled=10, class_counts=(1,) * 10, class_prior=(0.1,) * 10, shape=(3, 32, 32)
             )
-            assert build(config.method, problem, config.method_options) is not None
+            build(config.method, problem, config.method_options)  # refuses unknown methods and options
             assert config.twin is False
 
 
@@ -141,3 +140,20 @@ def test_a_claim_is_about_the_columns_that_the_paper_means() -> None:
     for experiment in EXPERIMENTS.values():
         for claim in experiment.claims:
             assert {*claim.columns, *claim.but} <= titles
+
+
+def test_what_is_said_about_the_truncated_laplacian_is_so() -> None:
+    run = next(r for r in runs_of(EXPERIMENTS["table-functions"], "laptop") if "TruncatedLaplacian" in r.method)
+    method = build(run.method, Problem(10), {})
+    assert isinstance(method, Match)
+    assert isinstance(method.weighting, TruncatedLaplacian)
+    assert (method.weighting.fit, method.weighting.k) == ("mad", 2.0)
+    (sentence,) = EXPERIMENTS["table-functions"].open
+    assert "mean absolute deviation of the confidence, halved" in sentence
+
+
+def test_numbers_of_tables_stand_beside_the_bars_of_figure_3() -> None:
+    beside = EXPERIMENTS["fig-ablation"].published_at("laptop")
+    assert beside["Truncated Gaussian", "CIFAR-10, 250"] == beside["All-class with UA", "CIFAR-10, 250"] == "4.82 ± 0.09"
+    assert beside["u(C)", "CIFAR-10-LT, γ = 100"] == "22.93 ± 0.37"
+    assert ("u(C)", "CIFAR-10, 250") not in beside
