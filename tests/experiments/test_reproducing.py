@@ -133,7 +133,7 @@ def test_runs_of_other_files_or_another_encoder_are_other_runs(tmp_path: Path, m
         (encoder / "config.json").write_text(encoder.name)
 
     def keys(name: str, file: Path | None, encoder: Path | None = None) -> list[str]:
-        given = {} if file is None else {source: file for source in ("cifar10", "agnews")}
+        given = {} if file is None else dict.fromkeys(("cifar10", "agnews"), file)
         return [run.key for run in plan(EXPERIMENTS[name], "laptop", given, seeds=[0], encoder=encoder).runs()]
 
     first, same, other, none = (keys("ablate-range", file) for file in (*files, None))
