@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json as json_format
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 from cyclopts import Parameter
+from pydantic import Field
 
 from softmatch.config import Config, read_file, split_names
 from softmatch.errors import InputError
@@ -19,28 +21,39 @@ if TYPE_CHECKING:
 
 HERE = ("auto", "cpu", "cuda", "mps")
 """Devices of this machine."""
+SIDE, WIDTH, CLASSES, POOLED = 32, 64, 10, 1000
+"""Sizes where none are given."""
+
+
+class Planned(Config):
+    """Settings as of `softmatch train`, for a device that need not be here."""
+
+    device: str = Field(
+        "auto",
+        description="v100, a100, a100-40gb, h100, l4, t4 or rtx-4090: by its data sheet. auto, cpu, cuda or mps: this machine.",
+    )
 
 
 def plan(
     source: str | None = None,
     /,
     *,
-    config: Annotated[Config | None, Parameter(name="*")] = None,
+    config: Annotated[Planned | None, Parameter(name="*")] = None,
     file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
-    gpus: int = 1,
-    seeds: int = 1,
+    gpus: int | None = None,
+    seeds: int | None = None,
     methods: str | None = None,
     price: float | None = None,
     network: float | None = None,
     images: int | None = None,
     vectors: int | None = None,
     texts: int | None = None,
-    side: int = 32,
-    channels: int = 3,
-    width: int = 64,
+    side: int | None = None,
+    channels: int | None = None,
+    width: int | None = None,
     tokens: int | None = None,
-    classes: int = 10,
-    test_samples: int = 0,
+    classes: int | None = None,
+    test_samples: int | None = None,
     pool: str | None = None,
     measure: bool = False,
     json: bool = False,
@@ -68,81 +81,102 @@ def plan(
         A source that softmatch knows by name (digits, cifar10, …, yelp-5); a table or figure of the paper as of `softmatch
         reproduce` (table-main, …), or paper for all of them at the paper's scale; nothing, where sizes are given.
     config:
-        Settings, as of `softmatch train`; --device is v100, a100, a100-40gb, h100, l4, t4 or rtx-4090, or auto, cpu or cuda for
-        this machine.
+        Settings, as of `softmatch train`.
     file:
         YAML file of settings.
     gpus:
-        That train one network together, each with a share of every batch; on a CPU, processes.
+        That train one network together, each with a share of every batch; with --device. Default: 1.
     seeds:
-        Runs of each method.
+        Runs of each method. Default: 1.
     methods:
         Several, separated by commas, in the place of --method.
     price:
-        Of a GPU-hour, in any currency; without it no price is printed.
+        Of a GPU-hour, or of an hour of this machine, in any currency; without it no price is printed.
     network:
         GB/s from each GPU to other machines, where more than 8 train together. Default: the maker's own machine, else 12.5.
-    images, vectors, texts:
-        How many samples there are, where only sizes are known; with --side, --channels, --width, --tokens and --classes.
-    side, channels:
-        Size of these images.
+    images:
+        How many images there are, where only sizes are known; with --side, --channels, --classes and --test-samples.
+    vectors:
+        How many vectors of numbers; with --width, --classes and --test-samples.
+    texts:
+        How many texts; with --tokens, --classes and --test-samples.
+    side:
+        Pixels of a side of these images. Default: 32.
+    channels:
+        Of these images: 1 (grey) or 3. Default: 3.
     width:
-        Numbers in these vectors.
+        Numbers in each of these vectors. Default: 64.
     tokens:
         Of a text, with padding; also for named sources of texts.
     classes:
-        How many there are.
+        How many there are. Default: 10.
     test_samples:
-        Of a test set that goes with these samples.
+        Of a test set that goes with these samples. Default: none.
     pool:
-        Sizes of the unlabelled set, separated by commas: what each method remembers at each of them, and what else grows.
+        Sizes of the unlabelled set, separated by commas: what each method (or those of --methods, --method) remembers at each
+        of them, and what else grows.
     measure:
         Time a few steps on this machine, with random data, and use that.
     json:
         Print JSON instead of tables: bytes, seconds, FLOPs; estimates as [low, high].
     """
-    for name, value in (("--gpus", gpus), ("--seeds", seeds)):
-        if value < 1:
-            raise InputError(f"{name} {value}: one or more are needed.")
-    for name, given in (("--price", price), ("--network", network)):
-        if given is not None and not given > 0:
-            raise InputError(f"{name} {given:g}: it must be more than 0.")
-    own = _own_sizes(images, vectors, texts, (channels, side, side), width, tokens, classes, test_samples)
+    from softmatch.planning.bounds import refuse_amount, refuse_sizes  # the package imports torch
+    from softmatch.planning.devices import GPUS_OF_A_MACHINE, find_device
+    from softmatch.planning.experiments import is_experiment
+
+    refuse_sizes({"--gpus": gpus, "--seeds": seeds})
+    for option, amount in (("--price", price), ("--network", network)):
+        refuse_amount(option, amount)
+    chosen = _names(methods)
+    numbers = {"image": images, "vector": vectors, "text": texts}
+    sizes = Sizes(side, channels, width, tokens, classes, test_samples)
     layer = read_file(file) if file is not None else {}
     written = layer.pop("source", None)
     name = source if source is not None else written
-    if own is not None and name is not None:
-        raise InputError(f"{name!r} and --{own.kind}s {own.number} are two sources: give one of them.")
-    if own is None and name is None:
-        if pool is not None:  # of images, as small as CIFAR's unless said otherwise
-            own = _own_sizes(1000, None, None, (channels, side, side), width, tokens, classes, test_samples)
-        else:
-            name = "digits"
+    own = _own_sizes(numbers, sizes, name, pool is not None)
     said = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
     device_name = str(said.pop("device", None) or layer.pop("device", None) or "auto")
     layers: tuple[dict[str, Any], ...] = (layer, said)
-    from softmatch.planning.devices import find_device  # the package imports torch
-
     device = None if device_name in HERE or device_name.startswith("cuda:") else find_device(device_name)
-    if measure and (device is not None or gpus > 1):
-        raise InputError("--measure times steps of one process on this machine: leave out --device and --gpus.")
-    from softmatch.planning.experiments import is_experiment
-
+    given = {"--seeds": seeds, "--network": network, "--pool": pool, "--methods": methods, "--measure": measure or None}
     if is_experiment(name):
-        _plan_experiments(str(name), device, gpus, price, json, bool(layer or said or methods or measure))
+        _refuse({**given, "--tokens": tokens}, f"{name} has the paper's own settings")
+        _plan_experiments(str(name), device, gpus or 1, price, json, bool(layer or said))
         return
-    kind = _kind(device, device_name)
-    where = str(file or "settings")
-    if pool is not None:
-        _plan_pool(_setting(name, own, layers, "cuda", where, tokens), split_names(methods), pool, device, json)
-        return
-    chosen = split_names(methods)
+    if measure and (device is not None or gpus is not None):
+        raise InputError("--measure times steps of one process on this machine: leave out --device and --gpus.")
     if chosen is not None and "method" in {**layer, **said}:
         raise InputError("--methods takes the place of --method: give one of them.")
+    where = str(file or "settings")
+    if pool is not None:
+        more = {"--gpus": gpus, "--price": price, "--test-samples": test_samples}
+        _refuse({**given, **more, "--pool": None, "--methods": None}, "--pool is about memory and files alone")
+        setting = _setting(name, own, layers, "cuda", where, tokens)
+        _plan_pool(setting, chosen or ((setting.config.method,) if "method" in {**layer, **said} else None), pool, device, json)
+        return
+    if device is None and (gpus or 1) > 1:
+        raise InputError(f"--gpus {gpus}: name them with --device, such as a100. This machine is planned as one.")
+    if network is not None and (device is None or (gpus or 1) <= GPUS_OF_A_MACHINE):
+        raise InputError(f"--network {network:g} is between machines, where more than {GPUS_OF_A_MACHINE} --gpus train together.")
+    kind = _kind(device, device_name)
     settings = [_setting(name, own, (*layers, {"method": each}), kind, where, tokens) for each in chosen or ()]
     settings = settings or [_setting(name, own, layers, kind, where, tokens)]
-    plans = [_plan(setting, gpus, device, device_name, network, measure) for setting in settings]
-    _print(plans, seeds, price, json)
+    plans = [_plan(setting, gpus or 1, device, device_name, network, measure) for setting in settings]
+    _print(plans, seeds or 1, price, json)
+
+
+def _names(methods: str | None) -> tuple[str, ...] | None:
+    found = split_names(methods)
+    if methods is not None and found is None:
+        raise InputError(f"--methods {methods!r}: give names separated by commas, such as softmatch,flexmatch.")
+    return found
+
+
+def _refuse(given: Mapping[str, object], why: str) -> None:
+    """Options that nothing would read; None: it was not given."""
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{why}: leave out {name}.")
 
 
 def _print(plans: list[Plan], seeds: int, price: float | None, json: bool) -> None:
@@ -168,33 +202,55 @@ def _print(plans: list[Plan], seeds: int, price: float | None, json: bool) -> No
         print_plan(first, total)
 
 
-def _own_sizes(
-    images: int | None,
-    vectors: int | None,
-    texts: int | None,
-    shape: tuple[int, int, int],
-    width: int,
-    tokens: int | None,
-    classes: int,
-    tested: int,
-) -> Own | None:
-    given = {"image": images, "vector": vectors, "text": texts}
-    kinds = [kind for kind, number in given.items() if number is not None]
-    if not kinds:
-        return None
+class Sizes(NamedTuple):
+    """Of data of which only sizes are known; None: not given."""
+
+    side: int | None
+    channels: int | None
+    width: int | None
+    tokens: int | None
+    classes: int | None
+    test_samples: int | None
+
+
+READ: Mapping[str, tuple[str, ...]] = {"image": ("side", "channels"), "vector": ("width",), "text": ("tokens",)}
+"""Which sizes are read of each kind, besides classes and test_samples."""
+
+
+def _own_sizes(numbers: Mapping[str, int | None], sizes: Sizes, name: str | None, pool: bool) -> Own | None:
+    """The user's own data, or None for a source with a name."""
+    kinds = [kind for kind, number in numbers.items() if number is not None]
     if len(kinds) > 1:
         raise InputError(f"--{kinds[0]}s and --{kinds[1]}s: data are of one kind, give one of them.")
-    if kinds == ["text"] and tokens is None:
+    if kinds and name is not None:
+        raise InputError(f"{name!r} and --{kinds[0]}s {numbers[kinds[0]]} are two sources: give one of them.")
+    if not kinds and name is None and pool:  # of images, as small as CIFAR's unless said otherwise
+        kinds, numbers = ["image"], {"image": POOLED}
+    if not kinds:
+        missing = "that is about --images, --vectors or --texts, which are not given"
+        _refuse({_option(key): value for key, value in sizes._asdict().items() if key != "tokens"}, missing)
+        return None
+    (kind,) = kinds
+    read = (*READ[kind], "classes", "test_samples")
+    _refuse({_option(key): value for key, value in sizes._asdict().items() if key not in read}, f"data are {kind}s")
+    if kind == "text" and sizes.tokens is None:
         raise InputError("--texts needs --tokens: how many a text has, with padding.")
-    if kinds == ["image"] and shape[0] not in (1, 3):
-        raise InputError(f"--channels {shape[0]}: images have 1 (grey) or 3.")
+    if sizes.channels not in (None, 1, 3):
+        raise InputError(f"--channels {sizes.channels}: images have 1 (grey) or 3.")
     from softmatch.planning.setting import Own
 
-    if kinds == ["image"]:
-        return Own("image", images or 0, shape, classes, tested)
-    if kinds == ["vector"]:
-        return Own("vector", vectors or 0, (width,), classes, tested)
-    return Own("text", texts or 0, (tokens or 0,), classes, tested)
+    side = SIDE if sizes.side is None else sizes.side
+    shapes = {
+        "image": (sizes.channels or 3, side, side),
+        "vector": (WIDTH if sizes.width is None else sizes.width,),
+        "text": (sizes.tokens or 0,),
+    }
+    classes = CLASSES if sizes.classes is None else sizes.classes
+    return Own(cast(Any, kind), numbers[kind] or 0, shapes[kind], classes, sizes.test_samples or 0)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def _kind(device: Device | None, name: str) -> str:
@@ -203,7 +259,10 @@ def _kind(device: Device | None, name: str) -> str:
         return "cuda"
     from softmatch.training.devices import choose_device
 
-    return "cpu" if choose_device(name).type == "cpu" else "cuda"
+    try:
+        return "cpu" if choose_device(name).type == "cpu" else "cuda"
+    except InputError as error:  # which says what torch says, of all its devices
+        raise InputError(f"--device {name} is not on this machine: give auto, cpu, or the name of a GPU such as a100.") from error
 
 
 def _setting(
@@ -213,7 +272,7 @@ def _setting(
 
     if own is not None:
         return own_setting(own, layers, kind, where)
-    assert name is not None
+    name = name or "digits"
     if name not in SOURCES and (Path(name).exists() or "/" in name):
         raise InputError(
             f"{name}: a plan is made without data. Give their sizes (--images, --vectors or --texts with --classes), or let "
@@ -264,20 +323,23 @@ def _plan_experiments(name: str, device: Device | None, gpus: int, price: float 
 
     shares = plan_experiments(name, device, gpus)
     if json:
-        print(json_format.dumps([share.as_dict() for share in shares], indent=1, ensure_ascii=False))
+        planned = [share.as_dict(price) for share in shares]
+        about = {"device": device.name, "gpus": gpus, "price_of_a_gpu_hour": price, "experiments": planned}
+        print(json_format.dumps(about, indent=1, ensure_ascii=False))
     else:
         print_experiments(shares, device, gpus, price)
 
 
 def _plan_pool(setting: Setting, names: tuple[str, ...] | None, pool: str, device: Device | None, json: bool) -> None:
     from softmatch.methods import METHODS
-    from softmatch.planning.pool import method_growth, other_growth, pool_device, read_sizes
+    from softmatch.planning.pool import fitting_methods, method_growth, other_growth, pool_device, read_sizes, together
     from softmatch.planning.shown import print_pool
 
     sizes = read_sizes(pool)
-    methods, others = method_growth(setting, names or tuple(METHODS), sizes), other_growth(setting, sizes)
+    fit, unfit = (names, list[str]()) if names is not None else fitting_methods(setting, METHODS)
+    methods, others = method_growth(setting, fit, sizes), other_growth(setting, sizes)
     if not json:
-        print_pool(methods, others, pool_device(device))
+        print_pool(methods, others, pool_device(device), unfit)
         return
     found = {
         part: {
@@ -291,4 +353,5 @@ def _plan_pool(setting: Setting, names: tuple[str, ...] | None, pool: str, devic
         }
         for part, growths in (("methods", methods), ("others", others))
     }
-    print(json_format.dumps({"sizes": sizes, **found}, indent=1, ensure_ascii=False))
+    sums = {where: together(others, where).bytes for where in ("device", "host")}
+    print(json_format.dumps({"sizes": sizes, **found, "others_together": sums, "unfit": unfit}, indent=1, ensure_ascii=False))

@@ -92,6 +92,7 @@ def test_the_pool_can_grow(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert found["sizes"] == [10**4, 10**9]
     assert found["methods"]["saw"]["bytes_per_sample"] == 4
     assert found["others"]["items, in memory"]["bytes"][1] == 3072e9
+    assert set(read(capsys, "--pool", "1e4", "--method", "darp")["methods"]) == {"darp"}
     monkeypatch.setenv("COLUMNS", "200")
     assert run("--pool", "1e4,1e9", "--methods", "darp,softmatch", "--classes", "100") == 0
     out = capsys.readouterr().out
@@ -101,7 +102,9 @@ def test_the_pool_can_grow(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 def test_experiments_of_the_paper_are_summed(capsys: pytest.CaptureFixture[str]) -> None:
     found = read(capsys, "fig-two-moons", "--device", "v100")
-    assert [each["name"] for each in found] == ["fig-two-moons"]
+    assert (found["device"], found["gpus"], found["price_of_a_gpu_hour"]) == ("v100", 1, None)
+    assert [each["name"] for each in found["experiments"]] == ["fig-two-moons"]
+    assert found["experiments"][0]["price"] is None
     assert run("fig-two-moons", "--device", "v100", "--price", "2") == 0
     assert "fig-two-moons" in capsys.readouterr().out
 
@@ -118,9 +121,31 @@ def test_settings_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
     [
         ("digits --device k80", "--device k80: there is no data sheet"),
         ("cifar11 --device v100", "there is no source 'cifar11'. Did you mean 'cifar10'"),
-        ("digits --device v100 --gpus 0", "--gpus 0: one or more"),
-        ("digits --device v100 --seeds 0", "--seeds 0: one or more"),
-        ("digits --device v100 --price -1", "--price -1: it must be more than 0"),
+        ("digits --device v100 --gpus 0", "--gpus 0: give a number from 1"),
+        ("digits --device v100 --seeds 0", "--seeds 0: give a number from 1"),
+        ("digits --device v100 --price -1", "--price -1: it must be a number of more than 0"),
+        ("digits --device v100 --price inf", "--price inf: it must be a number of more than 0"),
+        ("digits --device v100 --network 3", "--network 3 is between machines"),
+        ("cifar10 --device cpu --gpus 64", "--gpus 64: name them with --device"),
+        ("digits --device mps", "--device mps is not on this machine"),
+        ("digits --device t4 --precision bf16", "has no tensor cores for bfloat16. Give fp16"),
+        ("digits --device v100 --methods=", "--methods '': give names"),
+        ("digits --device v100 --side 8", "leave out --side"),
+        ("digits --device v100 --test-samples 8", "leave out --test-samples"),
+        ("digits --device v100 --classes 8", "leave out --classes"),
+        ("digits --device v100 --tokens 8", "--tokens 8: digits has no texts"),
+        ("--vectors 100 --side 8 --device v100", "data are vectors: leave out --side"),
+        ("--images 1000 --side 2 --device v100", "the network small-conv cannot be planned for items of 3×2×2"),
+        ("--images 1000 --width 3 --device v100", "data are images: leave out --width"),
+        ("--pool 1e6 --tokens 3", "data are images: leave out --tokens"),
+        ("--pool 1e6 --gpus 8", "--pool is about memory and files alone: leave out --gpus"),
+        ("--pool 1e6 --price 8", "leave out --price"),
+        ("--pool 1e6 --seeds 8", "leave out --seeds"),
+        ("--pool 1e6 --measure", "leave out --measure"),
+        ("table-main --device v100 --seeds 5", "table-main has the paper's own settings: leave out --seeds"),
+        ("table-main --device v100 --network 5", "leave out --network"),
+        ("table-main --device v100 --side 5", "leave out --side"),
+        ("paper --device v100 --pool 1e4", "leave out --pool"),
         ("digits --device v100 --gpus 64", "has no row for each of 64 processes"),
         ("digits --device v100 --measure", "--measure times steps of one process on this machine"),
         ("digits --device v100 --methods nosuch", "there is no method 'nosuch'"),
@@ -145,3 +170,11 @@ def test_mistakes_are_told_in_a_sentence(arguments: str, message: str, capsys: p
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert not captured.out
+
+
+def test_help_names_the_gpus_and_every_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    assert run("--help") == 0
+    out = capsys.readouterr().out
+    for text in ("rtx-4090: by its data sheet", "How many images there are", "Pixels of a side", "Of these images: 1 (grey)"):
+        assert text in out

@@ -33,8 +33,8 @@ class Device:
     """A GPU.
 
     Attributes:
-        float32, tf32, half: peaks in FLOP/s of its plain cores, and of its tensor cores with float32 cut to TF32 (None: it has no
-            such), and with float16 or bfloat16.
+        float32, tf32, half, bfloat16: peaks in FLOP/s of its plain cores, and of its tensor cores with float32 cut to TF32, with
+            float16, and with bfloat16 (None: they cannot do that).
         memory: bytes.
         bandwidth: of its memory, bytes per second.
         link: to its neighbours in a machine, bytes per second in one direction.
@@ -47,11 +47,17 @@ class Device:
     float32: float
     tf32: float | None
     half: float
+    bfloat16: float | None
     memory: float
     bandwidth: float
     link: float
     between: float | None
     sheet: str
+
+    @property
+    def short(self) -> str:
+        """The half precision to use on it."""
+        return "fp16" if self.bfloat16 is None else "bf16"
 
 
 def _device(
@@ -63,12 +69,16 @@ def _device(
     links: tuple[float, float | None],
     sheet: str,
 ) -> Device:
-    """Peaks in TFLOP/s, memory in GB, bandwidths in GB/s; links in both directions together, as data sheets have them."""
+    """Peaks in TFLOP/s, memory in GB, bandwidths in GB/s; links in both directions together, as data sheets have them.
+
+    Tensor cores that know TF32 know bfloat16 too, as fast as float16: both came with the same generation.
+    """
     float32, tf32, half = peaks
     between = None if links[1] is None else links[1] * GIGA
     cut = None if tf32 is None else tf32 * TERA
     link = links[0] / 2 * GIGA
-    return Device(name, title, float32 * TERA, cut, half * TERA, memory * GIGA, bandwidth * GIGA, link, between, sheet)
+    short = None if tf32 is None else half * TERA
+    return Device(name, title, float32 * TERA, cut, half * TERA, short, memory * GIGA, bandwidth * GIGA, link, between, sheet)
 
 
 DEVICES: Mapping[str, Device] = {
@@ -144,7 +154,12 @@ def rates(device: Device, work: str, precision: str) -> Range:
     Args:
         work: "images" (convolutions) or "texts" (matrix products).
         precision: of `Config`.
+
+    Raises:
+        InputError: the GPU has no tensor cores for this precision.
     """
+    if precision == "bf16" and device.bfloat16 is None:
+        raise InputError(f"--precision bf16: {device.title} has no tensor cores for bfloat16. Give fp16.")
     v100, shares = DEVICES["v100"], SHARES[work]
     low = PAPER_RATE * min(device.float32 / v100.float32, device.bandwidth / v100.bandwidth)
     high = shares["float32"] * device.float32

@@ -36,13 +36,19 @@ class Share:
     gpu_hours: Range
     storage: float
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, price: float | None = None) -> dict[str, Any]:
+        """For JSON: estimates are [low, high].
+
+        Args:
+            price: of a GPU-hour.
+        """
         return {
             "name": self.name,
             "title": self.title,
             "runs": self.runs,
             "flops": self.flops,
             "gpu_hours": [self.gpu_hours.low, self.gpu_hours.high],
+            "price": None if price is None else [price * self.gpu_hours.low, price * self.gpu_hours.high],
             "storage_bytes": self.storage,
         }
 

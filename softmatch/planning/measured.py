@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from softmatch.data import Examples
 from softmatch.errors import InputError
+from softmatch.methods import Method
 from softmatch.networks import is_encoder
 from softmatch.planning.devices import Range
 from softmatch.planning.plans import Counted
@@ -20,7 +23,8 @@ PARTS = ("forward", "backward")
 
 
 def random_task(setting: Setting, device: str) -> Task:
-    """The task of a setting with random data, few but for whole batches; nothing of a step's cost depends on their number."""
+    """The task of a setting with random data, few but for whole batches. What a step costs the network does not depend on their
+    number; what it costs the method may: see `sized_method`."""
     data, config = setting.data, setting.config
     few = {
         "labels": data.classes * 4,
@@ -41,6 +45,12 @@ def random_task(setting: Setting, device: str) -> Task:
     return prepare_examples("random", config, Examples(items, torch.arange(number) % data.classes, names, data.kind, test=test))
 
 
+def sized_method(task: Task, name: str, unlabeled: int) -> Method:
+    """The method with a memory of so many unlabelled samples; it is only ever shown those of the task."""
+    many = torch.zeros(1, dtype=torch.int64).expand(unlabeled)  # takes the memory of one
+    return build_method(replace(task, split=replace(task.split, unlabeled=many)), name)
+
+
 def measured_speed(counted: Counted, device: str) -> Speed:
     """Time a few steps of the method, and of its twin where there is one.
 
@@ -54,7 +64,7 @@ def measured_speed(counted: Counted, device: str) -> Speed:
         raise InputError("--measure needs the texts and the encoder: use softmatch train with the same settings and --dry-run.")
     keep_freed_memory()
     task = random_task(counted.setting, device)
-    trainer = make_trainer(task, build_method(task, task.config.method))
+    trainer = make_trainer(task, sized_method(task, task.config.method, counted.setting.data.unlabeled))
     found = measure(trainer, STEPS, budget=BUDGET)
     trainer.batches.close()
     twin = None

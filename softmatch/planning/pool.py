@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
 from softmatch.data.fingerprint import MOST_BYTES
 from softmatch.errors import InputError
+from softmatch.planning.bounds import SAMPLES
 from softmatch.planning.devices import DEVICES, Device
 from softmatch.planning.memory import PATH
 from softmatch.planning.methods import planned_method, state_of
@@ -15,7 +16,6 @@ from softmatch.planning.plans import HIDDEN
 from softmatch.planning.setting import Setting
 from softmatch.planning.storage import mean_digits
 
-LARGEST = 10**12
 USABLE = 0.5
 """Share of a device's memory that what grows may take: the rest is for weights, activations and the batch."""
 DEFAULT_DEVICE = "a100"
@@ -61,9 +61,23 @@ def read_sizes(text: str) -> tuple[int, ...]:
         found = sorted({int(float(part)) for part in text.split(",") if part.strip()})
     except (ValueError, OverflowError) as error:
         raise InputError(f"--pool {text}: give sizes separated by commas, such as 1e4,1e6,1e9.") from error
-    if not found or found[0] < 1 or found[-1] > LARGEST:
+    if not found or found[0] < 1 or found[-1] > SAMPLES:
         raise InputError(f"--pool {text}: give sizes from 1 to 1e12.")
     return tuple(found)
+
+
+def fitting_methods(setting: Setting, names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Those of the methods that can serve this setting, and those that cannot."""
+    fit, unfit = list[str](), list[str]()
+    for name in names:
+        config = setting.config.model_copy(update={"method": name, "method_options": {}})
+        try:
+            planned_method(replace(setting, config=config), name, HIDDEN)
+        except InputError:
+            unfit.append(name)
+        else:
+            fit.append(name)
+    return fit, unfit
 
 
 def method_growth(setting: Setting, names: Sequence[str], sizes: Sequence[int]) -> list[Growth]:
@@ -91,17 +105,24 @@ def other_growth(setting: Setting, sizes: Sequence[int]) -> list[Growth]:
     listed = tuple(size * (4 + mean_digits(size)) for size in sizes)
     looked = tuple(float(min(size * data.item_bytes, MOST_BYTES)) for size in sizes)
     return [
-        rows("items, in memory", "device", data.item_bytes * (1 + data.versions), "on every device; none where they are files"),
+        rows("items, in memory", "device", data.item_bytes * (1 + data.versions), "none where they are files"),
         rows("truth, for the meter", "device", INDEX),
-        rows("predictions of the whole set", "device", FLOAT * data.classes, "for a moment: adsh, crest, crest_plus"),
-        rows("shuffles of two epochs", "host", 2 * INDEX, "in every process"),
-        rows("positions of the unlabelled set", "host", INDEX, "in every process"),
-        rows("labels", "host", INDEX, "in every process"),
-        rows("paths of image files", "host", PATH, "in every process, where items are files"),
+        rows("predictions of the whole set", "device", FLOAT * data.classes, "for a moment, with adsh, crest and crest_plus"),
+        rows("shuffles of two epochs", "host", 2 * INDEX),
+        rows("unlabelled positions", "host", INDEX),
+        rows("labels", "host", INDEX),
+        rows("paths of image files", "host", PATH, "where items are files"),
         rows("features of a frozen encoder", "disk", FLOAT * FEATURES, f"{FEATURES} numbers, as of all-MiniLM-L6-v2"),
         Growth("split.json, positions listed", "disk", tuple(sizes), listed, listed[-1] / sizes[-1], "short if it is one row"),
         Growth("read for the fingerprint", "disk", tuple(sizes), looked, 0.0, "an even choice of 64 MB, or of 4,096 files"),
     ]
+
+
+def together(growths: Sequence[Growth], where: str) -> Growth:
+    """All that lies in one place."""
+    there = [growth for growth in growths if growth.where == where]
+    bytes_ = tuple(sum(growth.bytes[position] for growth in there) for position in range(len(there[0].sizes)))
+    return Growth("together", where, there[0].sizes, bytes_, sum(growth.per_sample for growth in there))
 
 
 def pool_device(device: Device | None) -> Device:

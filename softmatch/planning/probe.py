@@ -32,8 +32,8 @@ class Tally:
 
     Attributes:
         steps: how many they were.
-        forward, backward, learned: passes, and rows in them; "learned" are those backward passes that reach the weights, not
-            the input alone.
+        forward, backward: passes, and rows in them; learned_rows: of those backward passes that reach the weights, not the
+            input alone.
         normalised, normalised_back: passes that normalise with their batch, and their backward passes.
         gathers: how often logits, features or gradients of them are gathered, by the rows of each view and the bytes of a row.
         announced: messages that say how many rows each process has, by the number of views they are about.
@@ -49,7 +49,6 @@ class Tally:
     forward_rows: int = 0
     backward: int = 0
     backward_rows: int = 0
-    learned: int = 0
     learned_rows: int = 0
     normalised: int = 0
     normalised_back: int = 0
@@ -95,7 +94,6 @@ class _Learned(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        ctx.tally.learned += 1
         ctx.tally.learned_rows += ctx.rows
         return gradients[0], None, None
 

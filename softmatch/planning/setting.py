@@ -21,6 +21,7 @@ from softmatch.data.sources.published import PUBLISHED
 from softmatch.data.sources.texts import TEXTS
 from softmatch.data.split import LONGEST_LIST, long_tail_counts
 from softmatch.errors import InputError
+from softmatch.planning.bounds import refuse_batches, refuse_labels, refuse_long_tail, refuse_sizes
 from softmatch.planning.encoders import encoder_sizes
 from softmatch.recipes import complete
 
@@ -43,6 +44,8 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "yelp-5": (650_000, 50_000),
 }
 """Samples to train on and to test on, as each data set was published."""
+LABELED = {"stl10": 5000}
+"""Of data sets that were published with fewer labels than samples."""
 FILES = {"imagenet": 144_300_000_000}
 """Bytes of data sets that stay in their files: ILSVRC 2012's archives of training (138 GB) and validation images (6.3 GB)."""
 IMAGENET_CLASSES = 1000
@@ -162,7 +165,11 @@ def named_setting(source: str, layers: tuple[Settings, ...], device: str, where:
     given = {**merge(*layers, where=where), "device": device}
     asked = complete(source, named.defaults, given, where=where)
     if not named.texts:
+        if tokens is not None:
+            raise InputError(f"--tokens {tokens}: {source} has no texts. Leave it out.")
+        refuse_batches(asked)
         return Setting(source, asked, _named_data(source, asked))
+    refuse_sizes({"--tokens": tokens})
     classes, (train, test) = len(TEXTS[source].classes), SIZES[source]
     lengths = _lengths(asked, tokens, LENGTHS.get(source))
     kind, shape = _texts_as(asked)
@@ -172,6 +179,8 @@ def named_setting(source: str, layers: tuple[Settings, ...], device: str, where:
         raise InputError(f"--validation-per-class {asked.validation_per_class} leaves none of {train:,} texts to train on.")
     tested = classes * asked.validation_per_class if asked.validation_per_class is not None else test
     config = _completed(named, asked, given, where, kind, shape, classes)
+    refuse_batches(config)
+    refuse_labels(config.labels or classes * 4, number, classes)
     counts = _balanced(config.labels or classes * 4, classes)
     versions = 2 if config.recipe is not None else 0
     return Setting(source, config, Data(kind, shape, classes, number, number, counts, tested, versions=versions, lengths=lengths))
@@ -179,8 +188,7 @@ def named_setting(source: str, layers: tuple[Settings, ...], device: str, where:
 
 def own_setting(own: Own, layers: tuple[Settings, ...], device: str, where: str) -> Setting:
     """Data of which only sizes are known, with the defaults of a user's own data."""
-    if min(own.number, *own.shape, own.classes - 1) < 1 or own.tested < 0:
-        raise InputError("give one sample or more, sizes of 1 or more, and two classes or more.")
+    _refuse_own(own)
     source = f"{own.number:,} {own.kind}s"
     given = {**merge(*layers, where=where), "device": device}
     if given.get("recipe") is not None or given.get("data") is not None or given.get("imbalance") is not None:
@@ -192,11 +200,28 @@ def own_setting(own: Own, layers: tuple[Settings, ...], device: str, where: str)
     if own.kind == "text":
         lengths = _lengths(asked, own.shape[0], None)
         kind, shape = _texts_as(asked)
-    if asked.labels is not None and asked.labels > own.number:
-        raise InputError(f"--labels {asked.labels}: there are {own.number:,} samples.")
-    counts = _balanced(asked.labels or own.classes * 4, own.classes)
+    labels = asked.labels or own.classes * 4
+    if labels > own.number:
+        chosen = "" if asked.labels is not None else ", four of each class unless you say otherwise"
+        raise InputError(f"--labels {labels}{chosen}: there are {own.number:,} samples.")
+    if labels < own.classes:
+        raise InputError(f"--labels {labels}: there are {own.classes:,} classes, and each needs one.")
+    refuse_sizes({"--labels": labels})
+    counts = _balanced(labels, own.classes)
     config = _completed(None, asked, given, where, kind, shape, own.classes)
+    refuse_batches(config)
     return Setting(source, config, replace(_own_data(own, config, counts, kind, shape), lengths=lengths))
+
+
+def _refuse_own(own: Own) -> None:
+    """Sizes that no data have, before anything is built of them."""
+    names = {"image": ("--channels", "--side", "--side"), "vector": ("--width",), "text": ("--tokens",)}[own.kind]
+    if own.classes < 2:
+        raise InputError(f"--classes {own.classes}: give two classes or more.")
+    if own.tested < 0:
+        raise InputError(f"--test-samples {own.tested}: give 0 or more.")
+    shape = dict(zip(names, own.shape, strict=True))
+    refuse_sizes({f"--{own.kind}s": own.number, **shape, "--classes": own.classes, "--test-samples": own.tested or None})
 
 
 def _own_data(own: Own, config: Config, counts: tuple[int, ...], kind: Kind, shape: tuple[int, ...]) -> Data:
@@ -232,11 +257,13 @@ def _named_data(source: str, config: Config) -> Data:
     rest, tested = train - held_out, test or held_out
     data = Data(kind, shape, classes, train, rest, (), tested, files=files, whole=not held_out, held_out=held_out)
     if config.imbalance is None:
+        refuse_labels(config.labels or classes * 4, LABELED.get(source, rest), classes)
         return replace(data, counts=_balanced(config.labels or classes * 4, classes))
     if config.head_labels is None or config.head_unlabeled is None:
         raise InputError(f"a long-tailed split of {source!r} needs --head-labels and --head-unlabeled.")
     counts = long_tail_counts(config.head_labels, config.imbalance, classes)
     more = long_tail_counts(config.head_unlabeled, config.unlabeled_imbalance or config.imbalance, classes)
+    refuse_long_tail(counts, more, LABELED.get(source, rest) // classes)
     return replace(data, counts=tuple(counts), unlabeled=sum(counts) + sum(more), whole=False)
 
 

@@ -13,9 +13,9 @@ from softmatch.planning.devices import Device, Range
 from softmatch.planning.experiments import Share
 from softmatch.planning.paper_times import stated_seconds
 from softmatch.planning.plans import Plan
-from softmatch.planning.pool import HOST_MEMORY, Growth
+from softmatch.planning.pool import HOST_MEMORY, Growth, together
 from softmatch.planning.sums import Total
-from softmatch.planning.views import READ_SECONDS
+from softmatch.planning.views import READ_FROM, READ_SECONDS
 from softmatch.units import duration
 
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
@@ -96,7 +96,8 @@ def print_plan(plan: Plan, total: Total, console: Console | None = None) -> None
     _bytes(plan.memory, console, "Memory of each GPU" if plan.device is not None else "Memory of each process")
     if plan.device is not None:
         used = sum(plan.memory.values()) / plan.device.memory
-        fit = "" if used < 1 else ": it does not fit. Give smaller batches, more --gpus, or --precision bf16"
+        short = f", or --precision {plan.device.short}" if config.precision == "float32" else ""
+        fit = "" if used < 1 else f": it does not fit. Give smaller batches or more --gpus{short}"
         say(console, f"{percent(used)} of {size(plan.device.memory)}{fit}. CUDA's own part is not counted.", style="dim")
     if plan.speed.peak is not None:
         say(console, f"Measured at the peak: {size(plan.speed.peak)}, with Python and torch.", style="dim")
@@ -105,7 +106,7 @@ def print_plan(plan: Plan, total: Total, console: Console | None = None) -> None
         _bytes(plan.traffic.parts, console, "Sent by each GPU in a step")
         hourly = Range(plan.traffic.sent * 3600 / plan.time.step.high, plan.traffic.sent * 3600 / plan.time.step.low)
         say(console, f"{plan.traffic.number:,.0f} messages; {size(hourly.low)} – {size(hourly.high)} an hour.", style="dim")
-    if data.files is not None:
+    if data.files is not None and min(data.shape[1:]) >= READ_FROM:
         _print_reading(plan, console)
     _bytes(plan.storage, console, "Files of a run")
     if plan.shared:
@@ -113,11 +114,17 @@ def print_plan(plan: Plan, total: Total, console: Console | None = None) -> None
     _notes(plan, console)
 
 
+def _hours(plan: Plan) -> str:
+    """What an hour is one of."""
+    return "hours of this machine" if plan.device is None else "GPU-hours"
+
+
 def _print_time(plan: Plan, total: Total, console: Console) -> None:
     rows = {"a step": span(plan.time.step), **{name: span(part) for name, part in plan.time.parts.items()}}
     rows["a run"] = span(plan.time.total)
     rows["overhead"] = f"{between(plan.time.overhead * 100)} % of it is not the arithmetic of the steps"
-    rows["GPU-hours"] = f"{between(plan.gpu_hours)} a run" + (
+    hours = _hours(plan)
+    rows[hours] = f"{between(plan.gpu_hours)} a run" + (
         f", {between(total.gpu_hours)} for {total.runs}" if total.runs > 1 else ""
     )
     if total.price is not None:
@@ -139,6 +146,8 @@ def _print_reading(plan: Plan, console: Console) -> None:
 def _notes(plan: Plan, console: Console) -> None:
     setting = plan.counted.setting
     config, lengths = setting.config, setting.data.lengths
+    if plan.left_out is not None:
+        say(console, plan.left_out, style="yellow")
     if lengths is not None and not lengths.known and setting.data.kind == "text":
         say(console, f"Every text is taken to have {lengths.padded:.0f} tokens, an upper bound: give --tokens.", style="yellow")
     said = stated_seconds(setting.source, config.imbalance is not None) if config.recipe is not None else None
@@ -154,7 +163,8 @@ def print_plans(plans: Sequence[Plan], total: Total, console: Console | None = N
     say(console, f"{setting.source}: {setting.config.steps:,} steps on {first.gpus} × {device}, {setting.config.precision}")
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("method")
-    for name in ("a step", "a run", "GPU-hours a run", "memory of a GPU", "sent in a step", "files of a run"):
+    memory = "memory" if first.device is None else "memory of a GPU"
+    for name in ("a step", "a run", f"{_hours(first)}, a run", memory, "sent in a step", "files of a run"):
         table.add_column(name, justify="right")
     for plan in plans:
         table.add_row(
@@ -167,8 +177,11 @@ def print_plans(plans: Sequence[Plan], total: Total, console: Console | None = N
             size(sum(plan.storage.values())),
         )
     console.print(table)
+    for plan in plans:
+        if plan.left_out is not None:
+            say(console, plan.left_out, style="yellow")
     price = "" if total.price is None else f", price {between(total.price)}"
-    say(console, f"{total.runs} runs: {between(total.gpu_hours)} GPU-hours{price}, {size(total.storage)} of files.")
+    say(console, f"{total.runs} runs: {between(total.gpu_hours)} {_hours(first)}{price}, {size(total.storage)} of files.")
     say(console, f"{first.speed.where[0].upper()}{first.speed.where[1:]}.", style="dim")
 
 
@@ -189,22 +202,57 @@ def print_experiments(
     say(console, f"Estimates: {device.sheet}; texts of unknown length count with the most that is read.", style="dim")
 
 
-def print_pool(methods: Sequence[Growth], others: Sequence[Growth], device: Device, console: Console | None = None) -> None:
-    """What grows with the unlabelled set."""
+PLACES = {"device": "on every GPU", "host": "on the host, in every process", "disk": "on disk"}
+FORGETTING = 1000
+"""Bytes of a method's own numbers that are not worth a line."""
+
+
+def print_pool(
+    methods: Sequence[Growth],
+    others: Sequence[Growth],
+    device: Device,
+    unfit: Sequence[str] = (),
+    console: Console | None = None,
+) -> None:
+    """What grows with the unlabelled set.
+
+    Args:
+        unfit: methods that cannot serve the setting.
+    """
     console = console or Console(emoji=False)
-    for title, growths in (("State of the methods, on every GPU", methods), ("Everything else", others)):
-        console.print(f"\n[bold]{title}[/bold]")
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("")
-        for name in ("where", "a sample", "besides", *(f"{samples:.0e}".replace("e+", "e") for samples in growths[0].sizes)):
-            table.add_column(name, justify="right")
-        table.add_column(f"at {growths[0].sizes[-1]:.0e}".replace("e+", "e"))
-        table.add_column("")
-        for growth in growths:
-            verdict = growth.verdict(device) if growth.where != "disk" else ""
-            sizes = [size(value) for value in growth.bytes]
-            table.add_row(growth.name, growth.where, size(growth.per_sample), size(growth.constant), *sizes, verdict, growth.note)
-        console.print(table)
+    growing = [growth for growth in methods if growth.per_sample]
+    if growing:
+        _print_growths("State of the methods, on every GPU", growing, device, console)
+    steady = [growth for growth in methods if not growth.per_sample]
+    if steady:
+        few = max((growth.bytes[-1] for growth in steady if growth.bytes[-1] <= FORGETTING), default=0.0)
+        names = (growth.name + f" ({size(growth.bytes[-1])})" * (growth.bytes[-1] > FORGETTING) for growth in steady)
+        say(console, f"\nThese remember nothing of single samples (at most {size(few)} unless said): {', '.join(names)}.")
+    if unfit:
+        say(console, f"Left out, for they cannot train on this: {', '.join(unfit)}.", style="yellow")
+    for where, words in PLACES.items():
+        there = [growth for growth in others if growth.where == where]
+        rows = [*there, together(others, where)] if where != "disk" else there
+        _print_growths(f"Everything else {words}", rows, device, console)
+        for growth in there:
+            if growth.note:
+                say(console, f"{growth.name}: {growth.note}.", style="dim")
+    say(console, "")
+    say(console, "Items are in memory or in files, not both: together is an upper bound.", style="dim")
     say(console, "Networks that a method trains besides, such as a teacher, are in the plan of a run, not here.", style="dim")
     room = f"{size(device.memory)}; of a host, {size(HOST_MEMORY)} for each GPU"
     say(console, f"Fits: at most half of the memory of {device.title} ({room}).", style="dim")
+
+
+def _print_growths(title: str, growths: Sequence[Growth], device: Device, console: Console) -> None:
+    console.print(f"\n[bold]{title}[/bold]")
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    sizes = [f"{samples:.3g}".replace("e+0", "e").replace("e+", "e") for samples in growths[0].sizes]
+    for name in ("a sample", *sizes, f"at {sizes[-1]}" if growths[0].where != "disk" else ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for growth in growths:
+        verdict = growth.verdict(device) if growth.where != "disk" else ""
+        each = size(growth.per_sample).replace(" bytes", " B")
+        table.add_row(growth.name, each, *(size(value) for value in growth.bytes), verdict)
+    console.print(table)

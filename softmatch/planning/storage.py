@@ -94,8 +94,12 @@ def run_storage(
         "report": float(REPORT),
     }
     if twin:
-        found["twin"] = KEPT * checkpoint_bytes(setting, cost, None, None, tensors) + cost.state
-        found["twin"] += metrics_bytes(config, data.classes, None)
+        found["twin"] = metrics_bytes(config, data.classes, None)
+    if twin and not data.folds:
+        found["twin"] += KEPT * checkpoint_bytes(setting, cost, None, None, tensors) + cost.state
+    if data.folds:  # of each only the records stay
+        each = found["metrics"] + found.get("twin", 0.0)
+        found["records of the folds"] = data.folds * each
     return found
 
 

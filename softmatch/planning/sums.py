@@ -32,11 +32,12 @@ class Total:
 
 
 def sum_up(plans: Sequence[Plan], seeds: int, price: float | None) -> Total:
-    """Each of the plans with so many seeds.
+    """Each of the plans with so many seeds; features of an encoder are computed for the first run, and kept for all others.
 
     Args:
         price: of a GPU-hour.
     """
     hours = sum((plan.gpu_hours for plan in plans), Range(0.0, 0.0)) * seeds
+    hours += plans[0].feature_hours * (1 - seeds * len(plans))
     storage = seeds * sum(sum(plan.storage.values()) for plan in plans) + sum(plans[0].shared.values())
     return Total(seeds * len(plans), hours, None if price is None else hours * price, storage)

@@ -26,8 +26,8 @@ class Work:
         trainings, twins: how many networks are trained by the method, and on labels alone.
         evaluations: of all networks together.
         surveys: of one training.
-        prepared: to compute features once.
-        views: seconds of one core to make the views of a step.
+        prepared: to compute features once, by one process.
+        views, twin_views: seconds of one core to make the views of a step.
     """
 
     step: float
@@ -43,6 +43,7 @@ class Work:
     surveys: int
     prepared: float
     views: float
+    twin_views: float
 
     @property
     def total(self) -> float:
@@ -107,13 +108,14 @@ class Time:
         return Range(*shares)
 
 
-ARITHMETIC = "arithmetic of the steps"
+ARITHMETIC, FEATURES = "arithmetic of the steps", "features, once"
 
 
-def time_of(work: Work, speed: Speed, traffic: Traffic, link: float | None) -> Time:
+def time_of(work: Work, speed: Speed, traffic: Traffic, twin_traffic: Traffic, link: float | None) -> Time:
     """Of a run on as many devices as the traffic is of.
 
     Args:
+        traffic, twin_traffic: of a step of the method, and of its supervised twin.
         link: bytes per second between processes; None: unknown, and the traffic takes no time.
     """
     processes, steps = traffic.processes, work.steps * work.trainings
@@ -129,19 +131,20 @@ def time_of(work: Work, speed: Speed, traffic: Traffic, link: float | None) -> T
         parts[ARITHMETIC] = computed * steps
         parts["the host, in between"] = waited * steps
         computed += waited
-        twin = sum(_step(speed, work.twin_step / processes, work.twin_operations, 0.0), Range(0.0, 0.0))
+        twin = sum(_step(speed, work.twin_step / processes, work.twin_operations, work.twin_views / processes), Range(0.0, 0.0))
     talk = _talk(traffic, link)
     if processes > 1:
         parts["traffic"] = talk * steps
     if work.twins:
-        parts["the supervised twin"] = twin * (work.steps * work.twins)
-    seconds = Range(1 / speed.rate.high, 1 / speed.rate.low) * (1 / processes)
+        parts["the supervised twin"] = (twin + _talk(twin_traffic, link)) * (work.steps * work.twins)
+    alone = Range(1 / speed.rate.high, 1 / speed.rate.low)
+    seconds = alone * (1 / processes)
     if work.evaluations and work.evaluation:
         parts["evaluations"] = seconds * (work.evaluations * work.evaluation)
     if work.surveys:
         parts["predictions of the unlabelled set"] = seconds * (work.trainings * work.surveys * work.survey)
     if work.prepared:
-        parts["features, once"] = seconds * work.prepared
+        parts[FEATURES] = alone * work.prepared
     return Time(parts, computed + talk)
 
 

@@ -26,6 +26,8 @@ SECONDS_OF_A_VECTOR_VALUE = 1.5e-8
 READ_SECONDS = 0.005
 """Of one core for an image in a file: to decode a JPEG of 500×375, and a weak and a strong view of 224×224; measured
 (benchmarks/results/plan.md)."""
+READ_FROM = 128
+"""Pixels of a side from which on this is said of other images: of smaller ones it would be far too much."""
 
 
 def count_view_operations(setting: Setting, names: Sequence[str]) -> int:

@@ -44,11 +44,20 @@ def test_only_convolutions_use_tf32_by_default() -> None:
 
 
 @pytest.mark.parametrize("name", DEVICES)
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_every_device_has_a_range_below_its_peak(name: str, precision: str) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_every_device_has_a_range_below_its_peak(name: str, half: bool) -> None:
     device = DEVICES[name]
+    precision = device.short if half else "float32"
     for work in ("images", "texts"):
         found = rates(device, work, precision)
         assert 0 < found.low < found.high < device.half
     assert device.sheet
     assert device.memory >= 16e9
+
+
+@pytest.mark.parametrize("name", ["v100", "t4"])
+def test_gpus_without_bfloat16_are_not_planned_with_it(name: str) -> None:
+    with pytest.raises(InputError, match=r"has no tensor cores for bfloat16. Give fp16"):
+        rates(DEVICES[name], "images", "bf16")
+    assert DEVICES[name].short == "fp16"
+    assert rates(DEVICES["a100"], "texts", "bf16") == rates(DEVICES["a100"], "texts", "fp16")

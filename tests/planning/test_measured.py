@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from softmatch.planning.measured import random_task
+from softmatch.planning.measured import random_task, sized_method
 from softmatch.planning.setting import named_setting
 from softmatch.training.task import build_method, make_trainer
 
@@ -32,3 +32,11 @@ def test_vectors_are_made_too() -> None:
     task = random_task(named_setting("two-moons", ({},), "cpu", "settings"), "cpu")
     assert isinstance(task.examples.items, torch.Tensor)
     assert task.examples.items.dtype == torch.float32
+
+
+def test_a_method_is_measured_with_a_memory_of_the_real_size() -> None:
+    setting = named_setting("two-moons", ({"method": "sla"},), "cpu", "settings")
+    task = random_task(setting, "cpu")
+    assert len(task.split.unlabeled) != 54_321
+    found = sized_method(task, "sla", 54_321)
+    assert sum(value.nbytes for value in found.state_dict().values()) > 54_321 * 2 * 4

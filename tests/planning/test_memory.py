@@ -15,7 +15,7 @@ COST = NetworkCost(
     100, 90, 480, 1.0, 2.0, saved=1000.0, largest=50.0, forward_operations=1, backward_operations=1, norms=(), features=7
 )
 DATA = Data("image", (3, 4, 4), 10, 500, 400, (2,) * 10, 5)
-TALLY = Tally(steps=2, forward=4, forward_rows=120, backward=2, backward_rows=80, learned=2, learned_rows=80, heads=5)
+TALLY = Tally(steps=2, forward=4, forward_rows=120, backward=2, backward_rows=80, learned_rows=80, heads=5)
 STATE = MethodState(saved=64, held=100, trained=40)
 VIEWS = ("weak",), ("weak", "strong")
 

@@ -6,8 +6,8 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.planning.devices import DEVICES
-from softmatch.planning.pool import Growth, method_growth, other_growth, pool_device, read_sizes
-from softmatch.planning.setting import Own, Setting, own_setting
+from softmatch.planning.pool import Growth, fitting_methods, method_growth, other_growth, pool_device, read_sizes, together
+from softmatch.planning.setting import Own, Setting, named_setting, own_setting
 
 SIZES = (10**4, 10**9)
 
@@ -51,3 +51,16 @@ def test_a_host_has_memory_of_its_own() -> None:
     assert growth.verdict(DEVICES["t4"]) == "shard over 2"
     assert pool_device(None).name == "a100"
     assert pool_device(DEVICES["t4"]).name == "t4"
+
+
+def test_methods_that_do_not_fit_are_left_out() -> None:
+    texts = named_setting("agnews", ({"recipe": "paper"},), "cuda", "settings")
+    fit, unfit = fitting_methods(texts, ("softmatch", "vat", "flexmatch"))
+    assert (fit, unfit) == (["softmatch", "flexmatch"], ["vat"])
+
+
+def test_what_lies_in_one_place_is_summed() -> None:
+    found = together(other_growth(setting(), SIZES), "host")
+    assert found.per_sample == 16 + 8 + 8 + 350
+    assert found.bytes == (382 * 10**4, 382 * 10**9)
+    assert found.verdict(DEVICES["a100"]) == "shard over 6"

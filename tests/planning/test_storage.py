@@ -82,3 +82,11 @@ def test_what_runs_share() -> None:
     assert news == {"texts": 120_000 * 236, "back-translations": 2 * 110_000 * 236}
     frozen = named_setting("agnews", ({"encoder": "sentence-transformers/all-MiniLM-L6-v2"},), "cuda", "")
     assert shared_storage(frozen)["features of the encoder"] == 127_600 * 384 * 4
+
+
+def test_of_folds_only_the_records_stay() -> None:
+    counted = count(own_setting(Own("image", 1000, (1, 8, 8), 10), ({"labels": 100, "steps": 50},), "cuda", "settings"))
+    found = run_storage(counted.setting, counted.cost, counted.tally, counted.state, twin=True, tensors=counted.tensors)
+    config = counted.setting.config
+    assert found["twin"] == metrics_bytes(config, 10, None)
+    assert found["records of the folds"] == 5 * (found["metrics"] + found["twin"])
