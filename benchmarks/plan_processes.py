@@ -1,4 +1,4 @@
-"""Run by benchmarks/plan.py: one of two processes that train together, which counts what they tell each other.
+"""Run by benchmarks/plan.py: one of some processes that train together, which counts what they tell each other.
 
     python benchmarks/plan_processes.py SETTINGS.json
 

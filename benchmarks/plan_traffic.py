@@ -1,4 +1,7 @@
-"""Of benchmarks/plan.py: what two processes tell each other."""
+"""Of benchmarks/plan.py: what two and three processes tell each other.
+
+python benchmarks/plan_traffic.py          # this part alone; bytes do not depend on how busy a machine is
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,19 @@ from softmatch.planning.plans import count, make_plan
 from softmatch.planning.timing import cpu_speed
 from softmatch.training.launching import free_port
 
+WORDS = {2: "two", 3: "three"}
+
 
 def traffic() -> None:
+    """With two, 2(N − 1)/N of a sum and N − 1 times what is gathered are both 1: only three tell them apart."""
+    for processes in WORDS:
+        _traffic(processes)
+    print(
+        "\nOn the wire there is also what gloo says about each message, some hundred bytes. All bytes are of the first process."
+    )
+
+
+def _traffic(processes: int) -> None:
     base = {"labeled_batch": 9, "unlabeled_batch": 30, "steps": 100}
     cases: Sequence[Mapping[str, Any]] = (
         {"method": "softmatch", **JOINT},
@@ -33,8 +47,8 @@ def traffic() -> None:
     for case in cases:
         options = {**base, **case}
         setting = small("wrn-10-1", (3, 32, 32), options)
-        planned = make_plan(count(setting, 2), 2, None, cpu_speed(1e9)).traffic
-        found = _two_processes(options)
+        planned = make_plan(count(setting, processes), processes, None, cpu_speed(1e9)).traffic
+        found = _processes(options, processes)
         payload = {how: sum(m.size * m.times for m in planned.messages if m.how == how) for how in ("sum", "gather")}
         counted = found["bytes"]["sum"] + found["bytes"]["gather"]
         told = sum(payload.values())
@@ -54,22 +68,24 @@ def traffic() -> None:
         )
     heads = ("method, statistics", "messages predicted", "counted", "bytes brought along, predicted", "counted", "ratio")
     more = ("bytes sent, predicted", "on the wire", "ratio")
-    note = "\nOn the wire there is also what gloo says about each message, some hundred bytes. All bytes are of one process."
-    table("Traffic of a step: two processes by gloo (wrn-10-1, 9 + 30 images of 32×32)", (*heads, *more), rows)
-    print(note)
+    table(f"Traffic of a step: {WORDS[processes]} processes by gloo (wrn-10-1, 9 + 30 images of 32×32)", (*heads, *more), rows)
 
 
-def _two_processes(options: Mapping[str, Any]) -> Any:
+def _processes(options: Mapping[str, Any], number: int) -> Any:
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(options, file)
         file.flush()
-        there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+        there = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(number), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, str(Path(__file__).with_name("plan_processes.py")), file.name]
-        both = [
+        started = [
             subprocess.Popen(
                 command, env={**os.environ, **there, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
             )
-            for rank in ("0", "1")
+            for rank in map(str, range(number))
         ]
-        said = [process.communicate(timeout=300)[0] for process in both]
+        said = [process.communicate(timeout=300)[0] for process in started]
     return json.loads(said[0])
+
+
+if __name__ == "__main__":
+    traffic()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HERE = ("auto", "cpu", "cuda", "mps")
 """Devices of this machine."""
-SIDE, WIDTH, CLASSES, POOLED = 32, 64, 10, 1000
+SIDE, WIDTH, CLASSES, POOLED = 32, 64, 10, 100_000
 """Sizes where none are given."""
 
 

@@ -93,6 +93,7 @@ def test_the_pool_can_grow(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert found["methods"]["saw"]["bytes_per_sample"] == 4
     assert found["others"]["items, in memory"]["bytes"][1] == 3072e9
     assert set(read(capsys, "--pool", "1e4", "--method", "darp")["methods"]) == {"darp"}
+    assert read(capsys, "--pool", "1e4", "--method", "darp", "--classes", "1000")["methods"]["darp"]["bytes_per_sample"] == 8000
     monkeypatch.setenv("COLUMNS", "200")
     assert run("--pool", "1e4,1e9", "--methods", "darp,softmatch", "--classes", "100") == 0
     out = capsys.readouterr().out
