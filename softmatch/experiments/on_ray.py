@@ -5,16 +5,17 @@ Ray itself tries nothing again: a worker that is lost is a lost attempt of the r
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
-from softmatch.errors import STOPPED, InputError
+from softmatch.errors import STOPPED, InputError, TrainingError
 from softmatch.experiments.child import LONGEST_SAVING
 from softmatch.experiments.places import FAILED, SHARED, Ended, Handle, thread_options
 from softmatch.experiments.starting import execute
@@ -25,8 +26,11 @@ PASSED = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME"
 LONGEST_CONNECTING = 10.0
 """Seconds in which the head of a cluster must answer; Ray itself would go on trying for minutes."""
 ADVICE = "Give --address HOST:PORT; without it, and without RAY_ADDRESS, a cluster of this machine is started."
+QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 SMALLEST_STORE = 80 * 2**20
 """Bytes of Ray's store of objects, of which nothing here makes use: the least that Ray takes."""
+ATTEMPTS = 2
+"""To start a cluster of this machine: one that is busy may be late for the first."""
 LONGEST_CHECK = 60.0
 """Seconds in which every machine must have looked for the store."""
 
@@ -89,9 +93,12 @@ class OnRay:
         """Raise InputError where a machine cannot hold a run, or does not see the store."""
         ray, nodes = _ray(), [node for node in _ray().nodes() if node["Alive"]]
         cpus, gpus = self._needs["num_cpus"], self._needs["num_gpus"]
-        if self._started and not any(_has(node, cpus, gpus) for node in nodes):
+        room = sum(_room(node, cpus, gpus) for node in nodes)
+        if room < self._ranks:
+            asked = "a run asks for one process" if self._ranks == 1 else f"a run asks for {self._ranks} processes"
             raise InputError(
-                f"no machine of this Ray cluster has {cpus:g} CPUs and {gpus:g} GPUs, which a process of a run asks for."
+                f"{asked} with {cpus:g} CPUs and {gpus:g} GPUs each, and this Ray cluster has room for {room:g}: "
+                "lower --processes-per-run, --cpus-per-run or --gpus-per-run, or take a larger cluster."
             )
         self._root.mkdir(parents=True, exist_ok=True)
         marker = self._root / f".shared-{uuid4().hex}"
@@ -136,22 +143,38 @@ def _refuse_silent(address: str) -> None:
 
 
 def _connect(address: str) -> None:
+    if address == "local":
+        _begin_local()
+        return
     _refuse_silent(address)
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     try:
-        if address == "local":
-            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks for it
-            _ray().init(address, include_dashboard=False, object_store_memory=SMALLEST_STORE, **quiet)
-        else:
-            _ray().init(address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:  # what Ray raises for addresses where no cluster answers
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"there is no Ray cluster at {address}: {reason} {ADVICE}") from error
+        _ray().init(address, **QUIET)
+    except Exception as error:  # Ray raises many kinds, also Exception itself
+        raise InputError(f"there is no Ray cluster at {address}: {_reason(error)} {ADVICE}") from error
 
 
-def _has(node: dict[str, Any], cpus: float, gpus: float) -> bool:
+def _begin_local() -> None:
+    """Start a cluster of this machine."""
+    ray = _ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks for it
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            ray.init("local", include_dashboard=False, object_store_memory=SMALLEST_STORE, **QUIET)
+            return
+        except Exception as error:  # Ray raises many kinds, also Exception itself
+            ray.shutdown()  # what was begun
+            if attempt == ATTEMPTS:
+                raise TrainingError(
+                    f"no Ray cluster of this machine could be started, in {ATTEMPTS} attempts: {_reason(error)} The machine may "
+                    "be too busy, or short of memory or room in /tmp: give the same command again later, or leave --on ray out."
+                ) from error
+
+
+def _room(node: dict[str, Any], cpus: float, gpus: float) -> float:
+    """How many processes fit on a machine."""
     there: dict[str, float] = node["Resources"]
-    return there.get("CPU", 0) >= cpus and there.get("GPU", 0) >= gpus
+    fitting = [there.get(name, 0.0) / needed for name, needed in (("CPU", cpus), ("GPU", gpus)) if needed]
+    return math.floor(min(fitting) + 1e-9) if fitting else math.inf
 
 
 def _on(node: str, cpus: float) -> Callable[[Any], Any]:

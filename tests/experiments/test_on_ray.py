@@ -7,15 +7,16 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 
-from softmatch.errors import InputError, Stopped
-from softmatch.experiments.on_ray import OnRay, _connect, _Spot, environments
+from softmatch.errors import InputError, Stopped, TrainingError
+from softmatch.experiments import on_ray
+from softmatch.experiments.on_ray import OnRay, _connect, _room, _Spot, environments
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import sweep
 from softmatch.training.launching import free_port
@@ -135,13 +136,77 @@ def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
     assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
 
 
-def test_the_store_must_be_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("softmatch.experiments.on_ray._came", lambda answer: answer is None)
+def elsewhere(marker: Path) -> Path | None:
+    """What a machine answers on which another folder lies at the path of the store."""
+    return on_ray._answer(marker.parent.parent / "other" / marker.name)
+
+
+def unseen(marker: Path) -> Path | None:
+    """What a machine answers that sees the marker, and whose own files are not seen here."""
+    answer = on_ray._answer(marker)
+    assert answer is not None
+    return answer.rename(marker.parent.parent / "other" / answer.name).with_name("gone")
+
+
+@pytest.mark.parametrize("answer", [elsewhere, unseen])
+def test_the_store_must_be_shared(answer: Callable[[Path], Path | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    with OnRay(tmp_path / "store"):  # it is, and nothing is left of the question
+        assert list((tmp_path / "store").iterdir()) == []
+    monkeypatch.setattr(on_ray, "_answer", answer)
     with pytest.raises(InputError, match=r"of the Ray cluster cannot read and write .*/store: the store must be in a folder"):
         OnRay(tmp_path / "store").__enter__()
     assert ray.is_initialized()  # it is not ours
-    assert list((tmp_path / "store").iterdir()) != []  # the answer, which was not looked at; no marker
-    assert [path for path in (tmp_path / "store").iterdir() if re.fullmatch(r"\.shared-[0-9a-f]{32}", path.name)] == []
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"ranks": 4}, "a run asks for 4 processes with 1 CPUs and 0 GPUs each, .* has room for 2: lower --processes-per-run"),
+        ({"ranks": 2, "cpus": 1.5}, "2 processes with 1.5 CPUs and 0 GPUs each, .* has room for 1"),
+        ({"gpus": 0.5}, "a run asks for one process with 1 CPUs and 0.5 GPUs each, .* has room for 0"),
+    ],
+    ids=["ranks", "cpus", "gpus"],
+)
+def test_what_the_cluster_will_never_have_room_for_is_refused(asked: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=words):
+        OnRay(tmp_path / "store", **asked).__enter__()
+    assert not (tmp_path / "store").exists()
+
+
+def test_room_of_a_machine() -> None:
+    node = {"Resources": {"CPU": 0.3, "GPU": 2.0}}
+    assert [_room(node, 0.1, gpus) for gpus in (0.0, 1.0, 4.0)] == [3, 2, 0]
+
+
+@pytest.mark.parametrize("failing", [1, 5])
+def test_a_local_cluster_that_is_late_is_started_once_more(failing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def init(*_: object, **__: object) -> None:
+        done.append("init")
+        if len(done) <= failing:
+            raise Exception("The current node timed out during startup. This could happen because")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: done.append("shutdown"))
+    if failing == 1:
+        _connect("local")
+        assert done == ["init", "shutdown", "init"]
+        return
+    with pytest.raises(TrainingError, match=r"in 2 attempts: Exception: The current node timed out .* the same command again"):
+        _connect("local")
+    assert done == ["init", "shutdown", "init", "shutdown"]
+
+
+def test_whatever_ray_raises_for_an_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(*_: object, **__: object) -> None:
+        raise Exception("")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(InputError, match=r"there is no Ray cluster at auto: Exception Give --address"):
+        _connect("auto")
 
 
 def test_an_address_where_nobody_listens_is_told_at_once() -> None:
