@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.errors import InputError, nearest
@@ -92,6 +94,10 @@ __all__ = [
 ]
 
 Builder = Callable[..., Method]
+POSITIVE = ("k", "temperature")
+"""Options that must be above zero, of whatever method: predictions or weights are divided by them, or mean nothing without."""
+PLAIN = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+"""How values of options are looked at: as they are, and numbers are finite."""
 
 
 def supervised(num_classes: int) -> Supervised:
@@ -317,12 +323,39 @@ def build(
     else:
         context: dict[str, Any] = {field.name: getattr(problem, field.name) for field in fields(problem)}
         context["make"] = lambda name, options=None, **changes: build(name, replace(problem, **changes), options)
-        built = call_own(target, context, given, f"method {label!r}") if callable(target) else target
+        built = _call(target, context, given, f"method {label!r}") if callable(target) else target
     if isinstance(built, Weighting):
         return softmatch(problem.num_classes, momentum=problem.momentum, start=problem.start, weighting=built)
     if not isinstance(built, Method):
         raise InputError(f"{label} must be or make a softmatch Method or Weighting; it is or made a {type(built).__name__}.")
     return built
+
+
+def _call(target: Callable[..., Any], context: Mapping[str, Any], options: Mapping[str, Any], label: str) -> Any:
+    """What a builder makes with these options. InputError, with the options and their values, where they do not fit."""
+    if any(target is entry.builder for entry in METHODS.values()):
+        _refuse_wrong(target, options, label)
+    try:
+        return call_own(target, context, options, label)
+    except InputError as error:
+        if not options or error.__cause__ is None:
+            raise
+        given = ", ".join(f"{name} = {value!r}" for name, value in options.items())
+        raise InputError(f"{error} (options: {given})") from error
+
+
+def _refuse_wrong(builder: Callable[..., Any], options: Mapping[str, Any], label: str) -> None:
+    """Raise InputError for an option that is not what its parameter is said to be: it would be noticed while training only."""
+    known = get_type_hints(builder)
+    for name, value in options.items():
+        if name not in known or name == "make":
+            continue
+        hint: Any = Annotated[known[name], Field(gt=0)] if name in POSITIVE else known[name]
+        try:
+            TypeAdapter(hint, config=PLAIN).validate_python(tuple(value) if isinstance(value, list) else value)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"]
+            raise InputError(f"{label}: {name} = {value!r}: {reason[0].lower()}{reason[1:]}.") from error
 
 
 def read_card(name: str) -> str:

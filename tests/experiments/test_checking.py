@@ -27,13 +27,18 @@ GOOD = {"soft": {"method": "softmatch", "method_options": {"k": 3}}, "fix": {"me
     [
         (GOOD | {"wrong": {"method": "softmach"}}, {"all": {}}, "wrong, all: there is no method 'softmach'. Did you mean"),
         (GOOD | {"wrong": {"method_options": {"q": 3}}}, {"all": {}}, "wrong, all: method 'softmatch' has no option 'q'"),
+        (
+            GOOD | {"wrong": {"method_options": {"k": "banana"}}},
+            {"all": {}},
+            "wrong, all: method 'softmatch': k = 'banana': input should be a valid number.",
+        ),
         (GOOD | {"wrong": {"lr": -1}}, {"all": {}}, "wrong, all: settings: lr = -1"),
         (GOOD | {"wrong": {"model": "mpl"}}, {"all": {}}, "wrong, all: there is no network 'mpl'"),
         (GOOD, {"all": {}, "many": {"labels": 5000}}, "many: "),
         (GOOD, {"other": {"data": "nowhere"}}, "other: "),
         (GOOD, {"text": {"text": "message"}}, "text: --text is for data of your own"),
     ],
-    ids=["method", "option", "setting", "network", "labels", "data", "own"],
+    ids=["method", "option", "value", "setting", "network", "labels", "data", "own"],
 )
 def test_mistakes(rows: dict[str, Any], columns: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
