@@ -59,6 +59,7 @@ def compare(
     data: Path | None = None,
     out: Path = Path("comparisons"),
     name: str | None = None,
+    measure: str = "error",
     dry_run: bool = False,
     file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     common: Annotated[Common | None, Parameter(name="*")] = None,
@@ -83,6 +84,7 @@ def compare(
     - softmatch compare cifar10 --data cifar-10-python.tar.gz --methods fixmatch,softmatch --labels 40,250 --steps 2000
     - softmatch compare cifar10 --methods softmatch,darp+softmatch --imbalance 50,100 --recipe paper
     - softmatch compare digits --methods 'softmatch,softmatch{k: 3},mine.py:MyWeighting' --processes 2
+    - softmatch compare digits --methods fixmatch,softmatch --measure "worst class"
     - softmatch compare digits --methods fixmatch,softmatch --on ray --address 10.0.0.1:6379 --gpus-per-run 1
     - softmatch compare digits --methods fixmatch,softmatch --on slurm --slurm.partition gpu --slurm.gpus 1 --slurm.time 120
 
@@ -108,6 +110,10 @@ def compare(
         Folder of runs and results, which comparisons share.
     name:
         Folder of these results in it. Default: by source, methods, columns and settings.
+    measure:
+        What the table is of: error, quantity, quality, mean quantity, mean quality, best class quality, worst class quality,
+        seconds, best error, early error, early quantity, early quality, spread of weights, spread without alignment, worst class,
+        mean of classes. The runs are the same; where it is not error, the folder of the results ends with its name.
     dry_run:
         Check all settings, and print the grid with what is finished and what is to be made.
     file:
@@ -121,11 +127,13 @@ def compare(
     from softmatch.display import say
     from softmatch.experiments.checking import check
     from softmatch.experiments.making import make_runs
+    from softmatch.experiments.measures import measure_named
     from softmatch.experiments.progress import Progress
     from softmatch.experiments.results import summary_table, write_results
 
     if seeds < 1 or first_seed < 0:
         raise InputError(f"--seeds {seeds} --first-seed {first_seed}: one seed or more, from 0 on, are needed.")
+    measure_named(measure)
     layer = {} if file is None else _read(file)
     written = layer.pop("source", None)
     settings = {"twin": False, **layer, **_given(common)}
@@ -134,6 +142,8 @@ def compare(
     made_of = _made_of(chosen, data, *(settings.get(key) for key in PATHS))
     columns = [replace(column, made_of=made_of) for column in _columns(chosen, labels, imbalance)]
     sheet = make_sheet(chosen, methods, columns, range(first_seed, first_seed + seeds), settings, name)
+    if measure != "error":
+        sheet = replace(sheet, name=f"{sheet.name}-{measure.replace(' ', '-')}")
     store, console = Store(out), Console(emoji=False)
     found = {} if data is None else {chosen: data}
     here = where is None or where.on == "here"
@@ -151,14 +161,14 @@ def compare(
         return
     command = command_line()
     outcomes = make_runs([sheet], store, where or Where(), data=found, command=command, console=console)
-    paths = write_results(sheet, store, outcomes, commands=[command])
-    console.print(summary_table(sheet, store))
+    paths = write_results(sheet, store, outcomes, commands=[command], measure=measure)
+    console.print(summary_table(sheet, store, measure))
     for path in paths:
         say(console, str(path))
     failed = sum(outcome.state != "done" for outcome in outcomes)
     if failed:
         raise TrainingError(
-            f"{failed} of {len(outcomes)} runs failed; what they printed last stands above. The same command tries them again."
+            f"{failed} of {len(outcomes)} runs failed; why stands above. The same command tries again what is not finished."
         )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import shlex
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -12,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from softmatch.cli import main
-from softmatch.cli_comparing import _columns, make_sheet
+from softmatch.cli_comparing import _columns, compare, make_sheet
+from softmatch.experiments.measures import MEASURES
 from softmatch.experiments.places import Ended
 from softmatch.experiments.starting import start, wait
 from tests.experiments.tiny import METHODS, times, wait_for
 
+ROOT = Path(__file__).parent.parent
 TINY = shlex.split(
     "--steps 6 --evaluate-every 3 --checkpoint-every 2 --labeled-batch 4 --unlabeled-batch 8 --model mlp-8 --device cpu"
 )
@@ -128,6 +132,19 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
     [
         ("--methods softmach", "softmach, two-moons: there is no method 'softmach'. Did you mean 'softmatch'?"),
         ("--methods 'softmatch{q: 1}'", "softmatch{q: 1}, two-moons: method 'softmatch' has no option 'q'"),
+        ("--methods 'softmatch{k: banana}'", "method 'softmatch': k = 'banana': input should be a valid number."),
+        ("--methods 'softmatch{k: banana}' --dry-run", "softmatch{k: banana}, two-moons: method 'softmatch': k = 'banana'"),
+        ("--methods 'softmatch{k: .nan}'", "method 'softmatch': k = nan: input should be a finite number."),
+        ("--methods 'softmatch{k: .inf}'", "method 'softmatch': k = inf: input should be a finite number."),
+        ("--methods 'softmatch{k: -1}'", "method 'softmatch': k = -1: input should be greater than 0."),
+        ("--methods 'softmatch{k: 0}'", "method 'softmatch': k = 0: input should be greater than 0."),
+        ("--methods 'softmatch{k: [2]}'", "method 'softmatch': k = [2]: input should be a valid number."),
+        ("--methods 'softmatch{align: both}'", "method 'softmatch': align = 'both': input should be 'none', 'uniform'"),
+        ("--methods 'fixmatch{threshold: high}'", "method 'fixmatch': threshold = 'high': input should be a valid number."),
+        ("--methods 'uda{temperature: 0}'", "method 'uda': temperature = 0: input should be greater than 0."),
+        ("--methods 'saw+softmatch{base_options: {k: 0}}'", "method 'softmatch': k = 0: input should be greater than 0."),
+        ("--methods 'softmatch{momentum: 2, k: 1}'", "(options: momentum = 2, k = 1)"),
+        ("--methods softmatch --measure 'worst clas'", "there is no measure 'worst clas'. Did you mean 'worst class'?"),
         ("--methods 'softmatch{k: 1'", "--methods softmatch{k: 1 is not valid YAML"),
         ("--methods 'softmatch{1}'", "--methods softmatch{1}: give NAME, or NAME{option: value}"),
         ("--methods softmatch,,fixmatch", "--methods : give NAME"),
@@ -161,6 +178,59 @@ def test_mistakes_are_told_before_anything_is_run(
     assert message in said
     assert "Traceback" not in said
     assert [path.name for path in folder.iterdir()] == ["settings.yaml"]
+
+
+def test_a_table_of_another_measure_has_a_folder_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "two-moons", *TINY, "--threads", "1", "--seeds", "1", "--methods", "softmatch", "--name", "mine"]
+    assert main(command) == 0
+    before = times(folder)
+    capsys.readouterr()
+    assert main([*command, "--measure", "worst class"]) == 0
+    assert "Error of the worst class in per cent" in " ".join(capsys.readouterr().out.split())
+    assert {path: time for path, time in times(folder).items() if path in before} == before
+    assert {path.name for path in (folder / "comparisons").iterdir()} == {"runs", "mine", "mine-worst-class"}
+    assert "Error of the worst class in per cent" in (folder / "comparisons" / "mine-worst-class" / "table.md").read_text()
+
+
+@pytest.mark.parametrize("where", ["help", "documentation"])
+def test_all_measures_are_named(where: str) -> None:
+    text = str(compare.__doc__) if where == "help" else (ROOT / "docs" / "comparing.md").read_text()
+    words = " ".join(text.split())
+    ends = "`{}`" if where == "documentation" else " {}"
+    assert [name for name in MEASURES if ends.format(name) not in words] == []
+
+
+def test_a_damaged_result_is_a_failure_until_its_folder_is_removed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "two-moons", *TINY, "--threads", "1", "--seeds", "1", "--methods", "supervised,softmatch"]
+    assert main([*command, "--name", "mine"]) == 0
+    (result,) = (folder / "comparisons" / "runs").glob("*supervised*/result.json")
+    whole = result.read_text()
+    result.write_text(whole[: len(whole) // 2])
+    for methods in ("supervised,softmatch", "supervised,softmatch,fixmatch"):  # nothing is to be made, and something
+        capsys.readouterr()
+        assert main([*command[:-1], methods, "--name", "mine"]) == 1
+        said = capsys.readouterr()
+        assert f"remove comparisons/runs/{result.parent.name}, and the same command runs it again." in said.out
+        assert f"1 of {methods.count(',') + 1} runs failed" in said.err
+    assert "result.json is damaged" in (folder / "comparisons" / "mine" / "runs.csv").read_text()
+    shutil.rmtree(result.parent)
+    assert main([*command, "--name", "mine"]) == 0
+    assert json.loads(result.read_text())["test_error"] == json.loads(whole)["test_error"]
+
+
+def test_a_ray_cluster_that_cannot_be_started_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def init(*_: object, **__: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    ray = pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "init", init)
+    assert main(["compare", "two-moons", *TINY, "--methods", "softmatch", "--seeds", "1", "--on", "ray"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("softmatch: no Ray cluster of this machine could be started, in 2 attempts: Exception: The current")
+    assert "Traceback" not in said
 
 
 def test_rows_and_columns() -> None:

@@ -64,6 +64,7 @@ def test_states(tmp_path: Path) -> None:
     assert (cell.missing, cell.failed) == ([1, 2, 3, 4, 5, 6], [2, 3, 6])
     assert (cell.entries[3].attempts, cell.entries[3].message) == (3, "out of memory")
     assert "result.json is damaged" in cell.entries[2].message
+    assert cell.entries[2].message.endswith(f"remove {store.folder(runs[2])}, and the same command runs it again.")
 
 
 def test_cells_that_share_a_run_have_the_same_entry(tmp_path: Path) -> None:
@@ -104,5 +105,5 @@ def test_cells_left_out_and_measures(tmp_path: Path) -> None:
         cell = collect(sheet, store, name).cell("SoftMatch", "Digits, 40")
         assert cell is not None
         assert math.isclose(cell.mean or 0, value), name
-    with pytest.raises(InputError, match="there is no measure 'accuracy': choose one of error, quantity"):
+    with pytest.raises(InputError, match=r"there is no measure 'accuracy'\. Known: best class quality, best error"):
         collect(sheet, store, "accuracy")
