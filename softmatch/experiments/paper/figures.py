@@ -121,7 +121,7 @@ FIGURES = (
             ),
             "laptop": _panels(
                 [laptop_long_tailed("cifar10", 100), laptop_long_tailed("digits", 10)],
-                [SMALL_FASHION, SMALL_C10_250, SMALL_DIGITS],
+                [SMALL_FASHION, SMALL_DIGITS],
                 LAPTOP_SEEDS,
             ),
         },
