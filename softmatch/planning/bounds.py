@@ -22,7 +22,7 @@ LARGEST: Mapping[str, int] = {
     "--classes": 25_000,
     "--side": 4096,
     "--channels": 3,
-    "--width": 10**6,
+    "--width": 100_000,
     "--tokens": 10**6,
     "--gpus": 100_000,
     "--seeds": 10**6,
