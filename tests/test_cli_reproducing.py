@@ -83,12 +83,12 @@ def test_an_experiment_from_the_command_to_its_document(
 
 
 def test_the_command_of_one_experiment_has_its_own_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = ["--scale", "laptop", "all", "--data.agnews=news", "--data.cifar10", "c.npz", "--encoder", "folder", "--seeds", "2"]
+    given = ["--scale", "laptop", "all", "--data.agnews=news", "--data.cifar10", "c.npz", "--encoder", "e", "--seeds", "2"]
     monkeypatch.setattr("softmatch.cli._arguments", ["reproduce", *given])
     data = {"agnews": Path("news"), "cifar10": Path("c.npz")}
     monkeypatch.setattr("softmatch.experiments.reproducing.why_missing", lambda source, where: None)
-    commands = {name: command_of(plan(paper.EXPERIMENTS[name], "laptop", {}), data) for name in ("table-text", "ablate-range")}
+    commands = {name: command_of(plan(paper.EXPERIMENTS[name], "laptop", {}), data) for name in ("table-text", "fig-ua")}
     assert commands == {
-        "table-text": "softmatch reproduce --scale laptop table-text --data.agnews=news --encoder folder --seeds 2",
-        "ablate-range": "softmatch reproduce --scale laptop ablate-range --data.cifar10 c.npz --seeds 2",
+        "table-text": "softmatch reproduce --scale laptop table-text --data.agnews=news --encoder e --seeds 2",
+        "fig-ua": "softmatch reproduce --scale laptop fig-ua --data.cifar10 c.npz --seeds 2",
     }

@@ -14,7 +14,7 @@ from softmatch.experiments.reproducing import Reproduction, plan, why_missing, w
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
 
-GONE = Path("/nowhere/cifar10.npz")
+GONE = Path("/nowhere/fashion_mnist.npz")
 ERRORS = {1: 0.50, 2: 0.40, 3: 0.41}
 """By k, the range of the variance."""
 
@@ -50,17 +50,17 @@ def test_a_column_whose_data_are_not_here_is_left_out_with_the_reason() -> None:
     assert sheet.name == "ablate-range-laptop"
     assert [column.title for column in sheet.columns] == ["Digits, 40"]
     (reason,) = found.left_out
-    assert reason.startswith("CIFAR-10 is left out: ")
+    assert reason.startswith("Fashion-MNIST is left out: ")
     assert str(GONE) in reason
-    assert "--data.cifar10 PATH" in reason
+    assert "--data.fashion-mnist PATH" in reason
     assert reason in found.notes()
 
 
 def test_nothing_to_run_on_is_an_error() -> None:
     with pytest.raises(InputError, match="table-text at laptop scale has no data to run on"):
         plan(EXPERIMENTS["table-text"], "laptop", {})
-    with pytest.raises(InputError, match=r"--data.cifar10 /nowhere/cifar10.npz: "):
-        plan(EXPERIMENTS["ablate-range"], "laptop", {"cifar10": GONE})
+    with pytest.raises(InputError, match=r"--data.fashion-mnist /nowhere/fashion_mnist.npz: "):
+        plan(EXPERIMENTS["ablate-range"], "laptop", {"fashion-mnist": GONE})
     assert why_missing("digits", None) is None
 
 
@@ -94,7 +94,7 @@ def test_the_document_has_tables_the_papers_numbers_and_claims(tmp_path: Path) -
     assert paths[0] == tmp_path / "store" / "ablate-range-laptop" / "ablate-range.md"
     assert text.startswith("# Table 11: Range of the variance\n")
     assert "Table 11 of the paper at laptop scale." in text
-    assert "CIFAR-10 is left out" in text
+    assert "Fashion-MNIST is left out" in text
     assert "**40.80 ± 0.84**" in text  # 40, 41, 42, 40, 41
     assert "| 2σ has a slightly lower error than σ | Digits, 40 | " in text
     assert "−10.00 points, n = 5" in text  # the same in all seeds: nothing to test
@@ -133,7 +133,7 @@ def test_runs_of_other_files_or_another_encoder_are_other_runs(tmp_path: Path, m
         (encoder / "config.json").write_text(encoder.name)
 
     def keys(name: str, file: Path | None, encoder: Path | None = None) -> list[str]:
-        given = {} if file is None else dict.fromkeys(("cifar10", "agnews"), file)
+        given = {} if file is None else dict.fromkeys(("fashion-mnist", "agnews"), file)
         return [run.key for run in plan(EXPERIMENTS[name], "laptop", given, seeds=[0], encoder=encoder).runs()]
 
     first, same, other, none = (keys("ablate-range", file) for file in (*files, None))
