@@ -27,9 +27,8 @@ def traffic() -> None:
     """With two, 2(N − 1)/N of a sum and N − 1 times what is gathered are both 1: only three tell them apart."""
     for processes in WORDS:
         _traffic(processes)
-    print(
-        "\nOn the wire there is also what gloo says about each message, some hundred bytes. All bytes are of the first process."
-    )
+    print("\nOn the wire there is also what gloo says about each message, some hundred bytes.", end=" ")
+    print("All bytes are of the first process. This part: `python benchmarks/plan_traffic.py`.")
 
 
 def _traffic(processes: int) -> None:
