@@ -214,6 +214,24 @@ def test_weight_curve_averages_over_classes() -> None:
     close(weights[5], 2 / 3)
 
 
+def test_weight_curve_of_many_classes_asks_some_of_them_all_over() -> None:
+    asked: list[int] = []
+
+    class Asked(Constant):
+        def forward(self, probs: torch.Tensor, pseudo_labels: torch.Tensor | None = None) -> torch.Tensor:
+            assert pseudo_labels is not None
+            asked.append(int(pseudo_labels[0]))
+            assert probs[-1].argmax() == asked[-1]
+            return super().forward(probs, pseudo_labels)
+
+    _, weights = weight_curve(Asked(0.5), 1001, points=3)
+    close(weights, torch.full((3,), 0.5))
+    assert (asked[0], asked[-1], len(asked), len(set(asked))) == (0, 1000, 200, 200)
+    asked.clear()
+    weight_curve(Asked(0.5), 150, points=3)
+    assert asked == list(range(150))
+
+
 @pytest.mark.parametrize("max_weight", [0.0, -1.0, math.inf, math.nan])
 def test_max_weight_must_be_positive_and_finite(max_weight: float) -> None:
     with pytest.raises(ValueError, match="max_weight"):
