@@ -225,7 +225,7 @@ def test_weight_curve_of_many_classes_asks_some_of_them_all_over() -> None:
             return super().forward(probs, pseudo_labels)
 
     _, weights = weight_curve(Asked(0.5), 1001, points=3)
-    close(weights, torch.full((3,), 0.5))
+    torch.testing.assert_close(weights, torch.full((3,), 0.5))
     assert (asked[0], asked[-1], len(asked), len(set(asked))) == (0, 1000, 200, 200)
     asked.clear()
     weight_curve(Asked(0.5), 150, points=3)
