@@ -92,7 +92,10 @@ FIGURES = (
         where="Figure 2",
         title="Error, quantity and quality of pseudo-labels over training",
         sheets=sheets(
-            "Error, quantity and quality of pseudo-labels over training", THREE, [C10_250], [SMALL_C10_250, SMALL_DIGITS]
+            "Error, quantity and quality of pseudo-labels over training",
+            THREE,
+            [C10_250],
+            [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS],
         ),
         claims=(
             *_more("mean quantity", "SoftMatch's quantity f is higher over training than that of {}"),
@@ -169,7 +172,7 @@ FIGURES = (
         name="fig-confidence",
         where="Figure 5",
         title="Confidence of pseudo-labels and their weights, early in training",
-        sheets=sheets("Confidence of pseudo-labels", THREE, [C10_250], [SMALL_C10_250, SMALL_DIGITS]),
+        sheets=sheets("Confidence of pseudo-labels", THREE, [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS]),
         claims=(
             *_more("early quality", "Early on, SoftMatch's pseudo-labels are better than those of {}"),
             lower("SoftMatch", "FixMatch", measure="early error", text="Early on, SoftMatch has a lower error than FixMatch"),
@@ -189,7 +192,7 @@ FIGURES = (
         name="fig-ua",
         where="Figure 6",
         title="Average weight of each class before and after uniform alignment",
-        sheets=sheets("Weights of classes", [SOFTMATCH], [C10_250], [SMALL_C10_250, SMALL_DIGITS]),
+        sheets=sheets("Weights of classes", [SOFTMATCH], [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS]),
         claims=(
             lower(
                 "SoftMatch",
