@@ -139,8 +139,8 @@ TABLES = (
         ),
         differs=(
             "ImageNet is not here: Fashion-MNIST and the embedded digits with the same shares of labels (8 % and 31 %) stand in "
-            "its place, which says little about it and its ResNet-50. 600 steps of 16 labelled images see 9,600 of them: more labels "
-            "than that cannot help.",
+            "its place, which says little about it and its ResNet-50. 600 steps of 16 labelled images see 9,600 of them: more "
+            "labels than that cannot help.",
             FEW_STEPS,
             SHORT,
         ),
@@ -290,7 +290,8 @@ TABLES = (
         ),
         differs=(
             f"{NO_CIFAR}; the embedded digits are added.",
-            "p_L(y): the frequencies of the labelled samples, uniform here; p̂_L(y): the running mean of the predictions on them.",
+            "p_L(y): the frequencies of the labelled samples, uniform here; p̂_L(y): the running mean of the predictions on "
+            "them.",
             FEW_STEPS,
             SHORT,
         ),
