@@ -16,6 +16,7 @@ def handlers() -> Iterator[None]:
     """The command is the process's own; here it is not."""
     numbers = [getattr(signal, name) for name in __main__.SIGNALS]
     before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and the command leaves it so
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
