@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from softmatch.experiments.paper import EXPERIMENTS, Experiment, published
 from softmatch.experiments.paper.experiment import FEW_STEPS
 from softmatch.experiments.paper.scales import Scale
 from softmatch.experiments.sheet import Run
+from softmatch.experiments.tables import escape
 from softmatch.methods import Match, Problem, build
 from softmatch.recipes import complete
 from softmatch.weightings import TruncatedLaplacian
@@ -157,3 +159,21 @@ def test_numbers_of_tables_stand_beside_the_bars_of_figure_3() -> None:
     assert beside["Truncated Gaussian", "Digits, 40"] == beside["All-class with UA", "Digits, 40"] == "2.33 ± 0.25"
     assert beside["u(C)", "CIFAR-10-LT, γ = 100"] == "22.93 ± 0.37"
     assert ("u(C)", "Digits, 40") not in beside
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_published_as_the_experiment_is_now(name: str) -> None:
+    """Whoever changes an experiment runs and publishes it again."""
+    experiment, folder = EXPERIMENTS[name], Path(__file__).parents[3] / "docs" / "results" / "laptop"
+    text = (folder / f"{name}.md").read_text()
+    assert text.startswith(f"# {experiment.where}: ")
+    for sheet in experiment.sheets["laptop"]:
+        assert f"All {len(sheet.runs())} runs are finished." in text
+        for column in sheet.columns:
+            assert column.title in text
+    for sentence in (*experiment.differs, *experiment.open):
+        assert escape(sentence) in text
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]*)\)", text):
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    assert f"[{name}]({name}.md)" in (folder / "README.md").read_text()
+    assert f"(laptop/{name}.md)" in (folder.parent / "README.md").read_text()
