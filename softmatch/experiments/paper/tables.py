@@ -116,7 +116,7 @@ TABLES = (
             FEW_STEPS,
             SHORT,
             "CIFAR-100, SVHN and STL-10 are left out, and so is CIFAR-10 with 40 labels, of which so few steps learn next to "
-            "nothing, and with 4,000, which they see once or twice. Fashion-MNIST and the embedded digits (beside the paper's "
+            "nothing, and with 4,000, which they see four times. Fashion-MNIST and the embedded digits (beside the paper's "
             "SVHN) are added. All methods have the same batches; the paper's code takes fewer unlabelled samples for the older.",
         ),
     ),
@@ -290,8 +290,7 @@ TABLES = (
         ),
         differs=(
             f"{NO_CIFAR}; the embedded digits are added.",
-            "p_L(y): the frequencies of the labelled samples, uniform here; p̂_L(y): the running mean of the predictions on "
-            "them.",
+            "p_L(y): the frequencies of the labelled samples, uniform here; p̂_L(y): the running mean of the predictions on them.",
             FEW_STEPS,
             SHORT,
         ),
