@@ -39,7 +39,7 @@ def reproduce(
 ) -> None:
     """Reproduce a table or figure of the paper; without a name, list them with the time that they take.
 
-    At laptop scale an experiment is small enough for two cores: small networks, a few hundred steps, five seeds, on the embedded
+    At laptop scale an experiment is small enough for two cores: small networks, 300 to 1,000 steps, five seeds, on the embedded
     digits and two moons and on those of CIFAR-10, Fashion-MNIST and AG News whose files are given (--data.cifar10 PATH) or can be
     fetched; a column whose data are not here is left out, which is said. At paper scale every setting is the paper's: a GPU and
     days for each run (`softmatch plan` tells how many). The paper's numbers stand beside the measured ones, and each of its

@@ -13,7 +13,7 @@ datasets = pytest.importorskip("datasets", reason="of the extra `hub`")
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="of the extra `hub`")
 
 from softmatch.data import hub_access  # noqa: E402 (after what may be missing)
-from softmatch.data.hub_access import fetch, why_out_of_reach  # noqa: E402
+from softmatch.data.hub_access import fetch, why_out_of_reach  # noqa: E402 (likewise)
 
 
 @pytest.fixture(autouse=True)
