@@ -19,12 +19,12 @@ from softmatch.data.own.jsons import JsonRows
 from softmatch.data.own.lines import read_lines
 from softmatch.data.own.parquet import Parquet
 from softmatch.data.own.tables import TextLines, is_table, open_table
-from softmatch.data.places import expand_home
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES
-from softmatch.data.sources.cache import identity
 from softmatch.errors import InputError, SoftmatchError, nearest
-from softmatch.using.writing import appearing, explained, refuse_existing
+from softmatch.files.cache import identity
+from softmatch.files.paths import expand_home
+from softmatch.inference.writing import appearing, explained, refuse_existing
 
 __all__ = ["TextTable", "choose_out", "find_table", "open_texts", "write_columns"]
 

@@ -11,15 +11,15 @@ from softmatch.data import Split
 from softmatch.data.batches import Batches, Draws, make_roles
 from softmatch.data.length_batches import LengthSampler, text_lengths
 from softmatch.data.loading import LoadedBatches, make_batches
-from softmatch.data.seeds import derive
 from softmatch.data.split import hold_out_labels
 from softmatch.methods import Method
+from softmatch.seeds import derive
 from softmatch.training.opening import split_seed
 from softmatch.training.tuning import length_buckets
 from softmatch.views import TextViews
 
 if TYPE_CHECKING:
-    from softmatch.training.task import Task
+    from softmatch.training.setup import Task
 
 __all__ = ["hold_out", "make_task_batches"]
 

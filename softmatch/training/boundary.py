@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from softmatch.runs import RunFolder
-from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.task import Task
+from softmatch.networks.prediction import predict_probabilities
+from softmatch.runs.folder import RunFolder
+from softmatch.training.setup import Task
 
 POINTS = 4000
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import torch
 
-from softmatch.runs import RunFolder
-from softmatch.training.checkpoint import write_atomically
-from softmatch.training.measuring import HeldOut
+from softmatch.files.atomic import write_atomically
+from softmatch.runs.folder import RunFolder
+from softmatch.training.measure import HeldOut
 
 
 def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import nn
 
 from softmatch.config import Config
+from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.networks import Network, Tuning, describe_network, is_encoder
-from softmatch.networks.layers import depths
 
 __all__ = ["length_buckets", "refuse_misfit", "refuse_without_layers", "tuning_of"]
 

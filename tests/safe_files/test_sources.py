@@ -15,9 +15,10 @@ import pytest
 
 from softmatch.data import npz_files
 from softmatch.data.own import lines, open_source
-from softmatch.data.sources import hub, npz
+from softmatch.data.sources import hub_datasets as hub
+from softmatch.data.sources import npz
+from softmatch.encoders.encoder_folder import read_image_settings, read_text_settings
 from softmatch.errors import InputError
-from softmatch.networks.encoder_folder import read_image_settings, read_text_settings
 from softmatch.views.pillow import UnreadableImage, read_image
 from tests.safe_files.hostile import DEEP, SHAPE, archive, place
 

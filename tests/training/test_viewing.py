@@ -8,8 +8,8 @@ import torch
 
 from softmatch.data import Examples, Split
 from softmatch.data.preparations.tokens import TokenPreparation
+from softmatch.encoders.backbones import Tokenizer
 from softmatch.errors import InputError
-from softmatch.networks.backbones import Tokenizer
 from softmatch.training.viewing import make_views
 from softmatch.views import ImageViews, TextViews, VectorViews
 

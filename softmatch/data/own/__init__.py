@@ -11,11 +11,11 @@ from softmatch.data.own.folder import SUFFIXES, open_folder, open_image, open_im
 from softmatch.data.own.hub import open_hub
 from softmatch.data.own.tables import is_table, open_table, read_head
 from softmatch.data.own.walk import walk
-from softmatch.data.places import expand_home
 from softmatch.data.records import Columns, Opened
 from softmatch.data.samples import is_frame
 from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError, nearest
+from softmatch.files.paths import expand_home
 
 __all__ = ["open_source"]
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from softmatch.data.own.labels import clean_label
 from softmatch.data.own.walk import Walked
 from softmatch.data.records import Finding
-from softmatch.data.words import some
+from softmatch.formatting import some
 from softmatch.views.pillow import printable
 
 UNLABELED_FOLDERS = frozenset({"unlabeled", "unlabelled"})

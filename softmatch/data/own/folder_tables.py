@@ -15,8 +15,8 @@ from softmatch.data.own.labels import clean_labels
 from softmatch.data.own.tables import read_columns
 from softmatch.data.own.walk import Walked
 from softmatch.data.records import Columns, Finding
-from softmatch.data.words import quoted, some
 from softmatch.errors import InputError
+from softmatch.formatting import quoted, some
 from softmatch.views.pillow import printable
 
 Labels = Mapping[str, str | None]

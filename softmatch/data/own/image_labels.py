@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from softmatch.data.own.columns import LABEL_NAMES
 from softmatch.data.own.walk import is_image
 from softmatch.data.records import Finding
-from softmatch.data.words import some
 from softmatch.errors import InputError, nearest
+from softmatch.formatting import some
 
 FILE_NAMES = frozenset({"file", "filename", "path", "filepath", "image", "img", "imagepath", "imagefile", "picture", "photo"})
 PERHAPS_FILE_NAMES = frozenset({"name", "id", "imageid", "imagename", "key"})

@@ -16,15 +16,15 @@ from torch import Tensor
 from softmatch.data.cells import parse_number
 from softmatch.data.duplicates import digests, group
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.own import open_source
 from softmatch.data.own.checking import check_classes, check_copies, check_leaks, check_lost, check_versions
 from softmatch.data.own.columns import NoColumn
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Records, select_inputs
-from softmatch.data.words import quoted
 from softmatch.errors import InputError
+from softmatch.formatting import quoted
 
 Progress = Callable[[int, int], None]
 """Told how many of how many inputs are prepared."""

@@ -14,8 +14,8 @@ from softmatch.data.own.lines import read_lines
 from softmatch.data.own.parquet import Parquet
 from softmatch.data.own.piece import Piece, TableReader
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Records
-from softmatch.data.words import some
 from softmatch.errors import InputError
+from softmatch.formatting import some
 
 DELIMITED = (".csv", ".tsv")
 JSON = (".jsonl", ".ndjson", ".json")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from softmatch.data.records import Finding
-from softmatch.data.words import some
 from softmatch.errors import InputError
+from softmatch.formatting import some
 from softmatch.views.pillow import printable
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"})

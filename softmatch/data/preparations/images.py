@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import count_workers
 from softmatch.data.records import Finding, InputKind, Inputs
-from softmatch.data.words import some
 from softmatch.errors import InputError
+from softmatch.formatting import some
 from softmatch.views.pictures import EncodedImage, Picture
 from softmatch.views.pillow import Header, UnreadableImage, decode, look, printable, quiet_pillow, to_tensor
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from softmatch.data.examples import Examples
 from softmatch.data.sources import digits, fetch, two_moons
-from softmatch.data.sources.published import PUBLISHED
-from softmatch.data.sources.texts import TEXTS
+from softmatch.data.sources.image_datasets import PUBLISHED
+from softmatch.data.sources.text_datasets import TEXTS
 from softmatch.errors import InputError, nearest
 
 
@@ -34,7 +34,7 @@ class Source:
 
 
 def _load_texts(name: str, seed: int, where: Path | None = None) -> Examples:
-    from softmatch.data.sources.text_reading import load  # which needs the readers of users' own tables, and they this module
+    from softmatch.data.sources.open_texts import load  # which needs the readers of users' own tables, and they this module
 
     return load(name, seed, where)
 

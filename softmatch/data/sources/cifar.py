@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from softmatch.data.sources import pickles
-from softmatch.data.sources.arrays import Data, Piece
 from softmatch.data.sources.originals import File, damaged
+from softmatch.data.sources.pieces import Data, Piece
 from softmatch.errors import InputError
 
 SHAPE = (3, 32, 32)

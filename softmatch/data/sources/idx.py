@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from softmatch.data.sources.arrays import Data, Images, Piece
 from softmatch.data.sources.originals import File, damaged
+from softmatch.data.sources.pieces import Data, Images, Piece
 from softmatch.errors import InputError
 
 UBYTE = 8

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from softmatch.data.sources.arrays import Data, Images, Piece, require_range, unlabeled
 from softmatch.data.sources.originals import File, damaged
+from softmatch.data.sources.pieces import Data, Images, Piece, require_range, unlabeled
 
 SHAPE = (3, 96, 96)
 

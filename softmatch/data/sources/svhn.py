@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from softmatch.data.sources.arrays import Data, Piece, require_range
 from softmatch.data.sources.originals import File, damaged
+from softmatch.data.sources.pieces import Data, Piece, require_range
 from softmatch.errors import InputError
 
 

@@ -14,10 +14,10 @@ from softmatch.data.own.parquet import Parquet
 from softmatch.data.own.piece import Piece, TableReader
 from softmatch.data.own.tables import open_table, read_head
 from softmatch.data.records import Columns, Finding
-from softmatch.data.sources.texts import Texts
-from softmatch.data.words import quoted
+from softmatch.data.sources.text_datasets import Texts
 from softmatch.errors import InputError
-from softmatch.foreign_text import parse_json
+from softmatch.files.untrusted import parse_json
+from softmatch.formatting import quoted
 
 TEXT, LABEL = "text", "label"
 ROWS = 10_000

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from softmatch.data.examples import Examples, refuse_files
-from softmatch.data.seeds import derive
+from softmatch.seeds import derive
 
 POINTS = 1000
 NOISE = 0.1

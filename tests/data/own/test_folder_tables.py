@@ -12,7 +12,7 @@ from softmatch.data.own.folder import open_folder, open_image_table
 from softmatch.data.own.reading import Reading, read_own
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
-from softmatch.using.suggesting import cold_start
+from softmatch.inference.suggest import cold_start
 from tests.data.own.folders import STRANGE, labels, levels, only, origin, others, write, write_table
 from tests.own.sources import pictures, write_csv
 

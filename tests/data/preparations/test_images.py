@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images

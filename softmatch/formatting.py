@@ -1,0 +1,30 @@
+"""Numbers, names and lists as messages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def duration(seconds: float) -> str:
+    """'12 s', '3.4 min', '5.2 h', '3.1 days'."""
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    for unit, size in (("min", 60.0), ("h", 3600.0), ("days", 86400.0)):
+        if seconds < 90 * size or unit == "days":
+            return f"{seconds / size:.1f} {unit}"
+    raise AssertionError("unreachable")
+
+
+def some(texts: Sequence[str], shown: int = 3) -> str:
+    """The first few as they are, and how many more there are: "row 2; row 5; row 7; and 12 more"."""
+    return "; ".join(texts[:shown]) + (f"; and {len(texts) - shown:,} more" if len(texts) > shown else "")
+
+
+def quoted(names: Sequence[str], shown: int = 5, what: str = "") -> str:
+    """The first few names in quotes, and how many more there are: "'cat', 'dog' and 12 more classes".
+
+    Args:
+        what: the further ones are, if that has to be said.
+    """
+    rest = f" and {len(names) - shown:,} more {what}".rstrip() if len(names) > shown else ""
+    return ", ".join(map(repr, names[:shown])) + rest
