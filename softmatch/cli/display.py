@@ -23,7 +23,8 @@ from softmatch.training.bench import Bench, Measurement, Plan
 from softmatch.training.job import Result
 from softmatch.training.loop import Record
 from softmatch.training.measure import HURT
-from softmatch.training.setup import Task, effective
+from softmatch.training.setup import effective
+from softmatch.training.task import Task
 
 LINES_WITHOUT_TERMINAL = 10
 GIGABYTE = 2**30

@@ -32,7 +32,8 @@ from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
 from softmatch.training.opening import NO_COLUMNS, Job, open_job, texts_of
-from softmatch.training.setup import POOL_PART, Task
+from softmatch.training.setup import POOL_PART
+from softmatch.training.task import Task
 
 ROWS = 4096
 READING = (

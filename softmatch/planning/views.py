@@ -13,7 +13,7 @@ from softmatch.data.batches import view_method
 from softmatch.planning.networks import CountedOperations
 from softmatch.planning.setting import Data, Setting
 from softmatch.seeds import stream
-from softmatch.training.viewing import make_views
+from softmatch.training.inputs import make_views
 
 ROWS, SIDE = 64, 16
 """Of the batch that is tried: enough for every operation of RandAugment to come up."""

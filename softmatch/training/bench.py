@@ -22,7 +22,8 @@ from softmatch.recipes import complete
 from softmatch.training.clock import Clock, Stopwatch
 from softmatch.training.loop import Trainer
 from softmatch.training.opening import Job
-from softmatch.training.setup import Task, build_method, make_trainer, micro_batch, prepare_examples, prepare_job
+from softmatch.training.setup import build_method, make_trainer, micro_batch, prepare_examples, prepare_job
+from softmatch.training.task import Task
 from softmatch.views import Views
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
-from softmatch.training.setup import Task
+from softmatch.training.task import Task
 
 POINTS = 4000
 

@@ -23,8 +23,9 @@ from softmatch.runs.model import save_model
 from softmatch.training.boundary import save_boundary
 from softmatch.training.checkpoint import CheckpointWriter, list_checkpoints, newest_good, read_checked, write_checked
 from softmatch.training.loop import Record, Trainer
-from softmatch.training.setup import Task, checkpoint_every, make_trainer
+from softmatch.training.setup import checkpoint_every, make_trainer
 from softmatch.training.stop import Stop, Stopping
+from softmatch.training.task import Task
 
 SAMPLES = 16
 WRONG, PROBS, RECORDS = "wrong.", "probs", "records"

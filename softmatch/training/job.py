@@ -23,12 +23,12 @@ from softmatch.networks import Network, describe_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import set_temperature
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
-from softmatch.training.held_out import write_held_out
-from softmatch.training.measure import HeldOut, measure_error, pool
+from softmatch.training.measure import HeldOut, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, is_finished, reopen, resume_command
-from softmatch.training.setup import Task, build_method, prepare_job
+from softmatch.training.setup import build_method, prepare_job
 from softmatch.training.stop import Stop
+from softmatch.training.task import Task
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +13,10 @@ from torch import Tensor
 
 from softmatch.calibration import Calibration, calibrate, class_figures
 from softmatch.data.folds import Evaluation
+from softmatch.files.atomic import write_atomically
 from softmatch.formatting import quoted
 from softmatch.metrics import error_interval
+from softmatch.runs.folder import RunFolder
 
 TELLING = 3
 """Test samples of a class from which on it means something that none was recognised."""
@@ -117,3 +121,19 @@ def pool(parts: Sequence[HeldOut]) -> HeldOut:
         torch.cat(twins) if len(twins) == len(parts) else None,
         [name for part in parts for name in part.names],
     )
+
+
+def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> None:
+    """Write held_out.csv: each held-out sample of a user's data with label and prediction, the surest mistakes first."""
+    if not found.names:
+        return
+    confidence, predicted = found.probs.max(-1)
+    wrong = predicted != found.labels
+    order = torch.where(wrong, -confidence, 1 + confidence).argsort(stable=True).tolist()
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["name", "label", "predicted", "confidence", "right"])
+    for i in order:
+        row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])], f"{float(confidence[i]):.4f}"]
+        table.writerow([*row, "no" if wrong[i] else "yes"])
+    write_atomically(run.path / "held_out.csv", text.getvalue().encode("utf-8", "replace"))

@@ -1,9 +1,8 @@
-"""Everything decided before training starts: data, split, views, network, method and trainer of a run."""
+"""From a job to a trainer: the task, its method, network, batches and averages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,30 +11,24 @@ from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
-from softmatch.data import Examples, Split
+from softmatch.data import Examples
 from softmatch.data.examples import UNLABELED
-from softmatch.data.folds import Evaluation
-from softmatch.data.image_files import ImageFiles
-from softmatch.data.loading import read_plain
-from softmatch.data.preparations import Preparation, plain_preparation
-from softmatch.data.preparations.images import ImagePreparation
-from softmatch.data.records import Finding
 from softmatch.distributed import processes
 from softmatch.distributed.devices import choose_device
+from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
-from softmatch.networks import Network, build_network, choose_network, describe_network, is_own
+from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_encoder, is_own
 from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.seeds import derive
-from softmatch.training.batching import hold_out, make_task_batches
 from softmatch.training.ema import ModelAverage
+from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
 from softmatch.training.loop import Parts, Trainer
 from softmatch.training.opening import Job, open_again, split_seed
 from softmatch.training.schedule import make_optimizer
 from softmatch.training.splitting import choose_evaluation
-from softmatch.training.tuning import length_buckets, refuse_misfit, refuse_without_layers, tuning_of
-from softmatch.training.viewing import make_views
+from softmatch.training.task import Task
 from softmatch.views import Views
 
 RECORDS_PER_RUN = 40
@@ -44,77 +37,8 @@ POOL_PART = 8192
 LONG_SETTING = 20
 CPU_MICRO_BATCH = 64
 """Images whose activations stay in a processor's cache; see benchmarks/results/step.md."""
-
-
-@dataclass(frozen=True)
-class Task:
-    """Everything decided before training starts.
-
-    Attributes:
-        name: a word for the source, in folders and headings.
-        split: what is trained on and, in `test`, held out: of the saved model, or of a fold of its evaluation.
-        findings: what was noticed about a user's own data.
-        processes: how many train the network together.
-        trained: parameters that training changes, where that is known.
-    """
-
-    source: str
-    name: str
-    config: Config
-    examples: Examples
-    split: Split
-    views: Views
-    network: Network
-    parameters: int
-    num_features: int | None
-    device: torch.device
-    evaluation: Evaluation
-    findings: tuple[Finding, ...] = ()
-    processes: int = 1
-    trained: int | None = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of one item."""
-        return tuple(self.examples.items.shape[1:])
-
-    @property
-    def network_name(self) -> str:
-        """As it is shown and saved."""
-        return describe_network(self.network)
-
-    @property
-    def has_twin(self) -> bool:
-        """Whether the same network is also trained on the labels alone, to compare with."""
-        return self.config.twin and self.config.method != "supervised" and self.evaluation.kind != "none"
-
-    @property
-    def test(self) -> tuple[Tensor | ImageFiles, Tensor]:
-        """Items and labels that the error is measured on."""
-        if self.examples.test is not None:
-            return self.examples.test.items, self.examples.test.labels
-        return self.examples.items[self.split.test], self.examples.labels[self.split.test]
-
-    @property
-    def test_names(self) -> list[str]:
-        """What a user calls the items of `test`; none for other sources."""
-        if self.examples.test is not None:
-            return list(self.examples.test.names)
-        return [self.examples.names[position] for position in self.split.test.tolist()] if self.examples.names else []
-
-    @property
-    def preparation(self) -> Preparation:
-        """What makes items of files or rows."""
-        if self.examples.preparation is not None:
-            return self.examples.preparation
-        if isinstance(self.examples.items, ImageFiles):
-            return ImagePreparation.of_files(self.examples.items)
-        return plain_preparation(self.examples.kind, self.shape)
-
-    def some_items(self, number: int) -> Tensor:
-        """A few of the items that are trained on."""
-        chosen = self.examples.items[self.split.unlabeled[:number]]
-        return next(read_plain(chosen, number, 0)) if isinstance(chosen, ImageFiles) else chosen
+ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
+"""Settings that are about a pretrained encoder that is trained."""
 
 
 def prepare(source: str, config: Config, network: Network | None = None) -> Task:
@@ -129,10 +53,10 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
         torch.set_num_threads(config.threads)
     evaluation = choose_evaluation(job)
     chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
-    refuse_misfit(config, chosen, examples.kind)
+    _refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, config.views, config.workers)
-    built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=tuning_of(config))
-    refuse_without_layers(config, built)
+    built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
+    _refuse_without_layers(config, built)
     _try_network(built, describe_network(chosen), examples, views)
     return Task(
         job.source,
@@ -155,6 +79,37 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
 def prepare_examples(source: str, config: Config, examples: Examples, network: Network | None = None) -> Task:
     """`prepare` with examples that have been read already; `source` is what to call them."""
     return prepare_job(Job(source, config, examples), network)
+
+
+def _tuning(config: Config) -> Tuning:
+    """What of an encoder is trained, and its head."""
+    return Tuning(config.head, config.tuned_layers, config.lora)
+
+
+def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
+    """Raise InputError for settings about an encoder that is trained where there is none.
+
+    Args:
+        kind: of the items.
+    """
+    missing = "give --fine-tune" if config.encoder is not None else "give --encoder and --fine-tune"
+    for key in ENCODER_ONLY:
+        if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
+            raise InputError(
+                f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
+                f"{describe_network(network)!r}: {missing}, or leave it out."
+            )
+    if config.length_buckets is not None and kind != "text":
+        raise InputError(
+            "--length-buckets is for texts and a pretrained encoder that is trained: "
+            f"{'' if config.fine_tune else f'{missing}, or '}leave it out."
+        )
+
+
+def _refuse_without_layers(config: Config, network: nn.Module) -> None:
+    """Raise InputError for a decay from layer to layer of an encoder that has none."""
+    if config.layer_decay != 1.0 and not any(depths(network).values()):
+        raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
 
 
 @torch.no_grad()
@@ -360,7 +315,7 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
     """New weights, and the heads that the method asks for."""
     seed = task.config.seed
     torch.manual_seed(derive(seed, "network") if not generation else derive(seed, "network", generation))
-    share, tuning = _norm_share(task, method), tuning_of(task.config)
+    share, tuning = _norm_share(task, method), _tuning(task.config)
     network = build_network(task.network, task.shape, len(task.examples.classes), share, tuning=tuning)
     if task.num_features is not None and (heads := method.heads(task.num_features)):
         network = Headed(network, heads)

@@ -16,8 +16,9 @@ from softmatch.errors import InputError, Stopped
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.fit import Curve, Fit, Fitted, Record, error_figures, fit
-from softmatch.training.setup import Task, build_method, prepare
+from softmatch.training.setup import build_method, prepare
 from softmatch.training.stop import Stop, Stopping
+from softmatch.training.task import Task
 
 SETTINGS: dict[str, Any] = {
     "steps": 5,

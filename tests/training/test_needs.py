@@ -17,7 +17,8 @@ from softmatch.methods.base import Forward, MakeOptimizer, Method
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Output
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import Task, _refuse_unfit, make_trainer, prepare
+from softmatch.training.setup import _refuse_unfit, make_trainer, prepare
+from softmatch.training.task import Task
 
 
 def make_task(source: str = "two-moons", network: Any = None, **settings: Any) -> Task:

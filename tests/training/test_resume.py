@@ -19,7 +19,7 @@ from softmatch.runs import folder as runs
 from softmatch.runs.folder import RunFolder, refuse_used
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.fit import Record
-from softmatch.training.setup import Task
+from softmatch.training.task import Task
 from tests.own.sources import blobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # its copies use one

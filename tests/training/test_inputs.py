@@ -10,7 +10,7 @@ from softmatch.data import Examples, Split
 from softmatch.data.preparations.tokens import TokenPreparation
 from softmatch.encoders.backbones import Tokenizer
 from softmatch.errors import InputError
-from softmatch.training.viewing import make_views
+from softmatch.training.inputs import make_views
 from softmatch.views import ImageViews, TextViews, VectorViews
 
 LABELS = torch.tensor([0, 1, 0, 1, 0, 1])
