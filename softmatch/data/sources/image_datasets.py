@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from softmatch.data.sources import cifar, idx, stl10, svhn
 from softmatch.data.sources.hub_datasets import Hub
+from softmatch.data.sources.image_formats import read_cifar, read_idx, read_stl10, read_svhn
 from softmatch.data.sources.originals import Originals
 
 
@@ -52,7 +52,7 @@ CIFAR10 = Published(
             "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
             "test_batch": "40351d587109b95175f43aff81a1287e",
         },
-        cifar.read,
+        read_cifar,
         ("", "cifar-10-batches-py"),
         ("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
     ),
@@ -79,7 +79,7 @@ CIFAR100 = Published(
     Hub("uoft-cs/cifar100", image="img", label="fine_label"),
     Originals(
         {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
-        cifar.read,
+        read_cifar,
         ("", "cifar-100-python"),
         ("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
     ),
@@ -100,7 +100,7 @@ SVHN = Published(
             "extra_32x32.mat": "a93ce644f1a588dc4d68dda5feec44a7",
             "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
         },
-        svhn.read,
+        read_svhn,
     ),
     {"labels": 40},
 )
@@ -121,7 +121,7 @@ STL10 = Published(
             "test_X.bin": "7f263ba9f9e0b06b93213547f721ac82",
             "test_y.bin": "36f9794fa4beb8a2c72628de14fa638e",
         },
-        stl10.read,
+        read_stl10,
         ("", "stl10_binary"),
         ("stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),
     ),
@@ -155,7 +155,7 @@ FASHION_MNIST = Published(
             "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
             "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
         },
-        idx.read,
+        read_idx,
         ("", "FashionMNIST/raw"),
     ),
     {"labels": 40},
