@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -55,37 +54,23 @@ def augment(
     - softmatch augment agnews --via de,ru --out agnews-de-ru
     - softmatch augment yelp-5 --via de,ru --train-per-class 50000 --validation-per-class 5000
 
-    Parameters
-    ----------
-    source:
-        Table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with one text per line. Or a dataset: agnews, dbpedia, imdb,
-        amazon-5, yelp-5.
-    via:
-        Comma-separated list with one entry per new column: a language such as de, ru or fr to translate to and back (needs
-        softmatch[translate]); FORTH+BACK, folders or hub ids of two translation models; file.py:name, your own function from a
-        list of texts to a list of texts; or words, which needs no model.
-    out:
-        File to write, in the same format, or folder for a dataset. Default: the same name with -augmented. Never overwrites.
-    text:
-        Column of the texts, if it cannot be found.
-    data:
-        Folder of your own copy of a dataset. Default: the Hugging Face hub.
-    train_per_class:
-        Number of training texts per class to draw from a dataset. Default: all.
-    validation_per_class:
-        Number of validation texts per class to draw from a dataset and write instead of the test set.
-    language:
-        Language of the texts.
-    temperature:
-        Sampling temperature of translations; lower is more literal. 0: no sampling, the models' own search.
-    seed:
-        Random seed. It also draws texts of a dataset, as --split-seed of softmatch train does.
-    batch:
-        Number of sentences or texts in a batch.
-    device:
-        Device for translation models: auto, cpu, cuda, cuda:1, mps.
-    processes:
-        Number of worker processes; each loads its own copy of the models.
+    :param source: Table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with one text per line. Or a dataset: agnews, dbpedia,
+        imdb, amazon-5, yelp-5.
+    :param via: Comma-separated list with one entry per new column: a language such as de, ru or fr, to translate to and back
+        (needs softmatch[translate]); FORTH+BACK, folders or hub ids of two translation models; file.py:name, your own function
+        from a list of texts to a list of texts; or words, which needs no model.
+    :param out: File to write, in the same format, or folder for a dataset. Default: the same name with -augmented. Nothing is
+        overwritten.
+    :param text: Column of the texts, if it cannot be found.
+    :param data: Folder of your own copy of a dataset. Default: the Hugging Face hub.
+    :param train_per_class: Number of training texts per class to draw from a dataset. Default: all.
+    :param validation_per_class: Number of validation texts per class to draw from a dataset, written instead of the test set.
+    :param language: Language of the texts.
+    :param temperature: Sampling temperature of translations; lower is more literal. 0: no sampling, the models' own search.
+    :param seed: Random seed. It also draws texts of a dataset, as --split-seed of softmatch train does.
+    :param batch: Number of sentences or texts in a batch.
+    :param device: Device for translation models: auto, cpu, cuda, cuda:1, mps.
+    :param processes: Number of worker processes; each loads its own copy of the models.
     """
     from softmatch.augmenting import augment_file, augment_source  # torch
     from softmatch.data.sources import SOURCES
@@ -132,15 +117,14 @@ class AugmentingDisplay(Progress):
     def report(self, name: str, unit: str, done: int, total: int, cached: int) -> None:
         """Show the progress of the column `name`; see `Augmenter`."""
         if done == cached:  # a new column
-            self._begin, self._next_line, self._before = time.monotonic(), 0, cached
-            self._bar = self.add_task(name, total=total, figures="")
+            self.add_task(name, total=total, completed=cached, figures="", next_line=0)
+        task = self.tasks[-1]
         if name != "words":  # which are not cached
-            self.made[unit] += done - self._before
-        self._before = done
-        figures = describe_progress(unit, done, total, cached, time.monotonic() - self._begin)
-        self.update(self._bar, completed=done, figures=figures)
-        if not self.console.is_terminal and (done >= self._next_line or done == total):
-            self._next_line = done + max(total // LINES, 1)
+            self.made[unit] += done - int(task.completed)
+        figures = describe_progress(unit, done, total, cached, task.elapsed or 0.0)
+        self.update(task.id, completed=done, figures=figures)
+        if not self.console.is_terminal and (done >= task.fields["next_line"] or done == total):
+            self.update(task.id, next_line=done + max(total // LINES, 1))
             self.console.print(f"{name}: {figures}", highlight=False, soft_wrap=True, markup=False)
 
 

@@ -25,19 +25,20 @@ Make = Callable[[Sequence[str]], list[str]]
 
 
 class Maker(Protocol):
-    """Makes versions of units, which are "sentences" or "texts". It is sent to worker processes, so it holds no model."""
+    """Makes versions of units, which are "sentences" or "texts". It is sent to worker processes, so it holds no model.
+
+    `fingerprint` is a digest of everything that decides the result. `split` puts units at odd places, and what stays as it is at
+    even places. `load` loads the models in worker process number `worker`, for so many threads or, by default, all.
+    """
 
     unit: str
 
     @property
-    def fingerprint(self) -> str:
-        """Digest of everything that decides the result: the key of the cache."""
+    def fingerprint(self) -> str: ...
 
-    def split(self, text: str) -> Parts:
-        """Split a text into units at odd places, and what stays as it is at even places."""
+    def split(self, text: str) -> Parts: ...
 
-    def load(self, worker: int = 0, threads: int | None = None) -> Make:
-        """Load the models in worker process number `worker`, for so many threads or, by default, all."""
+    def load(self, worker: int = 0, threads: int | None = None) -> Make: ...
 
 
 @dataclass(frozen=True)

@@ -71,11 +71,7 @@ def around(text: str) -> Parts:
 
 
 def cut(sentence: str, fits: Callable[[str], bool]) -> Parts:
-    """Cut a sentence into pieces that fit, near the middle and at a comma if possible; the result is like that of `split`.
-
-    Args:
-        fits: whether a piece is short enough. A single letter always is.
-    """
+    """Cut a sentence into pieces that fit, near the middle and at a comma if possible; the result is like that of `split`."""
     if len(sentence) < 2 or fits(sentence):
         return ["", sentence, ""]
     start, end = _middle(sentence)
@@ -99,11 +95,7 @@ def put_together(parts: Parts, made: Mapping[str, str]) -> str:
 
 
 def each_sentence(texts: Sequence[str], change: Callable[[list[str]], Sequence[str]]) -> list[str]:
-    """Change every sentence of texts; the spaces and line breaks between them stay.
-
-    Args:
-        change: makes a version of each of a list of different sentences.
-    """
+    """Change every sentence of texts by a function of a list of different sentences; what is between them stays."""
     parts = [split(text) for text in texts]
     sentences = list(dict.fromkeys(chain.from_iterable(each[1::2] for each in parts)))
     made = dict(zip(sentences, change(sentences), strict=True)) if sentences else {}

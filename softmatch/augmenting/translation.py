@@ -11,8 +11,6 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,39 +23,29 @@ from softmatch.augmenting.sentences import Parts, cut, put_together, split
 from softmatch.data.seeds import derive
 from softmatch.errors import OutOfMemory
 from softmatch.networks.library import SAFELY, import_transformers, load_pretrained, quiet
-from softmatch.networks.model_folder import FILES, Kind, find_model, first_line, model_fingerprint, read_settings
+from softmatch.networks.model_folder import FILES, Kind, find_model, first_line, model_fingerprint
 from softmatch.training.devices import choose_device
 
 MOST_TOKENS = 200
 """Most tokens of a piece. Models are trained on sentences, and lose the thread of anything much longer."""
-LIBRARIES = {"fsmt": "sacremoses", "marian": "sentencepiece"}
-"""Libraries that tokenizers need if they are not saved as tokenizer.json."""
 SENTENCEPIECE = ("source.spm", "target.spm", "target_vocab.json")
 SMALLEST = 2.0**-24
 """Stands for a random number that is drawn as 0."""
 CONVERT = (
     "import transformers as t; "
-    "[part.from_pretrained('{name}').save_pretrained('{new}') for part in (t.AutoModelForSeq2SeqLM, t.AutoTokenizer)]"
+    "[part.from_pretrained('{old}').save_pretrained('{new}') for part in (t.AutoModelForSeq2SeqLM, t.AutoTokenizer)]"
 )
-
-
-def _absent(folder: Path) -> str:
-    what = "there is no config.json in it" if folder.is_dir() else "there is no such folder"
-    return f"{what}. Give the folder of a model, or its id on the Hugging Face hub."
-
-
-def _conversion(name: str) -> str:
-    new = Path(name).name or "model"
-    return f', python -c "{CONVERT.format(name=name, new=new)}", and give the new folders: --via FORTH+BACK, such as {new}+…'
-
-
+CONVERSION = f', python -c "{CONVERT}", and give the new folders: --via FORTH+BACK, such as {{new}}+…'
 TRANSLATOR = Kind(
     noun="translation model",
     indefinite="a translation model",
     extra="translate",
-    files=(*FILES, "generation_config.json", *(f"vocab-{side}.json" for side in ("src", "tgt")), *SENTENCEPIECE),
-    absent=_absent,
-    conversion=_conversion,
+    files=(*FILES, "generation_config.json", "vocab-src.json", "vocab-tgt.json", *SENTENCEPIECE),
+    absent=lambda folder: (
+        f"there is no {'config.json in it' if folder.is_dir() else 'such folder'}. Give the folder of a model, or its id on the "
+        "Hugging Face hub."
+    ),
+    conversion=lambda name: CONVERSION.format(old=name, new=Path(name).name or "model"),
     copies="give folders of your own copies: --via FORTH+BACK. Without a model: --via words.",
     usable="Give a model of transformers that translates between two fixed languages, such as those of opus-mt.",
 )
@@ -120,6 +108,8 @@ class Translator:
         if missing:
             raise TRANSLATOR.incomplete(folder, sorted(missing))
         self.model = model.to(device).eval()
+        known = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
+        self.most = min([MOST_TOKENS, *(int(most) - 2 for most in known if isinstance(most, int | float) and most > 4)])
 
     def __call__(self, sentences: Sequence[str], temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Translate each sentence; where the model returns nothing, it stays as it is."""
@@ -132,13 +122,7 @@ class Translator:
         return [put_together(each, made) for each in parts]
 
     def _fits(self, piece: str) -> bool:
-        return len(self.tokenizer(piece)["input_ids"]) <= self._most
-
-    @cached_property
-    def _most(self) -> int:
-        """Most tokens of a piece."""
-        known = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
-        return min([MOST_TOKENS, *(int(most) - 2 for most in known if isinstance(most, int | float) and most > 4)])
+        return len(self.tokenizer(piece)["input_ids"]) <= self.most
 
     @torch.inference_mode()
     def _translate(self, pieces: Sequence[str], temperature: float, seed: int) -> list[str]:
@@ -175,9 +159,6 @@ def load_translation_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of a translation model."""
     transformers = import_transformers(TRANSLATOR)
     missing = TRANSLATOR.missing(f"the tokenizer of the translation model {folder}")
-    library = LIBRARIES.get(str(read_settings(folder).get("model_type")))
-    if library is not None and not (folder / "tokenizer.json").is_file() and find_spec(library) is None:
-        raise missing
     try:
         with quiet():
             return transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)

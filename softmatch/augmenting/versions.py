@@ -24,10 +24,6 @@ def augment_texts(texts: Sequence[str], via: str | Sequence[str], **options: Any
     return Augmenter(via, **options)(texts)
 
 
-def _ignore(*reported: object) -> None:
-    """Default of callbacks."""
-
-
 @dataclass
 class Augmenter:
     """Makes columns of augmented texts; raises InputError for anything that cannot work, before any version is made.
@@ -44,8 +40,10 @@ class Augmenter:
     batch: int = 32  # number of sentences or texts in a batch
     device: str = "auto"  # device for models: auto, cpu, cuda, cuda:1, mps
     processes: int = 1  # number of worker processes; each loads its own copy of the models
-    progress: Callable[[str, str, int, int, int], None] = _ignore  # entry, "sentences" or "texts", done, total, cached
-    note: Callable[[str], None] = _ignore  # findings about a file or dataset, before anything is made
+    progress: Callable[[str, str, int, int, int], None] = lambda *reported: (
+        None
+    )  # entry, "sentences" or "texts", done, total, cached
+    note: Callable[[str], None] = lambda text: None  # findings about a file or dataset, before anything is made
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < float("inf"):

@@ -86,10 +86,8 @@ def test_a_damaged_file_is_named_with_what_to_do(cache: Path, how: str) -> None:
         connection = sqlite3.connect(path)
         connection.execute("CREATE TABLE versions (other TEXT)")
         connection.close()
-    with (
-        pytest.raises(InputError, match=r"versions\.sqlite is damaged: .*\. Delete the file and run the same command again"),
-        open_cache("m") as found,
-    ):
+    message = r"versions\.sqlite is damaged: .*\. Delete the file and run the same command again"
+    with pytest.raises(InputError, match=message), open_cache("m") as found:
         found.find([f"text {number}" for number in range(200)])
 
 
@@ -106,13 +104,14 @@ def test_a_folder_that_cannot_be_written_is_reported_first(cache: Path) -> None:
 def test_a_full_disk_is_reported_and_finished_texts_are_kept(cache: Path) -> None:
     resource = pytest.importorskip("resource", reason="a limit of the size of files")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with pytest.raises(SoftmatchError, match="kept: make room and run the same command again"), open_cache("m") as found:
+    with open_cache("m") as found:
         found.add({"a": "1"})
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_of(cache).stat().st_size, before[1]))
-        try:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_of(cache).stat().st_size, before[1]))
+    try:
+        with pytest.raises(SoftmatchError, match="kept: make room and run the same command again"), open_cache("m") as found:
             found.add({str(number): "much" * 100 for number in range(1000)})
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     with open_cache("m") as found:
         found.add({"b": "2"})
         assert found.find(["a", "b", "c"]) == {"a": "1", "b": "2"}

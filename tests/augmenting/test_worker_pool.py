@@ -58,18 +58,29 @@ def test_a_process_that_is_lost_or_fails_ends_all(word: str, error: type[Excepti
     assert multiprocessing.active_children() == []
 
 
-def test_an_interruption_of_all_processes_at_once_is_one_of_the_first_alone() -> None:
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.augmenting.echo"]
-    with subprocess.Popen(
+def start_sleeping() -> subprocess.Popen[str]:
+    """A process whose two workers sleep, in a session of its own."""
+    root, command = Path(__file__).parents[2], [sys.executable, "-m", "tests.augmenting.echo"]
+    process = subprocess.Popen(
         command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("['a ")
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("['a ")
+    return process
+
+
+def test_an_interruption_of_all_processes_at_once_is_one_of_the_first_alone() -> None:
+    with start_sleeping() as process:
         os.killpg(process.pid, signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130
     assert error == ""
+
+
+def test_workers_end_when_the_main_process_is_killed() -> None:
+    with start_sleeping() as process:
+        process.kill()
+        process.communicate(timeout=50)  # the workers, which sleep for longer, have its pipes open while they live
 
 
 def test_a_users_function_in_two_processes_makes_what_it_makes_in_one(tmp_path: Path) -> None:
