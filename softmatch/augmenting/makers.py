@@ -124,8 +124,6 @@ class OwnFunction:
         def make(texts: Sequence[str]) -> list[str]:
             try:
                 found = function(list(texts))
-            except InputError:
-                raise
             except (Exception, SystemExit) as error:  # the user's own code
                 raise InputError(f"--via {self.name} failed on {len(texts)} texts: {type(error).__name__}: {error}") from error
             if wrong := _describe_wrong(found, len(texts)):

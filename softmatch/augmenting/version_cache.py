@@ -50,7 +50,9 @@ class VersionCache:
 def open_cache(maker: str) -> Iterator[VersionCache]:
     """Open the cache for the maker with this fingerprint. Errors of SQLite, in the block too, become messages for the user."""
     path = folder() / "augmented" / "versions.sqlite"
-    unwritable = "the cache {} cannot be written: {}. Set SOFTMATCH_CACHE to another folder."
+    unwritable = (
+        "the cache {} cannot be written: {}. Make room, or set SOFTMATCH_CACHE to another folder; finished texts are kept."
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -66,11 +68,7 @@ def open_cache(maker: str) -> Iterator[VersionCache]:
         code = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a code: text that is not UTF-8
         if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):  # the last: the table is not ours
             raise _damaged(path, str(error)) from error
-        if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
-            raise InputError(unwritable.format(path, error)) from error
-        raise SoftmatchError(
-            f"the cache {path} cannot be written: {error}. Finished texts are kept: make room and run the same command again."
-        ) from error
+        raise SoftmatchError(unwritable.format(path, error)) from error
 
 
 def _damaged(path: Path, reason: str) -> InputError:

@@ -13,7 +13,9 @@ import torch
 from softmatch.views.text_statistics import WordStatistics, inverse_frequencies, replacement_chances
 
 CHANGED, DROPPED, SWAPPED = 0.4, 0.25, 0.1
+"""Share of words that are changed; share of these that are dropped; share of words that are swapped with the next."""
 COMMON = 0.1
+"""Least number of texts with a replacement, relative to the most common word."""
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\s\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
 """Text between spaces; in Chinese and Japanese, which have none, a character."""
 CORE = re.compile(r"\w(?:.*\w)?", re.DOTALL)
@@ -51,13 +53,16 @@ class _Vocabulary:
     """Numbers and statistics of the words of all texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        words = [words_of(text) for text in texts]
-        total = Counter(word for each in words for word in each)
-        holding = Counter(word for each in words for word in set(each))
+        total, holding, number = Counter[str](), Counter[str](), 0
+        for text in texts:
+            words = words_of(text)
+            total.update(words)
+            holding.update(set(words))
+            number += bool(words)
         self.names = sorted(total)
-        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.numbers = {name: place for place, name in enumerate(self.names)}
         counts, documents = (torch.tensor([each[name] for name in self.names], dtype=torch.int64) for each in (total, holding))
-        idf = inverse_frequencies(documents, sum(map(bool, words)))
+        idf = inverse_frequencies(documents, number)
         fit = torch.tensor([_replaces(name) for name in self.names], dtype=torch.bool)
         common = fit & (documents >= COMMON * (documents * fit).max()) if bool(fit.any()) else ~fit
         replacements = common.nonzero()[:, 0]
@@ -95,7 +100,7 @@ class _Vocabulary:
         """Probability of each word of a text to be changed."""
         ids = torch.tensor([[self.numbers[word] for word in words]])
         chances = replacement_chances(self.statistics.scores(ids), torch.ones_like(ids, dtype=torch.bool), CHANGED)
-        return [float(chance) for chance in chances[0]]
+        return [*chances[0].tolist()]
 
 
 def _replaces(word: str) -> bool:

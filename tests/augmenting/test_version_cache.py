@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_reported_first(cache: Path) -> None:
         pass
     cache.unlink()
     file_of(cache).mkdir(parents=True)
-    with pytest.raises(InputError, match=r"cannot be written: .*SOFTMATCH_CACHE"), open_cache("m"):
+    with pytest.raises(SoftmatchError, match=r"cannot be written: .*SOFTMATCH_CACHE"), open_cache("m"):
         pass
 
 
@@ -108,7 +108,10 @@ def test_a_full_disk_is_reported_and_finished_texts_are_kept(cache: Path) -> Non
         found.add({"a": "1"})
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_of(cache).stat().st_size, before[1]))
     try:
-        with pytest.raises(SoftmatchError, match="kept: make room and run the same command again"), open_cache("m") as found:
+        with (
+            pytest.raises(SoftmatchError, match=r"Make room, or set SOFTMATCH_CACHE .* finished texts are kept"),
+            open_cache("m") as found,
+        ):
             found.add({str(number): "much" * 100 for number in range(1000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
