@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from softmatch.experiments.paper.experiment import Experiment
-from softmatch.experiments.paper.figures import FIGURES
-from softmatch.experiments.paper.tables import TABLES
+from softmatch.experiments.paper.paper_figures import FIGURES
+from softmatch.experiments.paper.paper_tables import TABLES
 
 __all__ = ["EXPERIMENTS", "Experiment"]
 

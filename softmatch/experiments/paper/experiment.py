@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from softmatch.experiments.claims import Claim
-from softmatch.experiments.paper.published import Published
+from softmatch.experiments.paper.paper_numbers import Published
 from softmatch.experiments.paper.scales import LAPTOP_SEEDS, PAPER_SEEDS, Scale, laptop, paper
 from softmatch.experiments.sheet import Column, Row, Sheet
 

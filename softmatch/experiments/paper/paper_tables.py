@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from softmatch.experiments.claims import close, lower
-from softmatch.experiments.paper import published
+from softmatch.experiments.paper import paper_numbers
 from softmatch.experiments.paper.experiment import (
     ABLATED,
     C10_40,
@@ -101,7 +101,7 @@ TABLES = (
             ],
             [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS],
         ),
-        published=published.MAIN,
+        published=paper_numbers.MAIN,
         beside={SMALL_C10_250.title: "CIFAR-10, 250", SMALL_DIGITS.title: "SVHN, 40"},
         claims=(
             lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch", but=["SVHN, 1,000"]),
@@ -131,7 +131,7 @@ TABLES = (
             [*(laptop("fashion-mnist", labels) for labels in SHARES), *(laptop("digits", labels) for labels in (100, 390))],
             seeds=(0,),
         ),
-        published=published.IMAGENET,
+        published=paper_numbers.IMAGENET,
         beside={"Fashion-MNIST, 4,680": "ImageNet, 100,000", "Fashion-MNIST, 18,730": "ImageNet, 400,000"},
         claims=(
             lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch"),
@@ -159,7 +159,7 @@ TABLES = (
             [*(laptop_long_tailed("cifar10", gamma) for gamma in (50, 100, 150)), laptop_long_tailed("digits", 10)],
             seeds=TABLE_SEEDS,
         ),
-        published=published.LONG_TAILED,
+        published=paper_numbers.LONG_TAILED,
         beside={f"CIFAR-10-LT, γ = {gamma}": f"CIFAR-10-LT, γ = {gamma}" for gamma in (50, 100, 150)},
         claims=(
             lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch"),
@@ -187,7 +187,7 @@ TABLES = (
             ],
             [laptop_text("agnews", 40), laptop_text("agnews", 200)],
         ),
-        published=published.TEXT,
+        published=paper_numbers.TEXT,
         beside={"AG News, 40": "AG News, 40", "AG News, 200": "AG News, 200"},
         claims=(
             lower("SoftMatch", "UDA", text="SoftMatch has a lower error than UDA"),
@@ -212,7 +212,7 @@ TABLES = (
             [C10_40, C10_250, SVHN_40],
             [SMALL_FASHION, SMALL_DIGITS],
         ),
-        published=published.FUNCTIONS,
+        published=paper_numbers.FUNCTIONS,
         beside=PLACES,
         claims=(
             *(
@@ -248,7 +248,7 @@ TABLES = (
                 )
             ],
         },
-        published=published.MOMENTUM,
+        published=paper_numbers.MOMENTUM,
         claims=(
             close("m = 0.999", "m = 0.99", text="A shorter memory changes the error little"),
             close("m = 0.999", "m = 0.9999", text="A longer memory changes the error little"),
@@ -269,7 +269,7 @@ TABLES = (
         where="Table 11",
         title="Range of the variance",
         sheets=sheets("Range of the variance", RANGES, [C10_250], [SMALL_FASHION, SMALL_DIGITS]),
-        published=published.RANGE,
+        published=paper_numbers.RANGE,
         beside=ABLATED,
         claims=(
             lower("2σ", "σ", text="2σ has a slightly lower error than σ"),
@@ -282,7 +282,7 @@ TABLES = (
         where="Table 12",
         title="Target distribution of uniform alignment, balanced classes",
         sheets=sheets("Target of uniform alignment", TARGETS, [C10_250], [SMALL_FASHION, SMALL_DIGITS]),
-        published=published.TARGET,
+        published=paper_numbers.TARGET,
         beside=ABLATED,
         claims=(
             close("u(C)", "p_L(y)", text="The uniform distribution and that of the labels are the same on balanced classes"),

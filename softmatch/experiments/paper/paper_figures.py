@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softmatch.experiments.claims import Claim, close, higher, lower
-from softmatch.experiments.paper import published
+from softmatch.experiments.paper import paper_numbers
 from softmatch.experiments.paper.experiment import (
     C10_40,
     C10_250,
@@ -128,7 +128,7 @@ FIGURES = (
                 LAPTOP_SEEDS,
             ),
         },
-        published=published.ABLATION,
+        published=paper_numbers.ABLATION,
         beside={**PLACES, "CIFAR-10-LT, γ = 100": "CIFAR-10-LT, γ = 100"},
         claims=(
             lower("u(C)", "p_L(y)", text="Long-tailed: the uniform target has a lower error than that of the labels"),
