@@ -129,7 +129,7 @@ def compare(
     from softmatch.experiments.making import make_runs
     from softmatch.experiments.progress import Progress
     from softmatch.experiments.results.collect import collect
-    from softmatch.experiments.results.layout import arrange
+    from softmatch.experiments.results.layout import Layout
     from softmatch.experiments.results.measures import measure_named
     from softmatch.experiments.results.write import summary_table, write_results
 
@@ -163,7 +163,7 @@ def compare(
         return
     command = command_line()
     outcomes = make_runs([sheet], store, where or Where(), data=found, command=command, console=console)
-    layout = arrange(collect(sheet, store, measure, outcomes=outcomes))
+    layout = Layout(collect(sheet, store, measure, outcomes=outcomes))
     paths = write_results(layout, store, commands=[command])
     console.print(summary_table(layout))
     for path in paths:

@@ -134,7 +134,7 @@ def _one(
     from softmatch.experiments.checking import check
     from softmatch.experiments.making import make_runs
     from softmatch.experiments.results.collect import collect
-    from softmatch.experiments.results.layout import arrange
+    from softmatch.experiments.results.layout import Layout
     from softmatch.experiments.results.publish import copy_results, findings, require_matplotlib, write
     from softmatch.experiments.results.write import summary_table
 
@@ -154,7 +154,7 @@ def _one(
     )
     paths = write(plan, store, outcomes, [command_of(plan, data or {})])
     for sheet in plan.sheets:
-        console.print(summary_table(arrange(collect(sheet, store))))
+        console.print(summary_table(Layout(collect(sheet, store))))
     for finding in findings(plan, store):
         say(console, f"{finding.claim.text}; {finding.column}: {finding.verdict} ({finding.figures})")
     for path in paths:

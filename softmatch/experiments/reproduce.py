@@ -16,8 +16,6 @@ from softmatch.experiments.paper.scales import EMBEDDED, TITLES, Scale, seconds
 from softmatch.experiments.sheet import Column, Run, Sheet
 from softmatch.experiments.store import Store
 
-EXACT = "All settings that the paper gives are the paper's."
-
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -47,7 +45,7 @@ class Reproduction:
     def notes(self) -> list[str]:
         """Sentences to read with the table."""
         found = [f"{self.experiment.where} of the paper at {self.scale} scale."]
-        found += self.experiment.differs if self.scale == "laptop" else [EXACT]
+        found += self.experiment.differs if self.scale == "laptop" else ["All settings that the paper gives are the paper's."]
         return [*found, *self.experiment.open, *self.left_out]
 
 
@@ -64,9 +62,6 @@ def plan(
         data: source → path of its files. Runs of files with another content are other runs.
         seeds: instead of the scale's own.
         encoder: folder of the text encoder, instead of the hub's copy.
-
-    Raises:
-        InputError: if given files cannot be read, or no source is available.
     """
     sheets = experiment.sheets[scale]
     missing = {}
@@ -94,8 +89,7 @@ def _made_of(column: Column, data: Mapping[str, Path], encoder: Path | None) -> 
     return replace(column, made_of="-".join(_content(path) for path in given if path is not None))
 
 
-_content = cache(digest)
-"""Files are read once for all experiments."""
+_content = cache(digest)  # files are read once for all experiments
 
 
 @cache

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 
 from softmatch.errors import InputError
 from softmatch.experiments.figures import fig_ablation, fig_confidence, fig_functions, fig_qualitative, fig_two_moons, fig_ua
-from softmatch.experiments.figures.series import place
-from softmatch.experiments.figures.style import save
+from softmatch.experiments.figures.style import place, save
 from softmatch.experiments.results.collect import Cell, collect
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
@@ -39,13 +38,10 @@ def draw(name: str, sheets: Sequence[Sheet], store: Store, folder: Path) -> list
     else:
         for column in sheets[0].columns:
             cells = [cell for cell in results[0].column(column.title) if cell.runs]
-            called = name if len(sheets[0].columns) == 1 else f"{name}-{_slug(column.title)}"
+            slug = re.sub(r"[^\w.]+", "-", column.title.replace(",", " ")).strip("-").lower()
+            called = name if len(sheets[0].columns) == 1 else f"{name}-{slug}"
             made[called] = FIGURES[name](cells, f"{sheets[0].title} · {place(column)}") if cells else None
     written = [path for called, figure in made.items() if figure is not None for path in save(figure, folder, called)]
     if not written:
         raise InputError(f"{name}: no finished run in {store.runs} has what it shows. Run: softmatch reproduce {name}")
     return written
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^\w.]+", "-", title.replace(",", " ")).strip("-").lower()

@@ -9,12 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from softmatch.experiments.figures.series import is_softmatch, place
-from softmatch.experiments.figures.style import INK, SOFT, colours, legend_columns, means, new_figure, percent, styled
+from softmatch.experiments.figures.style import INK, SOFT, colours, is_softmatch, means, new_figure, percent, place, styled
 from softmatch.experiments.results.collect import Results
 
-FILLED = 0.84
-"""Share of the space of a group that bars fill."""
+FILLED = 0.84  # share of the space of a group that bars fill
 
 
 def figure(sheets: Sequence[Results], title: str = "Ablations of SoftMatch") -> Figure | None:
@@ -61,5 +59,5 @@ def _draw(axes: Axes, results: Results) -> None:
     axes.set_ylim(bottom=0.0)
     axes.set_ylabel("test error (%)")
     percent(axes.yaxis)
-    ncols = legend_columns(rows, letters=42)
+    ncols = 3 if sum(sorted(map(len, rows))[-3:]) <= 48 else 2
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=ncols, fontsize=7.5, columnspacing=1.2)

@@ -11,15 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from softmatch.experiments.figures.series import Values, common_steps, spread
-from softmatch.experiments.figures.style import ALL, INK, WRONG, colours, new_figure, percent, seeds, styled
+from softmatch.experiments.figures import style
 from softmatch.experiments.results.collect import Cell
 from softmatch.experiments.results.run_files import Record, RunFiles, known, number, numbers
 from softmatch.metrics import BINS
 
 RECORDS = 6
-EDGES: Values = np.arange(BINS + 1) / BINS
-CENTRES: Values = (EDGES[:-1] + EDGES[1:]) / 2
+EDGES: style.Values = np.arange(BINS + 1) / BINS
+CENTRES: style.Values = (EDGES[:-1] + EDGES[1:]) / 2
 DASHED: dict[str, Any] = {"linestyle": (0, (2, 2)), "linewidth": 1.0}
 
 
@@ -29,11 +28,11 @@ class Moment:
 
     step: int
     n: int  # seeds
-    all: Values  # (BINS,), counts by confidence since the previous record, summed over seeds; so are the next two
-    wrong: Values
-    right: Values
-    confidence: Values  # (P,); empty for a method without λ
-    weight: Values  # (P,), λ at the record's last step, mean over seeds
+    all: style.Values  # (BINS,), counts by confidence since the previous record, summed over seeds; so are the next two
+    wrong: style.Values
+    right: style.Values
+    confidence: style.Values  # (P,); empty for a method without λ
+    weight: style.Values  # (P,), λ at the record's last step, mean over seeds
     threshold: float | None  # mean over classes and seeds, for methods with a threshold for each class
     quality: float  # g, mean over seeds; NaN where it is not known
 
@@ -45,7 +44,7 @@ def moment(runs: Sequence[RunFiles], step: int) -> Moment:
     grid = next((confidence for confidence, weight in curves if confidence and weight), [])
     weights = np.array([weight for own, weight in curves if own == grid and len(weight) == len(grid) > 0], dtype=np.float64)
     thresholds = [value for record in records for value in known(numbers(record, "statistics", "class_thresholds"))]
-    quality, _ = spread(np.array([[number(record.get("quality"))] for record in records], dtype=np.float64).reshape(-1, 1))
+    quality, _ = style.spread(np.array([[number(record.get("quality"))] for record in records], dtype=np.float64).reshape(-1, 1))
     return Moment(
         step=step,
         n=len(records),
@@ -53,28 +52,28 @@ def moment(runs: Sequence[RunFiles], step: int) -> Moment:
         wrong=_counts(records, "wrong"),
         right=_counts(records, "right"),
         confidence=np.array(grid, dtype=np.float64),
-        weight=spread(weights)[0] if len(weights) else np.empty(0),
+        weight=style.spread(weights)[0] if len(weights) else np.empty(0),
         threshold=float(np.mean(thresholds)) if thresholds else None,
         quality=float(quality[0]),
     )
 
 
-def _counts(records: Sequence[Record], name: str) -> Values:
+def _counts(records: Sequence[Record], name: str) -> style.Values:
     counts = [known(numbers(record, "histogram", name)) for record in records]
-    total: Values = np.array([own for own in counts if len(own) == BINS], dtype=np.float64).reshape(-1, BINS).sum(0)
+    total: style.Values = np.array([own for own in counts if len(own) == BINS], dtype=np.float64).reshape(-1, BINS).sum(0)
     return total
 
 
 def figure(cells: Sequence[Cell], title: str) -> Figure | None:
     """A row of panels for each method, a column for each of the first records; None where runs have no step in common."""
-    steps = common_steps(cells)[:RECORDS]
+    steps = style.common_steps(cells)[:RECORDS]
     if not steps:
         return None
-    by_name = colours(cell.row.name for cell in cells)
+    by_name = style.colours(cell.row.name for cell in cells)
     rows = {cell.row.name: [moment(cell.runs, step) for step in steps] for cell in cells}
     every = [shown for moments in rows.values() for shown in moments]
-    with styled():
-        made = new_figure(1.0 + 1.35 * len(rows), f"{title} · summed over {seeds(shown.n for shown in every)}")
+    with style.styled():
+        made = style.new_figure(1.0 + 1.35 * len(rows), f"{title} · summed over {style.seeds(shown.n for shown in every)}")
         grid: Any = made.subplots(len(rows), len(steps), sharex=True, sharey=True, squeeze=False)
         for panels, (name, moments) in zip(grid, rows.items(), strict=True):
             panels[0].set_ylabel(f"{name}\npseudo-labels (%)")
@@ -93,9 +92,9 @@ def figure(cells: Sequence[Cell], title: str) -> Figure | None:
         corner.set_xticks([0.0, 0.5, 1.0] if lowest < 0.4 else [0.5, 0.75, 1.0])  # two classes: no confidence is below a half
         corner.set_xlim(-0.02 if lowest < 0.4 else lowest - 0.01, 1.01)
         log_shares(corner)
-        percent(corner.xaxis)
+        style.percent(corner.xaxis)
         handles, labels = corner.get_legend_handles_labels()
-        handles += [Line2D([], [], color=INK), Line2D([], [], color=INK, **DASHED)]
+        handles += [Line2D([], [], color=style.INK), Line2D([], [], color=style.INK, **DASHED)]
         labels += ["weight λ (right axis)", "average threshold of classes"]
         made.legend(handles, labels, loc="outside lower center", ncols=4)
     return made
@@ -104,7 +103,7 @@ def figure(cells: Sequence[Cell], title: str) -> Figure | None:
 def draw_histogram(axes: Axes, shown: Moment) -> None:
     """Bars of all and of wrong pseudo-labels, as shares of all."""
     total = max(shown.all.sum(), 1.0)
-    for counts, colour, label in ((shown.all, ALL, "all pseudo-labels"), (shown.wrong, WRONG, "wrong pseudo-labels")):
+    for counts, colour, label in ((shown.all, style.ALL, "all pseudo-labels"), (shown.wrong, style.WRONG, "wrong pseudo-labels")):
         axes.stairs(counts / total, EDGES, fill=True, color=colour, label=label, linewidth=0)
 
 
@@ -124,4 +123,4 @@ def log_shares(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.set_yticks([1e-3, 1e-2, 1e-1, 1.0])
     axes.minorticks_off()
-    percent(axes.yaxis)
+    style.percent(axes.yaxis)

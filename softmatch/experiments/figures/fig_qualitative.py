@@ -8,8 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from softmatch.experiments.figures.series import draw_series, labels
-from softmatch.experiments.figures.style import INK, colours, means, new_figure, over_training, styled
+from softmatch.experiments.figures.style import INK, colours, draw_series, labels, means, new_figure, over_training, styled
 from softmatch.experiments.results.collect import Cell
 from softmatch.experiments.results.run_files import Record, known, numbers
 

@@ -1,28 +1,33 @@
-"""Look of all figures: the same colour for a method everywhere, the same bytes when a figure is drawn again.
-
-Nothing here touches pyplot or a user's own settings of matplotlib.
-"""
+"""Look of all figures, the same bytes when drawn again, and lines over training; pyplot and a user's settings are not touched."""
 
 from __future__ import annotations
 
 import io
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
 
 from softmatch.errors import InputError
+from softmatch.experiments.results.collect import Cell
+from softmatch.experiments.results.run_files import Record, RunFiles, number
+from softmatch.experiments.sheet import Column
 from softmatch.training.checked_files import write_atomically
 
-WIDTH, DPI = 8.0, 150
-"""Inches and dots per inch: a PNG has 1,200 pixels."""
+Values = NDArray[np.float64]
+
+WIDTH, DPI = 8.0, 150  # inches and dots per inch: a PNG has 1,200 pixels
 TITLE_LETTERS = 92
+FEW = 12  # records, up to which each is marked
 
 FIXMATCH, FLEXMATCH, SOFTMATCH = "#0072B2", "#009E73", "#D55E00"
 COLOURS = {
@@ -30,12 +35,9 @@ COLOURS = {
     **{"Truncated Gaussian": SOFTMATCH, "Truncated Laplacian": "#56B4E9", "Gaussian": "#E69F00", "Laplacian": "#332288"},
     **{"Quadratic": "#CC79A7", "Linear": "#8C8C8C", "Labels alone": "#4D4D4D"},
 }
-"""After Okabe and Ito, whose colours nearly everybody can tell apart. FixMatch's λ is a threshold, SoftMatch's the truncated
-Gaussian."""
+"""After Okabe and Ito, whose colours nearly everybody can tell apart; a method and its weighting function have the same."""
 OTHERS = ("#56B4E9", "#E69F00", "#332288", "#CC79A7", "#8C8C8C", "#882255", "#999933", "#44AA99", "#4D4D4D")
-"""Colours of other names, in the order of their appearance."""
-ALL, WRONG, CLASSES = "#C9D1D9", "#57606A", ("#56B4E9", "#E69F00")
-"""Histograms of all and of wrong pseudo-labels; the two classes of a plane."""
+ALL, WRONG, CLASSES = "#C9D1D9", "#57606A", ("#56B4E9", "#E69F00")  # pseudo-labels; the two classes of a plane
 INK, SOFT = "#1B1F24", "#59636E"
 
 
@@ -87,15 +89,12 @@ def percent(axis: Any) -> None:
 
 def over_training(axes: Axes, title: str, label: str) -> None:
     """Panel of shares over training steps. It spans 4 points or more, so that noise does not look like a difference."""
-    axes.set_title(title)
-    axes.set_ylabel(label)
     low, high = axes.get_ylim()
     missing = max(0.04 - (high - low), 0.0) / 2
-    axes.set_ylim(max(low - missing, -0.02), min(high + missing, 1.02))
+    axes.set(title=title, ylabel=label, xlabel="training step", ylim=(max(low - missing, -0.02), min(high + missing, 1.02)))
     percent(axes.yaxis)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.set_xlabel("training step")
 
 
 def seeds(counts: Iterable[int]) -> str:
@@ -111,10 +110,50 @@ def means(counts: Iterable[int]) -> str:
     return seeds(known) if known == {1} else f"mean ± sd, {seeds(known)}"
 
 
-def legend_columns(names: Sequence[str], letters: int, most: int = 3) -> int:
-    """Number of columns of a legend, filled one after the other, that fit into a line of so many letters."""
-    for columns in range(min(most, len(names)), 1, -1):
-        down = -(-len(names) // columns)
-        if sum(max(map(len, names[first : first + down])) for first in range(0, len(names), down)) <= letters:
-            return columns
-    return 1
+def is_softmatch(cell: Cell) -> bool:
+    """True if a row is SoftMatch with all of its defaults, whatever its name."""
+    return cell.entries[0].run.method == "softmatch" and set(cell.row.settings) <= {"method"}
+
+
+def place(column: Column, between: str = ", ") -> str:
+    """A column in words; a name that is a number counts labels."""
+    name = f"{column.name} labels" if re.fullmatch(r"[\d,]+", column.name) else column.name
+    return f"{column.group}{between}{name}" if column.group else name
+
+
+def spread(values: Values) -> tuple[Values, Values]:
+    """Mean and standard deviation (n − 1) over the first axis, NaN left out; the deviation of a single value is 0."""
+    known = np.ma.masked_invalid(values)
+    mean, sd = known.mean(0), known.std(0, ddof=1)
+    return mean.filled(np.nan), np.where(known.count(0) == 1, 0.0, sd.filled(np.nan))
+
+
+def over_steps(runs: Sequence[RunFiles], get: Callable[[Record], Any]) -> tuple[list[int], Values]:
+    """A figure at every step that a run has recorded, (runs, steps); NaN where a run has none."""
+    found = [{record["step"]: number(get(record)) for record in run.records} for run in runs]
+    steps = sorted({step for own in found for step in own})
+    return steps, np.array([[own.get(step) for step in steps] for own in found], dtype=np.float64)
+
+
+def common_steps(cells: Sequence[Cell]) -> list[int]:
+    """Steps at which all runs have a record."""
+    each = [{record["step"] for record in run.records} for cell in cells for run in cell.runs]
+    return sorted(set.intersection(*each)) if each else []
+
+
+def draw_series(
+    axes: Axes, runs: Sequence[RunFiles], get: Callable[[Record], Any], colour: str, label: str, *, dashed: bool = False
+) -> None:
+    """Draw the mean of a figure over seeds, in a band of one standard deviation to each side."""
+    steps, values = over_steps(runs, get)
+    mean, sd = spread(values)
+    if len(runs) > 1:
+        axes.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=0.16, linewidth=0)
+    marker = "o" if len(steps) <= FEW else None
+    axes.plot(steps, mean, color=colour, label=label, linestyle=(0, (3, 1.5)) if dashed else "-", marker=marker)
+
+
+def labels(cells: Sequence[Cell]) -> list[str]:
+    """Names of rows in a legend, with their number of seeds if these differ."""
+    counts = {len(cell.runs) for cell in cells}
+    return [cell.row.name if len(counts) == 1 else f"{cell.row.name} (n = {len(cell.runs)})" for cell in cells]

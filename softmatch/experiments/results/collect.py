@@ -7,20 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from softmatch.errors import InputError
 from softmatch.experiments.results.measures import Measure, measure_named
-from softmatch.experiments.results.run_files import RunFiles
+from softmatch.experiments.results.run_files import RunFiles, number
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
-
-if TYPE_CHECKING:
-    from softmatch.experiments.sweep import Outcome
+from softmatch.experiments.sweep import Outcome
 
 State = Literal["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing"]
-"""finished: with the figure asked for; unmeasured: finished without it; unreadable: its result is damaged;
-failed: tried without success; unfinished: started; missing: not started."""
+"""unmeasured: finished without the figure asked for; unreadable: its result is damaged; missing: not started."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class Entry:
 
     def figure(self, name: str) -> float | None:
         """A number of result.json."""
-        return None if self.files is None else self.files.figure(name)
+        return None if self.files is None else number(self.files.result.get(name))
 
 
 @dataclass(frozen=True)
@@ -63,11 +60,6 @@ class Cell:
     def missing(self) -> list[int]:
         """Seeds without a value, whatever the reason."""
         return [entry.seed for entry in self.entries if entry.value is None]
-
-    @property
-    def complete(self) -> bool:
-        """True if every seed has its value."""
-        return bool(self.entries) and not self.missing
 
     @property
     def mean(self) -> float | None:
@@ -114,23 +106,13 @@ class Results:
 
 
 def collect(sheet: Sheet, store: Store, measure: str = "error", *, outcomes: Sequence[Outcome] = ()) -> Results:
-    """Collect the runs of a sheet.
-
-    Args:
-        measure: a key of `softmatch.experiments.results.measures.MEASURES`.
-        outcomes: of the sweep, which say why a run is missing.
-    """
+    """Collect the runs of a sheet for one of MEASURES; the outcomes of a sweep say why a run is missing."""
     found, by_key = measure_named(measure), {outcome.run.key: outcome for outcome in outcomes}
-    known: dict[str, Entry] = {}
+    entries = {run.key: _entry(run, store, found, by_key.get(run.key)) for run in sheet.runs()}
     cells = {}
     for row, column in sheet.cells():
-        entries = []
-        for seed in sheet.seeds:
-            run = sheet.run(row, column, seed)
-            if run.key not in known:
-                known[run.key] = _entry(run, seed, store, found, by_key.get(run.key))
-            entries.append(known[run.key])
-        cells[row.name, column.title] = Cell(row, column, tuple(entries))
+        own = tuple(entries[sheet.run(row, column, seed).key] for seed in sheet.seeds)
+        cells[row.name, column.title] = Cell(row, column, own)
     return Results(sheet, found, cells)
 
 
@@ -139,14 +121,13 @@ def read_result(run: Run, store: Store) -> dict[str, Any] | None:
     try:
         return store.result(run)
     except InputError as error:
-        raise InputError(
-            f"{error} Its result is lost: remove {store.folder(run)}, and the same command runs it again."
-        ) from error
+        lost = f"Its result is lost: remove {store.folder(run)}, and the same command runs it again."
+        raise InputError(f"{error} {lost}") from error
 
 
-def _entry(run: Run, seed: int, store: Store, measure: Measure, outcome: Outcome | None) -> Entry:
+def _entry(run: Run, store: Store, measure: Measure, outcome: Outcome | None) -> Entry:
     folder = store.folder(run)
-    where = (seed, run, folder, store.log(run))
+    where = (run.seed, run, folder, store.log(run))
     try:
         result = read_result(run, store)
     except InputError as error:

@@ -8,6 +8,8 @@ from typing import Literal
 
 from softmatch.experiments.claims import Claim
 from softmatch.experiments.results.collect import collect
+from softmatch.experiments.results.layout import in_words, probability
+from softmatch.experiments.results.measures import measure_named
 from softmatch.experiments.results.statistics import LEVEL, Difference, paired_difference
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
@@ -16,8 +18,7 @@ Verdict = Literal["holds", "leans that way", "not seen", "the opposite", "no dif
 """For a "lower" or "higher" claim: holds if the difference is more than chance, leans that way if only its sign agrees, not seen
 if the sign is the other one, the opposite if that is more than chance. For a "close" claim: no difference seen, or differs."""
 
-FEWEST = 3
-"""Seeds below which nothing is said: two that happen to agree make any difference look certain."""
+FEWEST = 3  # seeds below which nothing is said: two that happen to agree make any difference look certain
 
 
 @dataclass(frozen=True)
@@ -30,21 +31,15 @@ class Finding:
     verdict: Verdict
 
     @property
-    def is_sure(self) -> bool:
-        """True if the difference is more than chance."""
-        return self.verdict in ("holds", "the opposite", "differs")
-
-    @property
     def figures(self) -> str:
         """'−1.25 points (−2.10 to −0.40), p = 0.013, n = 5'."""
         found = self.difference
         if found.mean is None:
             return "no common seeds"
-        text = f"{_points(found.mean)} points"
-        if found.interval is not None and found.p is not None:
-            low, high = found.interval
-            text += f" ({_points(low)} to {_points(high)}), p {'< 0.001' if found.p < 0.001 else f'= {found.p:.3f}'}"
-        return f"{text}, n = {found.n}"
+        mean, interval = in_words(found, measure_named(self.claim.measure))
+        p = probability(found.p)
+        tested = "" if found.p is None else f" ({interval}), p {p if p.startswith('<') else f'= {p}'}"
+        return f"{mean} points{tested}, n = {found.n}"
 
 
 def judge(claims: Sequence[Claim], sheet: Sheet, store: Store) -> list[Finding]:
@@ -72,7 +67,3 @@ def _verdict(claim: Claim, difference: Difference) -> Verdict:
     if difference.mean < 0 if claim.kind == "lower" else difference.mean > 0:
         return "holds" if sure else "leans that way"
     return "the opposite" if sure else "not seen"
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:+.2f}".replace("-", "−")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from pathlib import Path
-
-from jinja2 import Environment, StrictUndefined
 
 from softmatch.experiments.results.layout import Layout, Shown, plain
+from softmatch.experiments.results.markdown import TEMPLATES
 
 SPECIAL = {
     **{sign: "\\" + sign for sign in "{}$&#_%"},
@@ -40,7 +38,7 @@ def escape(text: str) -> str:
 def latex(layout: Layout) -> str:
     """A table environment; a document needs booktabs, and graphicx for a wide table."""
     failed = [f"Failed: {'; '.join(where for where, _ in layout.failures)}."] if layout.failures else []
-    return _TEMPLATE.render(
+    return _ENVIRONMENT.get_template("table.tex.jinja").render(
         layout=layout,
         label=re.sub("[^A-Za-z0-9-]+", "-", layout.results.sheet.name),
         sentences=[*layout.legend, *layout.notes, *failed],
@@ -54,24 +52,10 @@ def _groups(layout: Layout, block: range) -> list[tuple[str, int, int]]:
     return [(name, places[0] - block.start + 2, places[-1] - block.start + 2) for name, places in groups]
 
 
-def _rule(group: tuple[str, int, int]) -> str:
-    return rf"\cmidrule(lr){{{group[1]}-{group[2]}}}"
-
-
 def _cell(shown: Shown) -> str:
     value = escape(shown.value)
     return (rf"\textbf{{{value}}}" if shown.best else value) + shown.marks(r"$^\dagger$")
 
 
-_ENVIRONMENT = Environment(
-    block_start_string="<%",
-    block_end_string="%>",
-    variable_start_string="<<",
-    variable_end_string=">>",
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
-_ENVIRONMENT.filters |= {"tex": escape, "cell": _cell, "rule": _rule}
-_TEMPLATE = _ENVIRONMENT.from_string((Path(__file__).parent / "table.tex.jinja").read_text(encoding="utf-8"))
+_ENVIRONMENT = TEMPLATES.overlay("<%", "%>", "<<", ">>")
+_ENVIRONMENT.filters = {**TEMPLATES.filters, "tex": escape, "cell": _cell}

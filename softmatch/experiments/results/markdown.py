@@ -12,7 +12,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.cells import cell_len
 
-from softmatch.experiments.results.layout import Layout, Line, Shown, last_words, plain
+from softmatch.experiments.results.layout import Layout, Line, Shown, plain
 
 SPECIAL = re.compile(r"([\\`*_{}\[\]|~$#])")
 """Characters with a meaning in Markdown, or in GitHub's."""
@@ -25,7 +25,7 @@ def markdown(layout: Layout, figures: Sequence[Path], commands: Sequence[str], f
 
 def render(template: str, **values: Any) -> str:
     """A document from a template."""
-    return _TEMPLATES.get_template(template).render(grid=_grid, link=link, **values)
+    return TEMPLATES.get_template(template).render(grid=_grid, link=link, **values)
 
 
 def escape(text: str) -> str:
@@ -39,14 +39,14 @@ def link(path: Path, folder: Path) -> str:
     return quote(Path(os.path.relpath(path, folder)).as_posix())
 
 
-_TEMPLATES = Environment(
+TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_TEMPLATES.filters |= {"md": escape, "plain": plain, "last_words": last_words}
+TEMPLATES.filters |= {"md": escape, "plain": plain}
 
 
 def _grid(layout: Layout, block: range) -> str:
@@ -66,8 +66,8 @@ def _grid(layout: Layout, block: range) -> str:
 def _rows(line: Line, block: range) -> list[list[str]]:
     """A row, and the paper's numbers below it if there are any."""
     rows = [[escape(line.name), *(_cell(line.cells[place]) for place in block)]]
-    if line.published:
-        published = (line.cells[place].published for place in block)
+    published = [line.cells[place].published for place in block]
+    if any(cell.published for cell in line.cells):
         rows.append(["↳ *paper*", *(f"*{escape(each)}*" if each else "" for each in published)])
     return rows
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean, pstdev
 from typing import Literal
 
 from softmatch.errors import InputError, nearest
-from softmatch.experiments.results.run_files import Record, RunFiles, known, number, numbers
+from softmatch.experiments.results.run_files import RunFiles, known, number, numbers
 
 Get = Callable[[RunFiles], float | None]
 Summary = Callable[[list[float]], float]
@@ -28,51 +29,39 @@ class Measure:
         """From the figure to its unit."""
         return 100.0 if self.unit == "%" else 1.0
 
-    @property
-    def digits(self) -> int:
-        return 2 if self.unit == "%" else 1
+    def shown(self, value: float | None, sign: str = "") -> str:
+        """A value in its unit, an error of 0.0491 as '4.91', or with `sign` "+" as '+4.91'; a dash where there is none."""
+        digits = 2 if self.unit == "%" else 1
+        return "–" if value is None else f"{value * self.factor:{sign}.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _over(summary: Summary, values: Iterable[float | None]) -> float | None:
+    """Summary of the values that are known; None where none is."""
+    return summary(found) if (found := known(values)) else None
 
 
 def _final(key: str) -> Get:
-    return lambda files: files.figure(key)
+    return lambda files: number(files.result.get(key))
 
 
 def _recorded(key: str, summary: Summary) -> Get:
     """Summary of a figure over the records that have it."""
-    return lambda files: _summarised(known([number(record.get(key)) for record in files.records]), summary)
-
-
-def _first(values: list[float]) -> float:
-    return values[0]
+    return lambda files: _over(summary, [number(record.get(key)) for record in files.records])
 
 
 def _class_quality(choose: Summary) -> Get:
     """Mean over the records of the quality of a class, which is chosen in each record anew."""
-
-    def get(files: RunFiles) -> float | None:
-        of_classes = [known(numbers(record, "classes", "quality")) for record in files.records]
-        return _summarised([choose(values) for values in of_classes if values], fmean)
-
-    return get
-
-
-def _of_classes(summary: Summary) -> Get:
-    return lambda files: _summarised(known(list(files.class_errors.values())), summary)
+    return lambda files: _over(fmean, [_over(choose, numbers(record, "classes", "quality")) for record in files.records])
 
 
 def _spread(key: str) -> Get:
     """Standard deviation over the classes of their average weight at the first record."""
 
     def get(files: RunFiles) -> float | None:
-        first: Sequence[Record] = files.records[:1]
-        found = [value for record in first for value in known(numbers(record, "classes", key))]
+        found = known(numbers(files.records[0], "classes", key)) if files.records else []
         return pstdev(found) if len(found) > 1 else None
 
     return get
-
-
-def _summarised(values: list[float], summary: Summary) -> float | None:
-    return summary(values) if values else None
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -86,15 +75,17 @@ MEASURES: Mapping[str, Measure] = {
     "seconds": Measure("training time", "s", "lower", _final("seconds")),
     # chosen by the test set: lower than an error that could be had without it
     "best error": Measure("lowest error at a record", "%", "lower", _recorded("test_error", min)),
-    "early error": Measure("error at the first record", "%", "lower", _recorded("test_error", _first)),
-    "early quantity": Measure("quantity f at the first record", "%", "higher", _recorded("quantity", _first)),
-    "early quality": Measure("quality g at the first record", "%", "higher", _recorded("quality", _first)),
+    "early error": Measure("error at the first record", "%", "lower", _recorded("test_error", itemgetter(0))),
+    "early quantity": Measure("quantity f at the first record", "%", "higher", _recorded("quantity", itemgetter(0))),
+    "early quality": Measure("quality g at the first record", "%", "higher", _recorded("quality", itemgetter(0))),
     "spread of weights": Measure("spread of the classes' weights at the first record", "%", "lower", _spread("quantity")),
     "spread without alignment": Measure(
         "spread of the classes' weights at the first record, without alignment", "%", "lower", _spread("unaligned_quantity")
     ),
-    "worst class": Measure("error of the worst class", "%", "lower", _of_classes(max)),
-    "mean of classes": Measure("mean of the errors of the classes", "%", "lower", _of_classes(fmean)),
+    "worst class": Measure("error of the worst class", "%", "lower", lambda files: _over(max, files.class_errors.values())),
+    "mean of classes": Measure(
+        "mean of the errors of the classes", "%", "lower", lambda files: _over(fmean, files.class_errors.values())
+    ),
 }
 """By the names that claims and commands use."""
 

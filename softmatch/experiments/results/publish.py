@@ -6,20 +6,17 @@ import importlib.util
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from softmatch.errors import InputError
 from softmatch.experiments.reproduce import Reproduction
 from softmatch.experiments.results.collect import collect
 from softmatch.experiments.results.findings import Finding, judge
-from softmatch.experiments.results.layout import arrange
+from softmatch.experiments.results.layout import Layout
 from softmatch.experiments.results.markdown import markdown, render
 from softmatch.experiments.results.write import write_results
 from softmatch.experiments.store import Store
+from softmatch.experiments.sweep import Outcome
 from softmatch.training.checked_files import write_atomically
-
-if TYPE_CHECKING:
-    from softmatch.experiments.sweep import Outcome
 
 
 def findings(reproduction: Reproduction, store: Store) -> list[Finding]:
@@ -35,18 +32,22 @@ def write(reproduction: Reproduction, store: Store, outcomes: Sequence[Outcome] 
     figures: list[Path] = []
     written: list[Path] = []
     try:
-        figures = _draw(reproduction, store, folder) if experiment.figure else []
+        if experiment.figure:
+            require_matplotlib()
+            from softmatch.experiments.figures import draw
+
+            figures = draw(experiment.name, reproduction.sheets, store, folder)
     finally:  # the tables are written even if nothing can be drawn
         pictures = [path for path in figures if path.suffix == ".png"]
         for sheet in reproduction.sheets:
-            layout = arrange(collect(sheet, store, outcomes=outcomes), published, [*notes, *said])
+            layout = Layout(collect(sheet, store, outcomes=outcomes), published, [*notes, *said])
             written += write_results(layout, store, figures=pictures, commands=commands)
     document = render(
         "experiment.md.jinja",
         experiment=experiment,
         scale=reproduction.scale,
         notes=notes,
-        tables=[markdown(arrange(collect(sheet, store), published), (), (), folder) for sheet in reproduction.sheets],
+        tables=[markdown(Layout(collect(sheet, store), published), (), (), folder) for sheet in reproduction.sheets],
         findings=found,
         pictures=pictures,
         commands=commands,
@@ -61,13 +62,6 @@ def require_matplotlib() -> None:
     """Raise InputError unless matplotlib, which is an extra, is installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError("figures need matplotlib: pip install 'softmatch[plots]'.")
-
-
-def _draw(reproduction: Reproduction, store: Store, folder: Path) -> list[Path]:
-    require_matplotlib()
-    from softmatch.experiments import figures  # imports matplotlib
-
-    return figures.draw(reproduction.experiment.name, reproduction.sheets, store, folder)
 
 
 def copy_results(reproduction: Reproduction, store: Store, written: Sequence[Path], folder: Path) -> list[Path]:

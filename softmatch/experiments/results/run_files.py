@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +11,7 @@ from typing import Any
 from softmatch.runs import RunFolder
 
 Record = dict[str, Any]
-LARGEST = 1e100
-"""No figure of a run is larger: sums and products of such numbers are still finite."""
+LARGEST = 1e100  # no figure of a run is larger: sums and products of such numbers are still finite
 
 
 def number(value: Any) -> float | None:
@@ -28,7 +27,7 @@ def numbers(record: Any, *keys: str) -> list[float | None]:
     return [number(item) for item in record] if isinstance(record, list) else []
 
 
-def known(values: list[float | None]) -> list[float]:
+def known(values: Iterable[float | None]) -> list[float]:
     """The values that are not missing."""
     return [value for value in values if value is not None]
 
@@ -40,10 +39,6 @@ class RunFiles:
     folder: Path
     result: Mapping[str, Any]
 
-    def figure(self, name: str) -> float | None:
-        """A number of result.json."""
-        return number(self.result.get(name))
-
     @cached_property
     def records(self) -> list[Record]:
         return RunFolder(self.folder).records()
@@ -52,8 +47,3 @@ class RunFiles:
     def class_errors(self) -> dict[str, float | None]:
         found = self.result.get("class_errors")
         return {str(name): number(error) for name, error in found.items()} if isinstance(found, dict) else {}
-
-    @property
-    def boundary(self) -> Any:
-        """boundary.json, unchecked; None where there is none."""
-        return RunFolder(self.folder).read_json("boundary.json")

@@ -8,22 +8,16 @@ from statistics import fmean
 
 from softmatch.experiments.results.collect import Cell, Results
 
-LEVEL = 0.95
-"""Confidence of intervals; a difference counts as more than chance if p < 1 − LEVEL."""
-ROUNDING = 1e-12
-"""Differences that vary by less than this share of the values are the same number."""
+LEVEL = 0.95  # confidence of intervals; a difference is more than chance if p < 1 − LEVEL
+ROUNDING = 1e-12  # differences that vary by less than this share of the values are the same number
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Paired difference of two rows over the seeds that both have.
-
-    Interval and p are None where nothing can be tested: with fewer than two seeds, or where all seeds differ by the same
-    number other than zero. If all values are equal, p is 1.
-    """
+    """Paired difference of two rows over the seeds that both have."""
 
     mean: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None  # None, as p is, with one seed, or where all differ by the same number
     p: float | None = None
     n: int = 0  # common seeds
     corrected: float | None = None  # p after Holm's correction over the rows of a column
@@ -65,12 +59,9 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Best rows of a column, and the other rows that share a seed with them.
+    """Best rows of a column, and the differences of the other rows that share a seed with them."""
 
-    Only a row with all seeds can be the best. That it was chosen by the same values is not corrected for.
-    """
-
-    best: tuple[str, ...] = ()  # more than one only where means are equal
+    best: tuple[str, ...] = ()  # among rows with all seeds; more than one only where means are equal
     tests: Mapping[str, Difference] = field(default_factory=dict)  # row − best
 
     def is_close(self, row: str) -> bool:
@@ -90,7 +81,7 @@ def rank(results: Results) -> dict[str, Ranking]:
 
 
 def _ranking(cells: Sequence[Cell], sign: int) -> Ranking:
-    means = {cell.row.name: sign * cell.mean for cell in cells if cell.complete and cell.mean is not None}
+    means = {cell.row.name: sign * cell.mean for cell in cells if not cell.missing and cell.mean is not None}
     if not means:
         return Ranking()
     lowest = min(means.values())
