@@ -66,8 +66,7 @@ def _counts(records: Sequence[Record], name: str) -> style.Values:
 
 def figure(cells: Sequence[Cell], title: str) -> Figure | None:
     """A row of panels for each method, a column for each of the first records; None where runs have no step in common."""
-    steps = style.common_steps(cells)[:RECORDS]
-    if not steps:
+    if not (steps := style.common_steps(cells)[:RECORDS]):
         return None
     by_name = style.colours(cell.row.name for cell in cells)
     rows = {cell.row.name: [moment(cell.runs, step) for step in steps] for cell in cells}

@@ -19,8 +19,7 @@ KEYS = ("unaligned_quantity", "quantity")
 
 def figure(cells: Sequence[Cell], title: str) -> Figure | None:
     """Draw the first record of the row that is SoftMatch; None where no run of it has these weights."""
-    chosen = [cell for cell in cells if style.is_softmatch(cell)]
-    if not chosen:
+    if not (chosen := [cell for cell in cells if style.is_softmatch(cell)]):
         raise InputError(f"fig-ua shows SoftMatch with its own settings: {title} has no such row.")
     first = [(run, record) for run in chosen[0].runs for record in run.records[:1]]
     found = [(run, record) for run, record in first if all(numbers(record, "classes", key) for key in KEYS)]
