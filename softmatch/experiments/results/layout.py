@@ -69,10 +69,6 @@ class Layout:
     def columns(self) -> list[Column]:
         return [replace(column, name=plain(column.name), group=plain(column.group)) for column in self.results.sheet.columns]
 
-    @property
-    def grouped(self) -> bool:
-        return any(column.group for column in self.columns)
-
     @cached_property
     def lines(self) -> list[Line]:
         sheet = self.results.sheet

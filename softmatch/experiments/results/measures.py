@@ -83,9 +83,7 @@ MEASURES: Mapping[str, Measure] = {
         "spread of the classes' weights at the first record, without alignment", "%", "lower", _spread("unaligned_quantity")
     ),
     "worst class": Measure("error of the worst class", "%", "lower", lambda run: _over(max, run.class_errors.values())),
-    "mean of classes": Measure(
-        "mean of the errors of the classes", "%", "lower", lambda run: _over(fmean, run.class_errors.values())
-    ),
+    "mean of classes": Measure("mean error of the classes", "%", "lower", lambda run: _over(fmean, run.class_errors.values())),
 }
 """By the names that claims and commands use."""
 

@@ -1,4 +1,4 @@
-"""What a table says in words, and which columns stand side by side."""
+"""A table in words, and columns side by side."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.collecting import collect
-from softmatch.experiments.layout import Layout, arrange, plain
+from softmatch.experiments.results.layout import plain
 from softmatch.experiments.sheet import Column, Row
-from softmatch.experiments.store import Store
-from tests.experiments.finished import COLUMNS, ROWS, VALUES, Values, finish_all, make_sheet
-
-
-def arranged(folder: Path, values: Values = VALUES, **changes: object) -> Layout:
-    store, sheet = Store(folder), make_sheet(**changes)
-    finish_all(store, sheet, values)
-    return arrange(collect(sheet, store))
+from tests.experiments.finished import COLUMNS, ROWS, layout_of
 
 
 def test_cells_marks_and_legend(tmp_path: Path) -> None:
-    layout = arranged(tmp_path)
+    layout = layout_of(tmp_path)
     shown = [[(cell.value, cell.best, cell.close, cell.partial) for cell in line.cells] for line in layout.lines]
     assert shown == [
         [("31.33 ± 1.53", False, False, ""), ("21.33 ± 1.53", False, False, "")],
@@ -42,12 +34,12 @@ def test_cells_marks_and_legend(tmp_path: Path) -> None:
 
 
 def test_legend_explains_only_marks_that_occur(tmp_path: Path) -> None:
-    alone = arranged(tmp_path / "one", {("SoftMatch", "Digits, 40"): {0: 0.1}}, rows=ROWS[2:], columns=COLUMNS[:1], seeds=(0,))
+    alone = layout_of(tmp_path / "one", {("SoftMatch", "Digits, 40"): {0: 0.1}}, rows=ROWS[2:], columns=COLUMNS[:1], seeds=(0,))
     assert alone.lines[0].cells[0].value == "10.00"
     assert alone.legend == ["Bold: the best mean of a column, among rows that have all seeds."]
     assert alone.caption == "Error in per cent, of n = 1 seed; lower is better. The run is finished."
     assert alone.headline == ""
-    empty = arranged(tmp_path / "none", {})
+    empty = layout_of(tmp_path / "none", {})
     assert empty.legend == ["–: no finished run has this figure."]
     assert empty.headline == "No run is finished yet."
     assert empty.caption.endswith("0 of 18 runs are finished.")
@@ -64,12 +56,12 @@ def test_legend_explains_only_marks_that_occur(tmp_path: Path) -> None:
 )
 def test_headline_of_one_column(tmp_path: Path, fix: Sequence[float], soft: Sequence[float], headline: str) -> None:
     values = {("FixMatch", "Digits, 40"): dict(enumerate(fix)), ("SoftMatch", "Digits, 40"): dict(enumerate(soft))}
-    assert arranged(tmp_path, values, rows=ROWS[1:], columns=COLUMNS[:1]).headline == headline
+    assert layout_of(tmp_path, values, rows=ROWS[1:], columns=COLUMNS[:1]).headline == headline
 
 
 def test_one_seed_says_that_nothing_can_be_tested(tmp_path: Path) -> None:
     values = {("FixMatch", "Digits, 40"): {0: 0.2}, ("SoftMatch", "Digits, 40"): {0: 0.1}}
-    layout = arranged(tmp_path, values, rows=ROWS[1:], columns=COLUMNS[:1], seeds=(0,))
+    layout = layout_of(tmp_path, values, rows=ROWS[1:], columns=COLUMNS[:1], seeds=(0,))
     assert [line.cells[0].close for line in layout.lines] == [True, False]
     assert "One seed allows no test at all" in layout.legend[1]
 
@@ -86,7 +78,7 @@ def test_one_seed_says_that_nothing_can_be_tested(tmp_path: Path) -> None:
 )
 def test_blocks_keep_groups_together(tmp_path: Path, groups: list[int], blocks: list[tuple[int, int]]) -> None:
     columns = [Column(str(n), "digits", {"labels": 40}, f"group {g}") for g, size in enumerate(groups) for n in range(size)]
-    found = arranged(tmp_path, {}, rows=(Row("a", {}),), columns=columns).blocks()
+    found = layout_of(tmp_path, {}, rows=(Row("a", {}),), columns=columns).blocks()
     assert [(block.start, block.stop) for block in found] == blocks
 
 

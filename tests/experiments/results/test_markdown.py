@@ -1,4 +1,4 @@
-"""Markdown and CSV: what stands where, and names that hold anything."""
+"""Tables as Markdown and CSV, and names that have a meaning there."""
 
 from __future__ import annotations
 
@@ -10,24 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.collecting import collect
-from softmatch.experiments.layout import Layout, arrange
+from softmatch.experiments.results.collect import collect
+from softmatch.experiments.results.layout import Layout
+from softmatch.experiments.results.markdown import escape, markdown
+from softmatch.experiments.results.write import cells_csv, runs_csv
 from softmatch.experiments.sheet import Column, Row
 from softmatch.experiments.store import Store
-from softmatch.experiments.tables import cells_csv, escape, markdown, runs_csv
-from tests.experiments.finished import COLUMNS, HOSTILE, PUBLISHED, VALUES, Ended, finish, finish_all, make_sheet
+from tests.experiments.finished import COLUMNS, HOSTILE, finish, full_layout, make_sheet
 
-
-def layout_of(folder: Path) -> Layout:
-    store, sheet = Store(folder), make_sheet()
-    finish_all(store, sheet, VALUES)
-    failed = Ended(sheet.run(sheet.rows[1], sheet.columns[1], 1), "failed", 3, "first\nout of *memory*\n")
-    store.log(failed.run).write_text("first")
-    return arrange(collect(sheet, store, outcomes=[failed]), PUBLISHED, ["Only 2^20 steps_here."])
+MESSAGE = "first\nout of *memory*\n"
 
 
 def test_markdown(tmp_path: Path) -> None:
-    layout = layout_of(tmp_path)
+    layout = full_layout(tmp_path, MESSAGE)
     folder = Store(tmp_path).results("try")
     text = markdown(layout, [folder / "a figure.png"], ["softmatch compare digits"], folder)
     table = text.split("\n\n")[3]
@@ -43,7 +38,7 @@ def test_markdown(tmp_path: Path) -> None:
     assert "- **Bold**: the best mean" in text
     assert "- Paper: the number that the paper prints" in text
     assert "## Notes\n\n- Only 2^20 steps\\_here.\n" in text
-    run = layout.failures[0].entry.run
+    run = layout.failures[0][1].run
     failed = f"- FixMatch, Digits, 100, seed 1 (3 attempts): first out of \\*memory\\* ([log](../runs/{run.name}.log))"
     assert failed in text.splitlines()
     assert "![a figure](a%20figure.png)" in text
@@ -60,7 +55,7 @@ def unescaped(cell: str) -> str:
 def test_any_name_stays_in_its_cell(tmp_path: Path, name: str) -> None:
     store, sheet = Store(tmp_path), make_sheet(rows=(Row(name, {}),), columns=(Column(name, "digits", {}, name),), seeds=(0,))
     finish(store, sheet.run(sheet.rows[0], sheet.columns[0], 0), 0.1)
-    layout = arrange(collect(sheet, store), {(name, sheet.columns[0].title): name})
+    layout = Layout(collect(sheet, store), {(name, sheet.columns[0].title): name})
     lines = [line for line in markdown(layout, [], [], tmp_path).splitlines() if line.startswith("|")]
     cells = [re.split(r"(?<!\\)(?:\\\\)*\|", line)[1:-1] for line in lines]
     assert [len(row) for row in cells] == [2] * 4
@@ -80,7 +75,7 @@ def test_escape_keeps_ordinary_text() -> None:
 
 
 def test_cells_csv(tmp_path: Path) -> None:
-    layout = layout_of(tmp_path)
+    layout = full_layout(tmp_path, MESSAGE)
     rows = list(csv.DictReader(io.StringIO(cells_csv(layout))))
     assert [(row["row"], row["column"]) for row in rows] == [
         (name, column) for name in ("Labels alone", "FixMatch", "SoftMatch") for column in ("40", "100")
@@ -92,7 +87,7 @@ def test_cells_csv(tmp_path: Path) -> None:
     assert [float(fixmatch[key]) for key in ("mean", "sd", "min", "max")] == pytest.approx([1.5, 0.707107, 1, 2])
     test = layout.rankings["Digits, 100"].tests["FixMatch"]
     assert float(fixmatch["difference_to_best"]) == pytest.approx(-4.5)
-    assert float(fixmatch["p_holm"]) == pytest.approx(test.p, rel=1e-5)
+    assert float(fixmatch["p_holm"]) == pytest.approx(test.corrected, rel=1e-5)
     assert (fixmatch["common_seeds"], fixmatch["not_distinguishable"]) == ("2", "yes")
     assert (rows[5]["best"], rows[5]["p"], rows[5]["unit"], rows[5]["measure"]) == ("yes", "", "%", "error")
 
@@ -100,7 +95,7 @@ def test_cells_csv(tmp_path: Path) -> None:
 def test_cells_left_out(tmp_path: Path) -> None:
     """They are empty, unless the paper has a number for them."""
     store, sheet = Store(tmp_path), make_sheet(without=frozenset({("FixMatch", c.title) for c in COLUMNS}), seeds=(0,))
-    layout = arrange(collect(sheet, store), {("FixMatch", "Digits, 40"): "7.47"})
+    layout = Layout(collect(sheet, store), {("FixMatch", "Digits, 40"): "7.47"})
     rows = [(row["row"], row["column"], row["n"], row["published"]) for row in csv.DictReader(io.StringIO(cells_csv(layout)))]
     assert rows[2] == ("FixMatch", "40", "", "7.47")
     assert len(rows) == 5
@@ -110,7 +105,7 @@ def test_cells_left_out(tmp_path: Path) -> None:
 
 
 def test_runs_csv(tmp_path: Path) -> None:
-    layout = layout_of(tmp_path)
+    layout = full_layout(tmp_path, MESSAGE)
     rows = list(csv.DictReader(io.StringIO(runs_csv(layout.results, Store(tmp_path).results("try")))))
     assert len(rows) == 18
     assert sum(row["state"] == "finished" for row in rows) == 17
@@ -127,7 +122,7 @@ def test_thirty_rows_and_ten_columns_are_aligned(tmp_path: Path) -> None:
     rows = [Row(f"A method with a long name of many words, number {n}", {"lr": 1.0 + n}) for n in range(30)]
     columns = [Column(str(n), "digits", {"labels": 40 + n}, f"Set {n // 5}") for n in range(10)]
     store, sheet = Store(tmp_path), make_sheet(rows=rows, columns=columns, seeds=(0,))
-    lines = [line for line in markdown(arrange(collect(sheet, store)), [], [], tmp_path).splitlines() if line.startswith("|")]
+    lines = [line for line in markdown(Layout(collect(sheet, store)), [], [], tmp_path).splitlines() if line.startswith("|")]
     assert len(lines) == 32
     assert len({len(line) for line in lines}) == 1
     assert len(lines[0]) < 180

@@ -1,4 +1,4 @@
-"""LaTeX: groups, marks and names, read back by a small reader of what LaTeX would set."""
+"""Tables as LaTeX: groups, marks and names, read back by a small reader."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.collecting import collect
-from softmatch.experiments.layout import arrange
+from softmatch.experiments.results.collect import collect
+from softmatch.experiments.results.latex import escape, latex
+from softmatch.experiments.results.layout import Layout
 from softmatch.experiments.sheet import Column, Row
 from softmatch.experiments.store import Store
-from softmatch.experiments.tables_latex import escape, latex
 from tests.experiments.finished import HOSTILE, PUBLISHED, VALUES, finish, finish_all, make_sheet
 
 SIGNS = {
@@ -28,7 +28,7 @@ SIGNS = {
 
 
 def set_text(text: str) -> str:
-    """What LaTeX sets for escaped text: its commands, escaped signs, and groups, which show nothing."""
+    """Text that LaTeX sets: its commands, escaped signs, and groups, which show nothing."""
     commands = "|".join(map(re.escape, SIGNS))
     return re.sub(rf"{commands}|\\([{{}}$&#_%])|[{{}}]", lambda m: SIGNS.get(m[0], m[1] or ""), text)
 
@@ -51,7 +51,7 @@ def test_table(tmp_path: Path) -> None:
     columns = (*make_sheet().columns, Column("250", "digits", {"labels": 250}))
     store, sheet = Store(tmp_path), make_sheet(columns=columns, title="100 % try")
     finish_all(store, sheet, VALUES)
-    text = latex(arrange(collect(sheet, store), PUBLISHED, ["A_note."]))
+    text = latex(Layout(collect(sheet, store), PUBLISHED, ["A_note."]))
     lines = text.splitlines()
     assert lines[:3] == [r"% \usepackage{booktabs}", r"\begin{table}[t]", r"\centering"]
     assert lines[3].startswith(r"\caption{100 \% try. Error in per cent, mean $\pm$ standard deviation over n = 3 seeds")
@@ -80,7 +80,7 @@ def test_many_columns_are_scaled_and_long_names_set_in_lines(tmp_path: Path) -> 
     columns = [Column(str(n), "digits", {"labels": 40 + n}) for n in range(14)]
     store, sheet = Store(tmp_path), make_sheet(rows=(Row("x" * 40, {}),), columns=columns, seeds=(0,))
     finish(store, sheet.run(sheet.rows[0], columns[0], 0), 0.1)
-    text = latex(arrange(collect(sheet, store)))
+    text = latex(Layout(collect(sheet, store)))
     assert r"% \usepackage{graphicx}" in text
     assert text.count(r"\resizebox{\textwidth}{!}{%") == 2
     assert r"\begin{tabular}{@{}p{5cm}rrrrrrrrrr@{}}" in text

@@ -8,8 +8,9 @@ from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 
 from softmatch.errors import InputError
-from softmatch.experiments.figures import ablation
+from softmatch.experiments.figures import draw, fig_ablation
 from softmatch.experiments.figures.style import SOFTMATCH
+from softmatch.experiments.results.collect import collect
 from softmatch.experiments.sheet import Column, Row
 from softmatch.experiments.store import Store
 from tests.experiments.figures.stored import MOONS, finish, legend, make_sheet, texts, titled
@@ -32,40 +33,39 @@ def test_bars_are_means_with_whiskers_and_a_dot_for_each_seed(tmp_path: Path) ->
     ):
         finish(store, sheet.run(row, column, seed), [], error=error)
     (finish(store, sheet.run(ROWS[1], MOONS, 0), [], error=0.9) / "report.html").unlink()
-    bars = ablation.read(sheet, store)
-    assert bars.rows == ["All-class", "Per-class"]
-    assert bars.columns == ["Two moons\n4 labels", "Digits\n40 labels"]
-    assert bars.softmatch == "All-class"
-    figure = ablation.figure({"First": bars, "Second": ablation.Bars([], [], {})}, "A try")
-    axes = titled(figure, "(a) First")
-    heights = [[bar.get_height() for bar in group] for group in axes.containers if group.get_label() in bars.rows]
+    names = ["All-class", "Per-class"]
+    empty = make_sheet(rows=ROWS, columns=(DIGITS,), seeds=(7,))
+    figure = fig_ablation.figure([collect(sheet, store), collect(empty, store)])
+    assert figure is not None
+    axes = titled(figure, "(a) A try")
+    heights = [[bar.get_height() for bar in group] for group in axes.containers if group.get_label() in names]
     np.testing.assert_allclose(np.concatenate(heights), [0.15, 0.3, 0.5])
     assert to_hex(axes.containers[0][0].get_facecolor()).upper() == SOFTMATCH
     *_, whiskers = axes.containers[1]
     assert np.ptp(whiskers[0].get_segments()[0][:, 1]) == pytest.approx(2 * np.std([0.1, 0.2], ddof=1))
     dots = [each.get_offsets()[:, 1].tolist() for each in axes.collections if isinstance(each, PathCollection)]
     assert dots == [[0.1, 0.2], [0.3], [0.5]]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == bars.columns
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["Two moons\n4 labels", "Digits\n40 labels"]
     assert axes.get_ylim()[0] == 0
-    assert legend(figure) == bars.rows
+    assert legend(figure) == names
     assert "no finished runs" in texts(figure)
-    assert "n = 1 to 2 seeds" in texts(figure).replace("\N{NO-BREAK SPACE}", " ")
+    assert "n = 1 to 2 seeds" in texts(figure)
 
 
-def test_an_odd_number_of_panels_leaves_no_empty_axes() -> None:
-    bars = ablation.Bars(["a"], ["here"], {("a", "here"): [0.5]})
-    assert len(ablation.figure({"One": bars, "Two": bars, "Three": bars}, "A try").axes) == 3
-
-
-def test_nothing_finished_says_what_to_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Run: softmatch reproduce fig-ablation"):
-        ablation.draw_ablation({"First": make_sheet(rows=ROWS)}, Store(tmp_path), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
-def test_files_are_written(tmp_path: Path) -> None:
+def test_an_odd_number_of_panels_leaves_no_empty_axes(tmp_path: Path) -> None:
     sheet, store = make_sheet(rows=ROWS[:1], seeds=(0,)), Store(tmp_path)
     finish(store, sheet.runs()[0], [])
-    written = ablation.draw_ablation({"First": sheet}, store, tmp_path / "out")
+    figure = fig_ablation.figure([collect(sheet, store)] * 3)
+    assert figure is not None
+    assert len(figure.axes) == 3
+
+
+def test_files_are_written_where_a_run_is_finished(tmp_path: Path) -> None:
+    sheet, store = make_sheet(rows=ROWS[:1], seeds=(0,)), Store(tmp_path)
+    with pytest.raises(InputError, match="Run: softmatch reproduce fig-ablation"):
+        draw("fig-ablation", [sheet], store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    finish(store, sheet.runs()[0], [])
+    written = draw("fig-ablation", [sheet], store, tmp_path / "out")
     assert [path.name for path in written] == ["fig-ablation.png", "fig-ablation.pdf"]
     assert all(path.is_file() for path in written)

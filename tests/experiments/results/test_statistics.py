@@ -1,4 +1,4 @@
-"""Paired tests against scipy's own and against numbers worked out by hand, and what cannot be tested."""
+"""Paired tests against numbers worked out by hand, Holm's correction, rankings, and what cannot be tested."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from softmatch.experiments.collecting import collect
+from softmatch.experiments.results.collect import collect
+from softmatch.experiments.results.statistics import Difference, holm, paired_difference, rank
 from softmatch.experiments.sheet import Row
-from softmatch.experiments.statistics import Difference, holm, paired_difference, rank
 from softmatch.experiments.store import Store
 from tests.experiments.finished import VALUES, finish, finish_all, make_sheet
 
@@ -43,7 +43,7 @@ def test_only_common_seeds_are_compared() -> None:
 
 
 def test_what_cannot_be_tested() -> None:
-    assert paired_difference({0: 0.1}, {1: 0.1}) == Difference(None, None, None, 0)
+    assert paired_difference({0: 0.1}, {1: 0.1}) == Difference()
     assert paired_difference({0: 0.5}, {0: 0.25}) == Difference(0.25, None, None, 1)
     same = {0: 0.1, 1: 0.3}
     assert paired_difference(same, dict(same)) == Difference(0.0, (0.0, 0.0), 1.0, 2)
@@ -74,7 +74,7 @@ def test_ranking(tmp_path: Path) -> None:
     raw = {name: probability_of(name, [0.10, 0.12, 0.11]) for name in first.tests}
     assert list(raw) == ["Labels alone", "FixMatch"]
     assert raw["Labels alone"] < 0.05 < raw["FixMatch"]
-    assert {name: test.p for name, test in first.tests.items()} == pytest.approx(
+    assert {name: test.corrected for name, test in first.tests.items()} == pytest.approx(
         {"Labels alone": 2 * raw["Labels alone"], "FixMatch": raw["FixMatch"]}
     )
     assert [first.is_close(name) for name in raw] == [False, True]
@@ -82,8 +82,8 @@ def test_ranking(tmp_path: Path) -> None:
     assert not first.is_clear
     # FixMatch has the lowest mean of Digits, 100, over two of three seeds: it is not the best, and compared over two
     assert second.best == ("SoftMatch",)
-    assert second.tests["FixMatch"].difference.n == 2
-    assert second.tests["FixMatch"].difference.mean == pytest.approx(-0.045)
+    assert second.tests["FixMatch"].n == 2
+    assert second.tests["FixMatch"].mean == pytest.approx(-0.045)
 
 
 def test_higher_is_better(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_equal_figures_and_holm_over_rows(tmp_path: Path) -> None:
     best = list(values["SoftMatch", "Digits, 40"].values())
     raw = [float(stats.ttest_rel(list(values[name, "Digits, 40"].values()), best).pvalue) for name in found.tests]
     assert raw[0] < raw[1]
-    assert [test.p for test in found.tests.values()] == pytest.approx([2 * raw[0], raw[1]])
+    assert [test.corrected for test in found.tests.values()] == pytest.approx([2 * raw[0], raw[1]])
     assert found.is_clear
     quality = rank(collect(sheet, store, "quality"))["Digits, 40"]
     assert quality.best == ("FixMatch", "SoftMatch")  # the same quality; labels alone have none

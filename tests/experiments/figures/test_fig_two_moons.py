@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softmatch.experiments.figures import two_moons
-from softmatch.experiments.figures.reading import finished_runs
+from softmatch.experiments.figures import fig_two_moons
 from softmatch.experiments.figures.style import COLOURS
 from softmatch.experiments.store import Store
 from softmatch.metrics import BINS
@@ -14,6 +13,7 @@ from tests.experiments.figures.stored import (
     MOONS,
     ROWS,
     STEPS,
+    cells_of,
     finish,
     finish_all,
     legend,
@@ -28,11 +28,9 @@ from tests.experiments.figures.stored import (
 def test_four_panels_of_the_runs(tmp_path: Path) -> None:
     sheet, store = make_sheet(), Store(tmp_path)
     finish_all(store, sheet)
-    found = two_moons.read(sheet, store, MOONS)
-    figure = two_moons.figure(found, "A try")
+    figure = fig_two_moons.figure(cells_of(sheet, store), "A try")
     written = texts(figure)
-    assert found["SoftMatch"].confidence.step == 30  # the qualities differ the more, the later; three quarters end here
-    assert "(a) Confidence at step 30" in written
+    assert "(a) Confidence at step 30" in written  # the qualities differ the more, the later; three quarters end here
     assert "SoftMatch: 67.5 % right" in written
     for name, key in (("(b)", "quantity"), ("(c)", "quality")):
         expected = np.mean([[record_of(sheet.run(ROWS[2], MOONS, seed), step)[key] for step in STEPS] for seed in (0, 1)], 0)
@@ -43,13 +41,13 @@ def test_four_panels_of_the_runs(tmp_path: Path) -> None:
         *("all pseudo-labels", "wrong pseudo-labels", "share right, where used (right axis)"),
         *("FixMatch", "FlexMatch", "SoftMatch"),
     ]
-    assert "n = 2 seeds" in written.replace("\N{NO-BREAK SPACE}", " ")
+    assert "n = 2 seeds" in written
 
 
 def test_the_boundary_is_that_of_the_first_seed_with_labelled_points_as_triangles(tmp_path: Path) -> None:
     sheet, store = make_sheet(rows=ROWS[2:], seeds=(3, 4)), Store(tmp_path)
     finish(store, sheet.run(ROWS[2], MOONS, 4), error=0.125)
-    axes = titled(two_moons.figure(two_moons.read(sheet, store, MOONS), "A try"), "SoftMatch, seed 4, error 12.5 %")
+    axes = titled(fig_two_moons.figure(cells_of(sheet, store), "A try"), "SoftMatch, seed 4, error 12.5 %")
     (image,) = axes.get_images()
     assert image.get_array().shape == (12, 12)
     contour, *dots = axes.collections
@@ -66,7 +64,7 @@ def test_a_run_without_a_whole_boundary_says_so(tmp_path: Path, damage: dict[str
 
     sheet, store = make_sheet(rows=ROWS[:1], seeds=(0,)), Store(tmp_path)
     RunFolder(finish(store, sheet.runs()[0])).write_json("boundary.json", damage)
-    assert "no boundary recorded" in texts(two_moons.figure(two_moons.read(sheet, store, MOONS), "A try"))
+    assert "no boundary recorded" in texts(fig_two_moons.figure(cells_of(sheet, store), "A try"))
 
 
 def test_the_share_right_is_drawn_where_pseudo_labels_are_used(tmp_path: Path) -> None:
@@ -76,7 +74,7 @@ def test_the_share_right_is_drawn_where_pseudo_labels_are_used(tmp_path: Path) -
     histogram = {"all": counts, "wrong": [n // 4 for n in counts], "right": [n - n // 4 for n in counts]}
     curve = {"confidence": [0.5, 0.9, 0.9001, 1.0], "weight": [0.0, 0.0, 1.0, 1.0]}
     finish(store, run, [record_of(run, 1, histogram=histogram, curve=curve)])
-    figure = two_moons.figure(two_moons.read(sheet, store, MOONS), "A try")
+    figure = fig_two_moons.figure(cells_of(sheet, store), "A try")
     ((places, drawn),) = [
         line for axes in figure.axes if axes.get_ylabel() == "right (%)" for line in lines(axes, COLOURS["FixMatch"])
     ]
@@ -89,7 +87,7 @@ def test_the_telling_step_lies_in_the_middle_where_qualities_differ_most(tmp_pat
     qualities = {"fixmatch": [0.1, 0.5, 0.5, 0.5, None, 0.1], "flexmatch": [0.9, 0.5, 0.8, 0.8, 0.1, 0.9]}
     for run in sheet.runs():
         finish(store, run, [record_of(run, 10 * n, quality=q) for n, q in enumerate(qualities[run.method], 1)])
-    runs = finished_runs(sheet, store, MOONS)
-    assert two_moons.telling_step(runs, [10, 20, 30, 40, 50, 60]) == 30
-    assert two_moons.telling_step({"FixMatch": runs["FixMatch"]}, [10, 20, 30, 40, 50, 60]) == 30  # no other: the middle
-    assert two_moons.telling_step(runs, [20]) == 20
+    cells = cells_of(sheet, store)
+    assert fig_two_moons.telling_step(cells, [10, 20, 30, 40, 50, 60]) == 30
+    assert fig_two_moons.telling_step(cells[:1], [10, 20, 30, 40, 50, 60]) == 30  # no other: the middle
+    assert fig_two_moons.telling_step(cells, [20]) == 20

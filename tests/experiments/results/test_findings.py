@@ -1,4 +1,4 @@
-"""Claims: what measured runs say about a sentence of the paper."""
+"""Verdicts on claims of the paper, by measured runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.claims import Verdict, close, higher, judge, lower
+from softmatch.experiments.claims import close, higher, lower
+from softmatch.experiments.results.findings import Verdict, judge
 from softmatch.experiments.sheet import Column, Row, Sheet
 from softmatch.experiments.store import Store
 

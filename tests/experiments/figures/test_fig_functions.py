@@ -5,13 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from softmatch.experiments.figures.functions import MEAN, STD, draw_functions, figure, functions
+from softmatch.experiments.figures import draw
+from softmatch.experiments.figures.fig_functions import MEAN, STD, figure
 from softmatch.experiments.figures.style import FIXMATCH, SOFTMATCH
+from softmatch.experiments.store import Store
 from tests.experiments.figures.stored import legend
 
 
 def test_functions_are_those_of_the_papers_table() -> None:
-    found = functions()
+    found = {line.get_label().split(" (")[0]: line for line in figure().axes[0].get_lines()}
     scale, below = STD / math.sqrt(2), lambda x: np.minimum(x - MEAN, 0)
     expected = {
         "Linear": lambda x: x,
@@ -24,18 +26,15 @@ def test_functions_are_those_of_the_papers_table() -> None:
     }
     assert list(found) == list(expected)
     for name, function in expected.items():
-        x = found[name].confidence
+        x, weight = found[name].get_data()
         assert (round(x[0], 6), x[-1]) == (0.1, 1.0)
         at = np.abs(x - 0.95) > 1e-6  # where rounding decides
-        np.testing.assert_allclose(found[name].weight[at], function(x)[at], rtol=1e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(weight[at], function(x)[at], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 def test_lines_are_drawn_and_legends_name_parameters(tmp_path: Path) -> None:
-    found = functions()
-    made = figure(found)
+    made = figure()
     (axes,) = made.axes
-    for line, function in zip(axes.get_lines(), found.values(), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), function.weight)
     assert [line.get_color() for line in axes.get_lines()][-2:] == [SOFTMATCH, FIXMATCH]
     assert legend(made)[3:6] == [
         "Gaussian (μ = 1, σ = 0.3)",
@@ -43,4 +42,7 @@ def test_lines_are_drawn_and_legends_name_parameters(tmp_path: Path) -> None:
         "Truncated Gaussian (μ = 0.8, σ = 0.2, 2 times narrower)",
     ]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("confidence max p (%)", "weight λ(p)")
-    assert [path.name for path in draw_functions(tmp_path)] == ["fig-functions.png", "fig-functions.pdf"]
+    assert [path.name for path in draw("fig-functions", [], Store(tmp_path), tmp_path)] == [
+        "fig-functions.png",
+        "fig-functions.pdf",
+    ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
 
+from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
 from softmatch.experiments.paper.scales import EMBEDDED
-from softmatch.experiments.publishing import copy_results, overview, write_overview
-from softmatch.experiments.reproducing import Reproduction, plan, write
+from softmatch.experiments.reproduce import Reproduction, plan
+from softmatch.experiments.results.publish import copy_results, write, write_overview
 from softmatch.experiments.store import Store
 from tests.experiments.finished import finish
 
@@ -21,9 +23,7 @@ ERRORS = {1: (0.50, 0.52, 0.55, 0.51, 0.53), 2: (0.40, 0.41, 0.43, 0.40, 0.45), 
 @pytest.fixture(autouse=True)
 def no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data that need files are not here, and are not asked of the hub."""
-    monkeypatch.setattr(
-        "softmatch.experiments.reproducing.why_missing", lambda source, where: None if source in EMBEDDED else "no"
-    )
+    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None if source in EMBEDDED else "no")
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_pictures_of_several_sheets(tmp_path: Path) -> None:
 def test_the_overview_counts_claims_and_has_all_of_them(ranges: tuple[Reproduction, Store], tmp_path: Path) -> None:
     found, store = ranges
     functions = plan(EXPERIMENTS["fig-functions"], "laptop", {})
-    text = overview([found, functions], store, "softmatch reproduce all")
+    text = write_overview([found, functions], store, tmp_path, "softmatch reproduce all").read_text()
     assert text.startswith("# All tables and figures at laptop scale\n\n15 of 15 runs are finished")
     # "2σ is lower than σ" holds; "2σ and 3σ are the same": no difference seen
     assert "| [ablate-range](ablate-range.md) | Table 11 | Range of the variance | 15 | 1 | 1 | 0 | 0 | 0 | 0 |" in text
@@ -67,14 +67,21 @@ def test_the_overview_counts_claims_and_has_all_of_them(ranges: tuple[Reproducti
     assert "| 2σ has a slightly lower error than σ | Digits, 40 | **holds** | −10.40 points" in text
     assert text.count("Differences are of means over the same seeds") == 1
     assert text.endswith("## Again\n\n    softmatch reproduce all\n")
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    assert write_overview([found, functions], store, folder, "softmatch reproduce all").read_text() == text
 
 
-def test_what_is_against_the_paper_is_counted_as_such(ranges: tuple[Reproduction, Store]) -> None:
+def test_what_is_against_the_paper_is_counted_as_such(ranges: tuple[Reproduction, Store], tmp_path: Path) -> None:
     found, store = ranges
     for run in found.runs():
         k = run.settings.get("method_options", {}).get("k", 2)
         finish(store, run, ERRORS[{1: 2, 2: 1, 3: 3}[k]][run.seed])
-    assert "| Range of the variance | 15 | 0 | 0 | 0 | 0 | 2 | 0 |" in overview([found], store, "")
+    assert "| Range of the variance | 15 | 0 | 0 | 0 | 0 | 2 | 0 |" in write_overview([found], store, tmp_path, "").read_text()
+
+
+def test_without_matplotlib_the_tables_are_written_and_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = plan(EXPERIMENTS["fig-ua"], "laptop", {}, seeds=[0])
+    with pytest.raises(InputError, match=r"pip install 'softmatch\[plots\]'"):
+        write(found, Store(tmp_path))
+    assert (tmp_path / "fig-ua-laptop" / "table.md").is_file()

@@ -1,4 +1,4 @@
-"""Finished runs by cell and seed, and what is said of those that are not there."""
+"""Finished runs by cell and seed, their measures, and the states of runs that are missing."""
 
 from __future__ import annotations
 
@@ -9,40 +9,35 @@ from pathlib import Path
 import pytest
 
 from softmatch.errors import InputError
-from softmatch.experiments.collecting import collect
+from softmatch.experiments.results.collect import collect
 from softmatch.experiments.sheet import Row
 from softmatch.experiments.store import Store
-from tests.experiments.finished import VALUES, Ended, finish, finish_all, make_sheet
+from tests.experiments.finished import VALUES, Ended, cell_of, finish, finish_all, make_sheet
 
 
 def test_figures_of_a_cell(tmp_path: Path) -> None:
     store, sheet = Store(tmp_path), make_sheet(seeds=(2, 0, 1))
     finish_all(store, sheet, VALUES)
-    results = collect(sheet, store)
-    cell = results.cell("FixMatch", "Digits, 40")
-    assert cell is not None
+    cell = cell_of(sheet, store, "FixMatch")
     assert list(cell.values.items()) == [(2, 0.10), (0, 0.11), (1, 0.15)]
     assert cell.mean == pytest.approx(0.12)
     assert cell.sd == pytest.approx(statistics.stdev([0.10, 0.11, 0.15]))
-    assert (cell.n, cell.low, cell.high, cell.complete, cell.missing) == (3, 0.10, 0.15, True, [])
+    assert (cell.n, cell.missing) == (3, [])
     assert [entry.folder for entry in cell.entries] == [
         store.folder(sheet.run(cell.row, cell.column, seed)) for seed in (2, 0, 1)
     ]
-    assert [entry.seconds for entry in cell.entries] == [75.4] * 3
-    partial = results.cell("FixMatch", "Digits, 100")
-    assert partial is not None
-    assert (partial.n, partial.complete, partial.missing) == (2, False, [1])
-    assert results.progress == (17, 18)
+    assert [entry.figure("seconds") for entry in cell.entries] == [75.4] * 3
+    partial = cell_of(sheet, store, "FixMatch", "Digits, 100")
+    assert (partial.n, partial.missing) == (2, [1])
+    assert collect(sheet, store).progress == (17, 18)
 
 
 def test_one_value_has_no_deviation_and_none_no_mean(tmp_path: Path) -> None:
     store, sheet = Store(tmp_path), make_sheet()
     finish_all(store, sheet, {("SoftMatch", "Digits, 40"): {1: 0.1}})
-    one, none = (collect(sheet, store).cell(name, "Digits, 40") for name in ("SoftMatch", "FixMatch"))
-    assert one is not None
-    assert none is not None
+    one, none = (cell_of(sheet, store, name) for name in ("SoftMatch", "FixMatch"))
     assert (one.n, one.mean, one.sd) == (1, 0.1, None)
-    assert (none.n, none.mean, none.sd, none.low, none.high, none.complete) == (0, None, None, None, None, False)
+    assert (none.n, none.mean, none.sd, none.missing) == (0, None, None, [0, 1, 2])
 
 
 def test_states(tmp_path: Path) -> None:
@@ -61,7 +56,7 @@ def test_states(tmp_path: Path) -> None:
     states = ["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing", "failed"]
     assert [entry.state for entry in cell.entries] == states
     assert cell.values == {0: 0.25}
-    assert (cell.missing, cell.failed) == ([1, 2, 3, 4, 5, 6], [2, 3, 6])
+    assert cell.missing == [1, 2, 3, 4, 5, 6]
     assert (cell.entries[3].attempts, cell.entries[3].message) == (3, "out of memory")
     assert "result.json is damaged" in cell.entries[2].message
     assert cell.entries[2].message.endswith(f"remove {store.folder(runs[2])}, and the same command runs it again.")
@@ -78,16 +73,8 @@ def test_cells_that_share_a_run_have_the_same_entry(tmp_path: Path) -> None:
 
 def test_cells_left_out_and_measures(tmp_path: Path) -> None:
     store, sheet = Store(tmp_path), make_sheet(without=frozenset({("FixMatch", "Digits, 40")}), seeds=(0,))
-    steps = (10, 20)
-    finish(
-        store,
-        sheet.run(sheet.rows[2], sheet.columns[0], 0),
-        0.5,
-        steps,
-        quantity=0.8,
-        quality=0.9,
-        class_errors={"a": 0.25, "b": None, "c": 0.75},
-    )
+    classes = {"a": 0.25, "b": None, "c": 0.75}
+    finish(store, sheet.run(sheet.rows[2], sheet.columns[0], 0), 0.5, (10, 20), quantity=0.8, quality=0.9, class_errors=classes)
     assert collect(sheet, store).cell("FixMatch", "Digits, 40") is None
     expected = {
         "error": 0.5,
@@ -102,8 +89,6 @@ def test_cells_left_out_and_measures(tmp_path: Path) -> None:
         "mean of classes": 0.5,
     }
     for name, value in expected.items():
-        cell = collect(sheet, store, name).cell("SoftMatch", "Digits, 40")
-        assert cell is not None
-        assert math.isclose(cell.mean or 0, value), name
+        assert math.isclose(cell_of(sheet, store, "SoftMatch", measure=name).mean or 0, value), name
     with pytest.raises(InputError, match=r"there is no measure 'accuracy'\. Known: best class quality, best error"):
         collect(sheet, store, "accuracy")

@@ -4,10 +4,22 @@ from pathlib import Path
 
 import numpy as np
 
-from softmatch.experiments.figures import qualitative
-from softmatch.experiments.figures.style import COLOURS
+from softmatch.experiments.figures import fig_qualitative
+from softmatch.experiments.figures.style import COLOURS, over_steps
 from softmatch.experiments.store import Store
-from tests.experiments.figures.stored import MOONS, ROWS, STEPS, finish, legend, lines, make_sheet, record_of, texts, titled
+from tests.experiments.figures.stored import (
+    MOONS,
+    ROWS,
+    STEPS,
+    cells_of,
+    finish,
+    legend,
+    lines,
+    make_sheet,
+    record_of,
+    texts,
+    titled,
+)
 
 
 def _classes(*quality: float | None) -> dict[str, list[float | None]]:
@@ -19,7 +31,7 @@ def test_lines_are_means_of_the_records_and_the_band_is_their_spread(tmp_path: P
     for row in ROWS[:2]:
         for seed in (0, 1):
             finish(store, sheet.run(row, MOONS, seed))
-    figure = qualitative.figure(qualitative.read(sheet, store, MOONS), "A try")
+    figure = fig_qualitative.figure(cells_of(sheet, store), "A try")
     for name, key, row in (("(a)", "test_error", 0), ("(b)", "quantity", 1), ("(c)", "quality", 1)):
         values = np.array([[record_of(sheet.run(ROWS[row], MOONS, seed), step)[key] for step in STEPS] for seed in (0, 1)])
         axes = titled(figure, name)
@@ -29,7 +41,7 @@ def test_lines_are_means_of_the_records_and_the_band_is_their_spread(tmp_path: P
         band = axes.collections[row].get_paths()[0].vertices[:, 1]
         np.testing.assert_allclose([band.min(), band.max()], _bounds(values), rtol=1e-5)
     assert legend(figure) == ["FixMatch", "FlexMatch", "best class", "worst class"]
-    assert "n = 2 seeds" in texts(figure).replace("\N{NO-BREAK SPACE}", " ")
+    assert "n = 2 seeds" in texts(figure)
     assert [axes.get_ylabel() for axes in figure.axes] == ["error (%)", "quantity f (%)", "quality g (%)", "quality g (%)"]
 
 
@@ -41,16 +53,13 @@ def _bounds(values: np.ndarray) -> list[float]:
 def test_best_and_worst_class_are_chosen_for_each_record_and_seed(tmp_path: Path) -> None:
     sheet, store = make_sheet(rows=ROWS[2:]), Store(tmp_path)
     runs = [sheet.run(ROWS[2], MOONS, seed) for seed in (0, 1)]
-    finish(
-        store,
-        runs[0],
-        [record_of(runs[0], 1, classes=_classes(0.2, 0.9, None)), record_of(runs[0], 2, classes=_classes(1, 0, 0.5))],
-    )
-    finish(store, runs[1], [record_of(runs[1], 1, classes=_classes(0.7, 0.6, 0.5)), record_of(runs[1], 2, classes={})])
-    found = qualitative.read(sheet, store, MOONS)["SoftMatch"]
-    np.testing.assert_array_equal(found.best.values, [[0.9, 1.0], [0.7, np.nan]])
-    np.testing.assert_array_equal(found.worst.values, [[0.2, 0.0], [0.5, np.nan]])
-    axes = titled(qualitative.figure({"SoftMatch": found}, "A try"), "(d)")
+    of_classes = ([_classes(0.2, 0.9, None), _classes(1, 0, 0.5)], [_classes(0.7, 0.6, 0.5), {}])
+    for run, classes in zip(runs, of_classes, strict=True):
+        finish(store, run, [record_of(run, step, classes=own) for step, own in enumerate(classes, 1)])
+    cells = cells_of(sheet, store)
+    np.testing.assert_array_equal(over_steps(cells[0].runs, fig_qualitative.best)[1], [[0.9, 1.0], [0.7, np.nan]])
+    np.testing.assert_array_equal(over_steps(cells[0].runs, fig_qualitative.worst)[1], [[0.2, 0.0], [0.5, np.nan]])
+    axes = titled(fig_qualitative.figure(cells, "A try"), "(d)")
     drawn = lines(axes, COLOURS["SoftMatch"])
     np.testing.assert_allclose([values for _, values in drawn], [[0.8, 1.0], [0.35, 0.0]])
     assert [line.is_dashed() for line in axes.get_lines()] == [False, True]
@@ -61,6 +70,6 @@ def test_rows_of_different_numbers_of_seeds_say_theirs(tmp_path: Path) -> None:
     for row, seeds in ((ROWS[0], (1,)), (ROWS[2], (0, 1))):
         for seed in seeds:
             finish(store, sheet.run(row, MOONS, seed))
-    figure = qualitative.figure(qualitative.read(sheet, store, MOONS), "A try")
+    figure = fig_qualitative.figure(cells_of(sheet, store), "A try")
     assert legend(figure)[:2] == ["FixMatch (n = 1)", "SoftMatch (n = 2)"]
     assert len(titled(figure, "(a)").collections) == 1  # one seed has no band
