@@ -1,10 +1,4 @@
-"""Every table and figure of the paper with its experiments, as data: rows and columns that say what differs from the defaults.
-
-    softmatch reproduce table-main --scale laptop
-
-A scale has its own columns; the rows are the same. Where a laptop's column takes the place of one of the paper's, `beside` says
-which: the paper's number is shown beside the measured one.
-"""
+"""All tables and figures of the paper as data: rows and columns with the settings that differ from the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's figures with experiments."""
+"""The figures of the paper that have experiments."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ FORTY = (C10_40.title, SVHN_40.title, SMALL_FASHION.title, SMALL_DIGITS.title)
 
 
 def _more(measure: str, text: str) -> list[Claim]:
-    """What SoftMatch has more of than the two other methods of the figures."""
+    """Claims that SoftMatch has more of a measure than FixMatch and FlexMatch."""
     return [higher("SoftMatch", other, measure=measure, text=text.format(other)) for other in ("FixMatch", "FlexMatch")]
 
 
 def _panels(long_tailed: list[Column], columns: list[Column], seeds: tuple[int, ...]) -> list[Sheet]:
-    """Of the figure of ablations."""
+    """Sheets of the figure of ablations."""
     return [
         sheet("Target of UA, long-tailed", LONG_TAILED_TARGETS, long_tailed, LAPTOP_SEEDS, "target"),
         sheet("Weighting function", FUNCTIONS, columns, seeds, "functions"),

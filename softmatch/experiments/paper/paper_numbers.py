@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 Published = Mapping[tuple[str, str], str]
-"""By the name of a row and the title of a column."""
+"""Numbers by the name of a row and the title of a column."""
 
 
 def _table(columns: Sequence[str], rows: Mapping[str, str]) -> Published:
-    """Cells of lines in which a comma stands between cells, and a dash for none."""
+    """Cells from lines of text, separated by commas; a dash means none."""
     found: dict[tuple[str, str], str] = {}
     for row, line in rows.items():
         cells = [cell.strip().replace("+-", " ± ") for cell in line.split(",")]
@@ -97,4 +97,4 @@ ABLATION: Published = {
         if row == "SoftMatch" and column.startswith("CIFAR-10-")
     },
 }
-"""Of the bars of figure 3, those that stand in a table too."""
+"""Bars of figure 3 whose numbers are in a table too."""

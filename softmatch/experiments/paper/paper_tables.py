@@ -1,4 +1,4 @@
-"""The paper's tables with experiments."""
+"""The tables of the paper that have experiments."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ MOMENTA: Mapping[Scale, Sequence[Row]] = {
         Row("100 steps", {"method": "softmatch", "statistics_momentum": 0.99}),
     ),
 }
-"""At a laptop's scale the memory of the statistics is a fortieth of the run, 10 or 15 steps: 0.999 would outlast it."""
+"""At laptop scale, the statistics average over a fortieth of the run, 10 or 15 steps: 0.999 would outlast it."""
 
 
 COMPARABLE = ("CIFAR-100, 2,500", "CIFAR-100, 10,000")
-"""Where the paper calls SoftMatch and FlexMatch comparable."""
+"""Columns in which the paper calls SoftMatch and FlexMatch comparable."""
 SVHN = ("SVHN, 40", "SVHN, 1,000", SMALL_DIGITS.title)
-"""SVHN, and what stands in its place."""
+"""Columns of SVHN, and the one that replaces them."""
 SHARES = (4680, 18730)
-"""Of Fashion-MNIST, the same shares of all labels as 100,000 and 400,000 of ImageNet: 7.8 % and 31.2 %."""
+"""Labels of Fashion-MNIST: the same shares as 100,000 and 400,000 of ImageNet, 7.8 % and 31.2 %."""
 
 
 TABLES = (

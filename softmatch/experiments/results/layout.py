@@ -38,7 +38,7 @@ class Shown:
     published: str = ""  # the paper's number
 
     def marks(self, dagger: str) -> str:
-        """What follows the value."""
+        """The marks after the value."""
         return (dagger if self.close else "") + (f" ({self.partial})" if self.partial else "")
 
 
