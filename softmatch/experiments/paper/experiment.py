@@ -95,13 +95,12 @@ PLACES = {SMALL_FASHION.title: C10_40.title, SMALL_DIGITS.title: SVHN_40.title}
 ABLATED = {SMALL_FASHION.title: C10_250.title}
 """The same for the paper's three small ablations."""
 NO_CIFAR = (
-    "Fashion-MNIST with 40 labels stands in the place of CIFAR-10, where no method gains from unlabelled images in so few steps "
-    "(table-main)"
+    "Fashion-MNIST with 40 labels replaces CIFAR-10, where no method gains from unlabelled images in so few steps (table-main)"
 )
-IN_PLACES = f"{NO_CIFAR}, and the embedded digits in that of SVHN."
+IN_PLACES = f"{NO_CIFAR}, and the embedded digits replace SVHN."
 FEW_STEPS = (
     "CIFAR-10 and Fashion-MNIST: small-conv-8, 960 and 600 steps of 16 + 48 images, separate batch statistics. Digits: "
     "small-conv-16, 300 steps of 40 + 96 images, joint batch statistics. The paper's networks are much larger and its "
-    "runs a thousand times longer and more: errors are far from the paper's, only the order of the rows can be compared."
+    "runs at least a thousand times longer: errors are far from the paper's, only the order of the rows can be compared."
 )
 SHORT = "Averages span 10 to 24 steps and forget their initial values, since the paper's momentum of 0.999 would outlast the run."

@@ -115,7 +115,7 @@ TABLES = (
         differs=(
             FEW_STEPS,
             SHORT,
-            "CIFAR-100, SVHN and STL-10 are left out, and so is CIFAR-10 with 40 labels, of which so few steps learn next to "
+            "CIFAR-100, SVHN and STL-10 are left out, and so is CIFAR-10 with 40 labels, from which so few steps learn next to "
             "nothing, and with 4,000, which they see four times. Fashion-MNIST and the embedded digits (beside the paper's "
             "SVHN) are added. All methods have the same batches; the paper's code takes fewer unlabelled samples for the older.",
         ),
@@ -138,8 +138,8 @@ TABLES = (
             lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
         ),
         differs=(
-            "ImageNet is not here: Fashion-MNIST and the embedded digits with the same shares of labels (8 % and 31 %) stand in "
-            "its place, which says little about it and its ResNet-50. 600 steps of 16 labelled images see 9,600 of them: more "
+            "ImageNet is not available: Fashion-MNIST and the embedded digits with the same shares of labels (8 % and 31 %) replace "
+            "it, which says little about it and its ResNet-50. 600 steps of 16 labelled images see 9,600 of them: more "
             "labels than that cannot help.",
             FEW_STEPS,
             SHORT,
@@ -166,7 +166,7 @@ TABLES = (
             lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
         ),
         differs=(
-            "The same long-tailed draws of CIFAR-10 and the same optimiser (Adam) as the paper, but small-conv-8 and 600 "
+            "The same long-tailed splits of CIFAR-10 and the same optimiser (Adam) as the paper, but small-conv-8 and 600 "
             "steps of 16 + 32 images instead of WRN-28-2 and batches of 64 + 128. CIFAR-100 is left out; the embedded digits are "
             "added, with the optimiser of their other tables.",
             SHORT,
@@ -198,7 +198,7 @@ TABLES = (
         differs=(
             "A frozen sentence encoder of 22.7 million parameters and a perceptron on its features (1,000 steps of Adam, 40 or "
             "64 labelled and 512 unlabelled texts), where the paper fine-tunes BERT-Base for 2^18 steps; strong views are the "
-            "back-translations that the data have. The error is on the test texts, the paper's on a validation set. The texts "
+            "back-translations of the data. The error is on the test texts, the paper's on a validation set. The texts "
             "are encoded once, before the first run: some minutes more.",
         ),
     ),

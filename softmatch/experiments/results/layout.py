@@ -122,12 +122,12 @@ class Layout:
         """Explanations of the marks that occur."""
         seeds, cells = len(self.results.sheet.seeds), [cell for line in self.lines for cell in line.cells]
         published = any(cell.published for cell in cells)
-        weak = f"With {seeds} seeds that is weak" if seeds > 1 else "One seed allows no test at all"
+        weak = f"With {seeds} seeds this is weak evidence" if seeds > 1 else "One seed allows no test at all"
         sentences = {
             "Bold: the best mean of a column, among rows that have all seeds.": any(cell.best for cell in cells),
             "†: not distinguishable from the best (paired two-sided t-test over the seeds, Holm’s correction over the rows of a "
-            f"column, p ≥ {1 - LEVEL:.2f}, or not to be tested). {weak}: it does not say that two rows are equal. That the best "
-            "was chosen by the same values is not corrected for.": any(cell.close for cell in cells),
+            f"column, p ≥ {1 - LEVEL:.2f}, or not testable). {weak}: it does not mean that two rows are equal. The choice of the "
+            "best by the same values is not corrected for.": any(cell.close for cell in cells),
             "Cells that lack seeds show their own n. Their means are of other splits: they are never bold, and are compared with "
             "the best over the seeds that both have.": any(cell.partial for cell in cells),
             "–: no finished run has this figure.": any(cell.value == "–" for cell in cells),

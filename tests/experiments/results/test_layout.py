@@ -26,7 +26,7 @@ def test_cells_marks_and_legend(tmp_path: Path) -> None:
     bold, close, partial = layout.legend
     assert bold.startswith("Bold: the best mean")
     assert close.startswith("†: not distinguishable")
-    assert "With 3 seeds that is weak" in close
+    assert "With 3 seeds this is weak evidence" in close
     assert "they are never bold" in partial
     assert layout.headline == (
         "Lowest mean error: SoftMatch in 2 of 2 columns. In none of 2 columns the best is distinguishable from every other row."

@@ -65,7 +65,7 @@ def test_the_overview_counts_claims_and_has_all_of_them(ranges: tuple[Reproducti
     assert "| [ablate-range](ablate-range.md) | Table 11 | Range of the variance | 15 | 1 | 1 | 0 | 0 | 0 | 0 |" in text
     assert "| [fig-functions](fig-functions.md) | Figure 4 | The weighting functions | 0 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
     assert "| 2σ has a slightly lower error than σ | Digits, 40 | **holds** | −10.40 points" in text
-    assert text.count("Differences are of means over the same seeds") == 1
+    assert text.count("Differences of means over the same seeds") == 1
     assert text.endswith("## Again\n\n    softmatch reproduce all\n")
 
 
