@@ -138,8 +138,8 @@ TABLES = (
             lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
         ),
         differs=(
-            "ImageNet is not available: Fashion-MNIST and the embedded digits with the same shares of labels (8 % and 31 %) replace "
-            "it, which says little about it and its ResNet-50. 600 steps of 16 labelled images see 9,600 of them: more "
+            "ImageNet is not available: Fashion-MNIST and the embedded digits with the same shares of labels (8 % and 31 %) "
+            "replace it, which says little about it and its ResNet-50. 600 steps of 16 labelled images see 9,600 of them: more "
             "labels than that cannot help.",
             FEW_STEPS,
             SHORT,
