@@ -1,17 +1,17 @@
 """Train a run in a process of its own while faults strike it, resume it until it finishes, and compare the files it leaves.
 
-Used by benchmarks/faults.py, benchmarks/fault_processes.py and the tests of resuming. Processes are forked, because importing
-torch takes longer than a run: the process that uses this trains nothing itself, and `warm_up` imports what training needs.
+Processes are forked, because importing torch takes longer than a run: the process that uses this trains nothing itself, and
+`warm_up` imports what training needs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import multiprocessing
 import os
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from signal import SIGINT, SIGKILL
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 import torch
 import yaml
@@ -37,33 +39,24 @@ LONGEST = 300.0
 """Seconds after which a process counts as one that never ends."""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A run to disturb: a source and the settings of `softmatch train`."""
 
     name: str
     source: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What happens to one process, and when.
-
-    Attributes:
-        signal: the signal it is sent.
-        file_size: bytes beyond which its files cannot grow from then on, as on a full disk.
-        seconds: the moment of the strike, from outside. If None:
-        count: the number of `steps` after which it strikes, or of the flush to disk (`writes`) that it replaces.
-        patience: seconds after which a process that is still alive is killed.
-    """
+    """What happens to one process, and when: after a number of seconds, or at a count of steps or of flushes to disk."""
 
     signal: int | None = None
-    file_size: int | None = None
+    file_size: int | None = None  # bytes beyond which its files cannot grow from then on, as on a full disk
     seconds: float | None = None
     count: int | None = None
     of: Literal["steps", "writes"] = "steps"
-    patience: float | None = None
+    patience: float | None = None  # seconds after which a process that is still alive is killed
 
 
 class Ended(NamedTuple):
@@ -83,11 +76,10 @@ class Ended(NamedTuple):
 
 
 Damage = Callable[[Random, Path], str | None]
-"""Damages the files of an unfinished run. Returns what the next process must say about it; None if there was nothing to damage."""
+"""Damages the files of a run; returns what the next process must say about it, or None if there was nothing to damage."""
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """What goes wrong: a strike at the process, and damage to its files before the next process resumes."""
 
     strike: Callable[[Random, Ended], Strike]
@@ -96,15 +88,7 @@ class Fault:
 
 @dataclass
 class Tally:
-    """Results for one kind of fault.
-
-    Attributes:
-        lost: runs that did not finish.
-        mismatches: runs whose files differ from those of the run without faults.
-        unclean: processes that ended with a traceback or an unexpected exit code, said nothing about damaged files or how to
-            resume, or lost a step although a signal asked for it to be saved.
-        problems: each of these in words.
-    """
+    """Results for one kind of fault; MEANINGS says what they count. Problems describe each one."""
 
     runs: int = 0
     faults: int = 0
@@ -119,14 +103,24 @@ class Tally:
         print(f"  PROBLEM {problem}", file=sys.stderr, flush=True)
 
 
-def as_page(heading: list[str], tallies: Mapping[str, Tally]) -> str:
-    """Format the heading, the table and every problem as Markdown."""
-    rows = [(each.runs, each.faults, each.lost, each.mismatches, each.unclean) for each in tallies.values()]
+MEANINGS = """\
+- Lost: the run does not finish.
+- Mismatch: a file of the finished run differs from that of the undisturbed run, bit for bit, is missing or is left over.
+- Unclean: a traceback, an unexpected exit code, nothing said about damage or how to resume, or a step lost after a signal."""
+
+
+def finish(heading: list[str], tallies: Mapping[str, Tally], results: Path | None) -> int:
+    """Print the heading, the table and every problem, write them to a file if one is given, and return the exit code."""
+    rows = [(name, each.runs, each.faults, each.lost, each.mismatches, each.unclean) for name, each in tallies.items()]
     table = ["| fault | runs | faults injected | lost results | mismatches | unclean ends |", "|---|---|---|---|---|---|"]
-    for name, row in zip((*tallies, "all"), (*rows, [sum(column) for column in zip(*rows, strict=True)]), strict=True):
-        table.append(f"| {name} | {' | '.join(map(str, row))} |")
-    problems = "\n".join(f"- {name}: {problem}" for name, tally in tallies.items() for problem in tally.problems)
-    return "\n\n".join([*heading, "\n".join(table), *filter(None, [problems])]) + "\n"
+    totals = [str(sum(numbers)) for numbers in list(zip(*rows, strict=True))[1:]]
+    table += [f"| {' | '.join(map(str, row))} |" for row in (*rows, ["all", *totals])]
+    problems = [f"- {name}: {problem}" for name, tally in tallies.items() for problem in tally.problems]
+    page = "\n\n".join([*heading, MEANINGS, "\n".join(table), *problems]) + "\n"
+    print(page)
+    if results is not None:
+        results.write_text(page, encoding="utf-8")
+    return int(bool(problems))
 
 
 def warm_up() -> None:
@@ -180,7 +174,7 @@ def _train(command: list[str], strike: Strike | None, speaking: Connection, coun
     warnings.resetwarnings()  # in a test, they are errors
     warnings.filterwarnings("ignore", message="Cyclopts application invoked without tokens")  # it is, in a test
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background processes ignore it,
+    signal.signal(SIGINT, signal.default_int_handler)  # shells let background processes ignore it,
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and nohup this
     _count(strike, counts)
     from softmatch.__main__ import main  # its import handles signals already
@@ -194,14 +188,11 @@ def _count(strike: Strike | None, counts: Any) -> None:
 
     def count(what: int, of: str) -> None:
         counts[what] += 1
-        if strike is None or (strike.count, strike.of) != (counts[what], of):
-            return
-        if strike.file_size is not None:
-            import resource  # not on every system
-
-            resource.setrlimit(resource.RLIMIT_FSIZE, (strike.file_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-        if strike.signal is not None:
-            os.kill(os.getpid(), strike.signal)
+        if strike and (strike.count, strike.of) == (counts[what], of):
+            if strike.file_size is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (strike.file_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            if strike.signal is not None:
+                os.kill(os.getpid(), strike.signal)
 
     def counted_advance(trainer: Trainer) -> None:
         advance(trainer)
@@ -215,30 +206,21 @@ def _count(strike: Strike | None, counts: Any) -> None:
     os.fsync = counted_flush  # type: ignore[assignment]  # likewise
 
 
-def content(out: Path) -> dict[str, str]:
-    """Digest of each file a run has left, by name, without what depends on time and place.
-
-    Of the checkpoints, only the tensors of the newest count: the whole state of training at its end.
-    """
+def content(out: Path) -> dict[str, bytes]:
+    """Return what a run has left, by file name, without what depends on time and place: of checkpoints, the newest."""
     found = {}
-    for folder in out.rglob("checkpoints"):
-        for path in list_checkpoints(folder)[-1:]:
-            tensors = sorted(load_checkpoint(path).tensors.items())
-            about = [(name, str(value.dtype), tuple(value.shape), value.numpy().tobytes()) for name, value in tensors]
-            found[str(path.relative_to(out))] = hashlib.sha256(repr(about).encode()).hexdigest()
+    for path in (path for folder in out.rglob("checkpoints") for path in list_checkpoints(folder)[-1:]):
+        tensors = sorted(load_checkpoint(path).tensors.items())
+        about = [(name, str(value.dtype), tuple(value.shape), value.numpy().tobytes()) for name, value in tensors]
+        found[str(path.relative_to(out))] = repr(about).encode()
     for path in out.rglob("*"):
         if path.is_file() and "checkpoints" not in path.parts and path.name not in (".lock", "outcome.safetensors"):
-            found[str(path.relative_to(out))] = hashlib.sha256(_lasting(path)).hexdigest()
+            inside = b"" if path.name == "report.html" else path.read_bytes()  # a report says how long the run took
+            if path.name in ("result.json", "config.yaml"):
+                kept = {key: value for key, value in yaml.safe_load(inside).items() if "seconds" not in key and key != "out"}
+                inside = json.dumps(kept).encode()
+            found[str(path.relative_to(out))] = inside
     return found
-
-
-def _lasting(path: Path) -> bytes:
-    if path.name == "report.html":  # says how long the run took
-        return b""
-    if path.name in ("result.json", "config.yaml"):
-        values = yaml.safe_load(path.read_bytes())
-        return json.dumps({key: value for key, value in values.items() if "seconds" not in key and key != "out"}).encode()
-    return path.read_bytes()
 
 
 class Endurance:
@@ -246,16 +228,13 @@ class Endurance:
 
     def __init__(self, folder: Path, chance: Random) -> None:
         self.folder, self.chance = folder, chance
-        self._references: dict[str, tuple[Ended, dict[str, str]]] = {}
-        self._number = 0
+        self._references: dict[str, tuple[Ended, dict[str, bytes]]] = {}
 
-    def reference(self, case: Case) -> tuple[Ended, dict[str, str]]:
+    def reference(self, case: Case) -> tuple[Ended, dict[str, bytes]]:
         """Return how the run ends by itself, and what it leaves."""
         if case.name not in self._references:
-            out = self._new_folder()
-            ended = attempt(case, out)
-            if ended.code != 0:
-                raise RuntimeError(f"{case.name} fails without any fault (exit code {ended.code}): {ended.said}")
+            ended = attempt(case, out := self.folder / "reference")
+            assert ended.code == 0, f"{case.name} fails without any fault: {ended}"
             self._references[case.name] = ended, content(out)
             shutil.rmtree(out)
         return self._references[case.name]
@@ -263,7 +242,7 @@ class Endurance:
     def endure(self, case: Case, fault: Fault, tally: Tally, times: int | None = None) -> list[Ended]:
         """Strike one run `times` times (by default 1 to 3), then let it finish. Returns all ends."""
         reference, expected = self.reference(case)
-        out, must_say, ends, before = self._new_folder(), "", list[Ended](), len(tally.problems)
+        out, must_say, ends, before = self.folder / f"run-{uuid4().hex}", "", list[Ended](), len(tally.problems)
         tally.runs += 1
         for left in reversed(range((times or self.chance.randint(1, 3)) + 1)):
             strike = fault.strike(self.chance, reference) if left else None
@@ -278,29 +257,30 @@ class Endurance:
             if left and fault.damage is not None and (said := fault.damage(self.chance, out)) is not None:
                 tally.faults += 1
                 must_say = said
-        done, found = sum(each.steps for each in ends), content(out)
+        done = sum(each.steps for each in ends)
         if ends[-1].code != 0:
-            tally.report("lost", f"{case.name} does not finish (exit code {ends[-1].code}): {ends[-1].said[-500:]}")
-        elif wrong := [name for name in sorted({*expected, *found}) if expected.get(name) != found.get(name)]:
-            tally.report("mismatches", f"{case.name}: {', '.join(wrong)} of {out} differ")
+            tally.report("lost", f"{case.name} does not finish: {ends[-1]}")
+        elif wrong := {name for name, _ in expected.items() ^ content(out).items()}:
+            tally.report("mismatches", f"{case.name}: {sorted(wrong)} of {out} differ")
         elif fault.damage is None and done != reference.steps and all(e.code in (0, STOPPED) or not e.steps for e in ends):
             tally.report("unclean", f"{case.name}: {done} steps instead of {reference.steps}, although each was to be saved")
         if len(tally.problems) == before:
             shutil.rmtree(out)
         return ends
 
-    def _new_folder(self) -> Path:
-        self._number += 1
-        return self.folder / f"run-{self._number}"
-
 
 def _improper(ended: Ended, strike: Strike | None, must_say: str) -> str:
     """Say what is wrong with the way a process ended; empty if nothing is."""
+    codes = {0}  # in case it was quicker
+    if strike is not None:
+        codes |= {-(strike.signal or 0), -SIGKILL if strike.patience is not None else 0}
+        clean: dict[int | None, set[int]] = {None: {FAILED}, SIGKILL: set(), SIGINT: {STOPPED, INTERRUPTED}}
+        codes |= clean.get(strike.signal, {STOPPED})
     if ended.steps and must_say not in ended.said:
         return f"it did not say {must_say!r}"
-    if "Traceback" in ended.said and ended.code != -signal.SIGKILL:  # a killed process says nothing; its orphans may
+    if "Traceback" in ended.said and ended.code != -SIGKILL:  # a killed process says nothing; its orphans may
         return "a traceback"
-    if ended.code not in _proper_codes(strike):
+    if ended.code not in codes:
         return f"exit code {ended.code}"
     if strike and strike.signal and strike.count and strike.of == "steps" and ended.code == 0 and ended.steps > strike.count:
         return "it ignored the signal"
@@ -309,11 +289,3 @@ def _improper(ended: Ended, strike: Strike | None, must_say: str) -> str:
     if ended.code == STOPPED and not ended.stopped_at and "softmatch: interrupted" not in ended.said:
         return "it does not say where it stopped"
     return ""
-
-
-def _proper_codes(strike: Strike | None) -> set[int]:
-    """Exit codes a process may end with; always 0, in case it was quicker."""
-    if strike is None or strike.signal is None:
-        return {0, FAILED} if strike else {0}
-    clean = {signal.SIGKILL: set[int](), signal.SIGINT: {STOPPED, INTERRUPTED}}.get(strike.signal, {STOPPED})  # type: ignore[call-overload]
-    return {0, -strike.signal, -signal.SIGKILL if strike.patience is not None else 0, *clean}

@@ -4,14 +4,13 @@
     python benchmarks/faults.py --quick               # about a minute; writes no file
     python benchmarks/faults.py --only signal --rounds 10 --seed 3
 
-Each run is trained once without faults and then with them: whenever its process has ended, `softmatch train --resume auto` resumes
-it. The exit code is 1 if any run is lost or differs from the undisturbed one.
+Each run is trained once without faults and then with them: whenever its process has ended, `softmatch train --resume auto`
+resumes it. The exit code is 1 if any run is lost or differs from the undisturbed one.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 import tempfile
 import time
@@ -23,9 +22,8 @@ from signal import SIGKILL, Signals
 from typing import Any, Literal, NamedTuple
 
 import torch
-from fault_injection import Case, Damage, Ended, Endurance, Fault, Strike, Tally, as_page, warm_up
-from PIL import Image
-from sklearn.datasets import load_digits
+from fault_injection import Case, Damage, Ended, Endurance, Fault, Strike, Tally, finish, warm_up
+from tiny_data import NUMBERS, write_photos
 
 from softmatch.methods import METHODS
 from softmatch.training import stopping
@@ -47,7 +45,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "semireward": {"warmup": 3, "every": 2, "base_options": LOW},
     "darp": {"warmup": 0.0, "every": 5, "base_options": LOW},
     "cossl": {"teach_from": 0.5, "base_options": LOW},
-    **dict.fromkeys(("crest", "crest_plus"), {"generations": 3}),
+    "crest": {"generations": 3},
+    "crest_plus": {"generations": 3},
     "semireward+adamatch": {"warmup": 3, "every": 2},
     "darp+flexmatch": {"warmup": 0.0, "every": 5, "base_options": LOW},
     "crest+freematch": {"generations": 2},
@@ -71,38 +70,27 @@ VARIANTS = (
 
 def own_data(folder: Path) -> tuple[Case, Case]:
     """Write a table, measured by a cross-fit, and image files, read by worker processes."""
-    random = Random(0)
-    with (folder / "table.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(("width", "height", "label"))
-        for number in range(80):
-            side = number % 2
-            table.writerow((*(random.gauss(3.0 * side, 1.0) for _ in range(2)), "ab"[side] if number < 20 else ""))
-    digits = load_digits(n_class=2)
-    for number, (pixels, digit) in enumerate(zip(digits.images[:150], digits.target, strict=False)):
-        place = folder / ("tests" if number < 30 else "images") / (str(digit) if number < 60 else "unlabeled")
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 15).astype("uint8")).resize((16, 16)).save(place / f"{number}.png")
+    (folder / "table.csv").write_text(NUMBERS)
     few = {**TINY, "steps": 11, "evaluate_every": 5, "checkpoint_every": 3}
-    files = {
-        **few,
-        "workers": 2,
-        "model": "small-conv-4",
-        "twin": False,
-        "batch_statistics": "joint",
-        "test": str(folder / "tests"),
-    }
     crossfit = {**few, "evaluation": "crossfit", "folds": 2}
-    return Case("cross-fit", str(folder / "table.csv"), crossfit), Case("image files", str(folder / "images"), files)
+    files = {**few, "workers": 2, "model": "small-conv-4", "twin": False, "batch_statistics": "joint"}
+    files["test"] = str(write_photos(folder / "tests", labeled=30))
+    images = write_photos(folder / "images", labeled=30, unlabeled=90)
+    return Case("cross-fit", str(folder / "table.csv"), crossfit), Case("image files", str(images), files)
 
 
-def at_a(of: Literal["steps", "writes"], *signals: int, first: int = 1, damage: Damage | None = None) -> Fault:
-    """Strike after a random step, at the earliest after the `first`, or in place of a random flush to disk."""
+def at_a(of: Literal["steps", "writes"], *signals: int) -> Fault:
+    """Strike after a random step, or in place of a random flush to disk."""
+    return Fault(lambda chance, end: Strike(chance.choice(signals), count=chance.randint(1, getattr(end, of)), of=of))
 
-    def strike(chance: Random, reference: Ended) -> Strike:
-        return Strike(chance.choice(signals), count=chance.randint(first, getattr(reference, of)), of=of)
 
-    return Fault(strike, damage)
+def at_write(number: int) -> Fault:
+    return Fault(lambda chance, end: Strike(SIGKILL, count=number, of="writes"))
+
+
+def damaged(damage: Damage) -> Fault:
+    """Kill after a random step, once there is something to damage."""
+    return Fault(lambda chance, end: Strike(SIGKILL, count=chance.randint(5, end.steps)), damage)
 
 
 def at_a_moment(*signals: int, patience: float | None = None) -> Fault:
@@ -115,17 +103,8 @@ def at_a_moment(*signals: int, patience: float | None = None) -> Fault:
     return Fault(strike)
 
 
-def at_write(number: int) -> Fault:
-    return Fault(lambda chance, reference: Strike(SIGKILL, count=number, of="writes"))
-
-
-def damaged(damage: Damage) -> Fault:
-    return at_a("steps", SIGKILL, first=5, damage=damage)
-
-
 def no_room(chance: Random, reference: Ended) -> Strike:
-    size = chance.choice((0, 100, 1000, 10_000, 30_000))
-    return Strike(file_size=size, count=chance.randint(1, reference.steps))
+    return Strike(file_size=chance.choice((0, 100, 1000, 10_000, 30_000)), count=chance.randint(1, reference.steps))
 
 
 def damage_checkpoint(chance: Random, out: Path) -> str | None:
@@ -240,25 +219,13 @@ def main() -> int:
         endurance = Endurance(folder, Random(options.seed))
         rows = [row for row in make_rows(folder, options.quick, endurance) if options.only in row.name]
         tallies = {row.name: inject(endurance, row, options.rounds) for row in rows}
-    page = as_page(
-        [
-            "# Runs that are killed, stopped and damaged",
-            f"`python benchmarks/faults.py --rounds {options.rounds} --seed {options.seed}`",
-            f"Each run is trained without faults and with them, in processes of one thread on a CPU; torch {torch.__version__}, "
-            f"{(time.perf_counter() - started) / 60:.0f} minutes.",
-            "- Lost: it does not finish.\n"
-            "- Mismatch: a file of the finished run differs from that of the undisturbed run, bit for bit (models, metrics, last "
-            "checkpoints, predictions, result.json except for the seconds; of the run, its baseline and folds), is missing or is "
-            "left over.\n"
-            "- Unclean: a traceback, an unexpected exit code, nothing said about damage or how to resume, or a step lost although a "
-            "signal asked for it to be saved.",
-        ],
-        tallies,
-    )
-    print(page)
-    if not options.quick and not options.only:
-        RESULTS.write_text(page, encoding="utf-8")
-    return int(any(tally.problems for tally in tallies.values()))
+    heading = [
+        "# Runs that are killed, stopped and damaged",
+        f"`python benchmarks/faults.py --rounds {options.rounds} --seed {options.seed}`",
+        f"Each run is trained without faults and with them, in processes of one thread on a CPU; torch {torch.__version__}, "
+        f"{(time.perf_counter() - started) / 60:.0f} minutes.",
+    ]
+    return finish(heading, tallies, None if options.quick or options.only else RESULTS)
 
 
 if __name__ == "__main__":

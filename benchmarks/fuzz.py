@@ -4,10 +4,9 @@
     python benchmarks/fuzz.py --inputs 500 --reader csv npz
     python benchmarks/fuzz.py --replay fuzz-failures/csv-000123
 
-Sound inputs are damaged in one or two ways: bytes, values, keys and cells are changed, cut, repeated and exchanged. Each input must
-be accepted, or refused with an InputError. Anything else that is raised is a traceback, and more than --limit seconds a hang; both
-are written to a folder with the input, to be replayed. The inputs follow from the seed, the reader and a number. The inputs of
-"command line" are read, but their work is left out.
+Sound inputs are damaged in one or two ways: bytes, values, keys and cells are changed, cut, repeated and exchanged. Each must be
+accepted, or refused with an InputError. Any other exception is a traceback, more than --limit seconds a hang; both are kept in
+a folder, to be replayed. The inputs follow from the seed. Command lines are read, but their work is left out.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -49,25 +47,22 @@ class Count:
     inputs: int = 0
     accepted: int = 0
     refused: int = 0
+    tracebacks: int = 0
+    hangs: int = 0
     seconds: float = 0.0
-    tracebacks: list[str] = field(default_factory=list)
-    hangs: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        numbers = self.inputs, self.accepted, self.refused, len(self.tracebacks), len(self.hangs)
-        return " | ".join(f"{number:,}" for number in numbers) + f" | {self.inputs / max(self.seconds, 1e-9):,.0f}"
-
-    def __add__(self, other: Count) -> Count:
-        return Count(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+        *numbers, seconds = astuple(self)
+        return " | ".join(f"{number:,}" for number in (*numbers, round(self.inputs / max(seconds, 1e-9))))
 
 
-def _hang(number: int, frame: FrameType | None) -> None:
+def _ring(number: int, frame: FrameType | None) -> None:
     raise Hang
 
 
 def attempt(reader: Reader, content: bytes, limit: float) -> str:
     """Return "accepted", "refused", "hang", or a traceback."""
-    before = signal.signal(signal.SIGALRM, _hang)
+    before = signal.signal(signal.SIGALRM, _ring)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit)
         with warnings.catch_warnings(action="ignore"):
@@ -95,11 +90,10 @@ def fuzz(readers: dict[str, Reader], inputs: int, seed: int, failures: Path, lim
         for number in range(-(-inputs * reader.share // whole)):
             content = reader.make(Random(f"{seed}/{name}/{number}"))
             outcome = attempt(reader, content, limit)
-            count.inputs += 1
-            count.accepted += outcome == "accepted"
-            count.refused += outcome == "refused"
-            if outcome not in ("accepted", "refused"):
-                (count.hangs if outcome == "hang" else count.tracebacks).append(outcome)
+            kind = {"accepted": "accepted", "refused": "refused", "hang": "hangs"}.get(outcome, "tracebacks")
+            for each in ("inputs", kind):
+                setattr(count, each, getattr(count, each) + 1)
+            if kind in ("hangs", "tracebacks"):
                 failures.mkdir(parents=True, exist_ok=True)
                 place = failures / f"{name.replace(' ', '_')}-{number:06d}"
                 place.write_bytes(content)
@@ -120,7 +114,8 @@ def replay(readers: dict[str, Reader], path: Path, limit: float) -> str:
 def table(found: dict[str, Count]) -> str:
     lines = ["| reader | inputs | accepted | refused with a message | tracebacks | hangs | inputs per second |"]
     lines.append("|---|---|---|---|---|---|---|")
-    lines += [f"| {name} | {count} |" for name, count in (*found.items(), ("**all**", sum(found.values(), Count())))]
+    total = Count(*map(sum, zip(*map(astuple, found.values()), strict=True)))
+    lines += [f"| {name} | {count} |" for name, count in (*found.items(), ("**all**", total))]
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -28,14 +28,20 @@ VALUES: tuple[Any, ...] = (
     *([], [[]], [0], [None], {}, {"": None}, {"a": {"b": []}}, [1] * 500, [[[[[[]]]]]], "2020-01-01", "supervised", "auto"),
 )
 MEMBERS = ("y.npy", "../x.npy", "/x.npy", "", "x", "x_test.npy", "x_unlabeled.npy", "\u2028.npy", "__proto__")
-DTYPES = "<f8 <f4 |O <U4 |S3 <i8 |b1 <c16 <M8[s] <m8[D] |V8 <f2 <u2 >i4 <U0 <q99".split()
+HEADER = {
+    b"<f8": b"<f8 <f4 |O <U4 |S3 <i8 |b1 <c16 <M8[s] <m8[D] |V8 <f2 <u2 >i4 <U0 <q99".split(),
+    b"False": (b"True", b"None", b"0", b"'x'"),
+    b"shape': (": [b"shape': (%d, " % number for number in (0, 1, 2, 7, -1, 2**40, 10**30)],
+    b"descr": (b"desc", b"shape", b"x"),
+    b"{": (b"{{", b"[", b"__import__('os')"),
+}
 WORDS = b"0 1 -1 3 0.5 1e9 none t.csv run saw+fixmatch x,y".split()
 
 Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
 
-def edit(random: Random, parts: Any, new: Callable[[], Any], longest: int = 4) -> None:
-    """Delete, repeat, reverse or replace a stretch of a list or bytearray, or insert one, or cut it off there."""
+def edit(random: Random, parts: Any, new: Any, longest: int = 4) -> None:
+    """Delete, repeat, reverse or replace a stretch of a list or bytearray, insert a new one, or cut it off there."""
     at, kind = random.randint(0, len(parts)), random.randrange(7)
     end = at + random.randint(1, longest)
     if kind == 0:
@@ -46,117 +52,81 @@ def edit(random: Random, parts: Any, new: Callable[[], Any], longest: int = 4) -
         parts[at:end] = parts[at:end][::-1]
     elif kind == 3 and random.random() < 0.3:
         parts[:] = random.choice((parts[:at], parts[at:]))
-    elif kind < 6:
-        parts[at : at + 1] = new()
     else:
-        parts[at:at] = new()
+        parts[at : at + (kind < 6)] = new
 
 
 def mutate_bytes(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
     """Change single bytes and stretches, or insert a token or a stretch of another input."""
     found = bytearray(content)
-
-    def new() -> bytes:
-        other = random.choice(others)
-        start = random.randint(0, len(other))
-        return random.choice((random.choice(TOKENS), other[start : start + random.choice((1, 2, 4, 16, 200))]))
-
     for _ in range(random.choice((1, 1, 1, 2, 3, 8))):
+        other, length = random.choice(others), random.choice((1, 2, 4, 16, 200))
+        start = random.randint(0, len(other))
         if found and random.random() < 0.3:
             found[random.randrange(len(found))] ^= random.choice((1 << random.randrange(8), random.randrange(256)))
         else:
-            edit(random, found, new, random.choice((1, 2, 4, 16, 200)))
+            edit(random, found, random.choice((random.choice(TOKENS), other[start : start + length])), length)
     return bytes(found[:LONGEST])
 
 
 def mutate_value(random: Random, value: Any) -> Any:
-    """Change, delete, rename or wrap one part of a JSON-like value, at any depth."""
-    paths = list(_paths(value))
-    path, kind = random.choice(paths), random.randrange(6)
-    if not path:
-        return random.choice((random.choice(VALUES), [value], {"a": value}, value))
-    *way, key = path
-    holder = _at(value, way)
-    if kind in (0, 1):
-        holder[key] = random.choice(VALUES)
-    elif kind == 2:
-        del holder[key]
-    elif kind == 3:
-        holder[key] = [holder[key]] * random.choice((1, 2, 40))
-    elif kind == 4 and isinstance(holder, dict):
-        holder[str(random.choice(VALUES))] = holder.pop(key)
+    """Change, delete, rename, repeat or wrap one part of a JSON-like value, at any depth."""
+    if not value or not isinstance(value, dict | list) or random.random() < 0.1:
+        return random.choice((random.choice(VALUES), random.choice(VALUES), [value], {"a": value}))
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+    at = random.randrange(len(items))
+    key, inside = items[at]
+    if random.random() < 0.7:
+        items[at] = key, mutate_value(random, inside)
     else:
-        holder[key] = json.loads(json.dumps(_at(value, random.choice(paths))))  # a copy: a value must not hold itself
-    return value
-
-
-def _paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield before
-    for key in value if isinstance(value, dict) else range(min(len(value), 30)) if isinstance(value, list) else ():
-        yield from _paths(value[key], (*before, key))
-
-
-def _at(value: Any, path: Sequence[Any]) -> Any:
-    for key in path:
-        value = value[key]
-    return value
+        edit(random, items, [(random.choice((str(random.choice(VALUES)), key)), random.choice((inside, *VALUES)))])
+    return dict(items) if isinstance(value, dict) else [inside for _, inside in items]
 
 
 def mutate_json(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
-    value = mutate_value(random, json.loads(content))
-    return json.dumps(value, ensure_ascii=random.random() < 0.5).encode("utf-8", "surrogatepass")
+    return json.dumps(mutate_value(random, json.loads(content)), ensure_ascii=random.random() < 0.5).encode("utf-8", "replace")
 
 
 def mutate_json_lines(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
     lines = content.splitlines()
-    edit(random, lines, lambda: [mutate_json(random, random.choice(lines), others)])
+    edit(random, lines, [mutate_json(random, random.choice(lines), others)])
     return b"\n".join(lines)
 
 
 def mutate_yaml(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
-    value = mutate_value(random, yaml.safe_load(content) or {})
-    return yaml.safe_dump(value, allow_unicode=True, default_flow_style=random.choice((True, False, None))).encode()
+    return yaml.safe_dump(mutate_value(random, yaml.safe_load(content)), allow_unicode=random.random() < 0.5).encode()
 
 
 def mutate_table(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
     """Change cells, rows and columns of a CSV, and how it is written."""
-    text = content.decode("utf-8-sig")
+    text, out = content.decode("utf-8-sig"), io.StringIO(newline="")
     mark = max(",;\t|", key=text.splitlines()[0].count)
     rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=mark))
-
-    def cell() -> list[str]:
-        return [random.choice((str(random.choice(VALUES)), random.choice(TOKENS).decode("utf-8", "replace")))]
-
     for _ in range(random.choice((1, 1, 2, 5))):
-        row, kind = random.choice(rows), random.randrange(6)
+        row = random.choice(rows)
+        cell = [random.choice((str(random.choice(VALUES)), random.choice(TOKENS).decode("utf-8", "replace")))]
+        at, kind = random.randint(0, len(row)), random.randrange(6)
         if kind < 3:
             edit(random, row, cell, 1)
         elif kind == 3:
-            edit(random, rows, lambda row=row: [list(row)])
+            edit(random, rows, [list(row)])
         elif kind == 4:
             random.shuffle(rows)
         else:
-            at = random.randint(0, len(row))  # a whole column
-            for each in rows:
-                each[at : at + 1] = cell()
-    out = io.StringIO(newline="")
-    quoting, end = random.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL)), random.choice(("\n", "\r\n", "\r"))
-    csv.writer(out, delimiter=random.choice((*3 * mark, *",;\t")), quoting=quoting, lineterminator=end).writerows(rows)
-    return out.getvalue().encode(random.choice(("utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1")), "replace")[:LONGEST]
+            for each in rows:  # a whole column
+                each[at : at + 1] = cell
+    end, encoding = random.choice(("\n", "\r\n", "\r")), random.choice(("utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"))
+    csv.writer(out, delimiter=random.choice((*3 * mark, *",;\t")), lineterminator=end).writerows(rows)
+    return out.getvalue().encode(encoding, "replace")[:LONGEST]
 
 
 def mutate_archive(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
     """Delete, rename, double or change a member of a zip archive; the checksums stay right."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
-
-    def member() -> list[tuple[str, bytes]]:
-        name, inside = random.choice(members)
-        mutation = random.choice((mutate_array_header, mutate_bytes))
-        kept = random.random() < 0.25
-        return [(random.choice(MEMBERS) if kept else name, inside if kept else mutation(random, inside, [inside]))]
-
-    edit(random, members, member, 1)
+    name, inside = random.choice(members)
+    changed = random.choice((mutate_array_header, mutate_bytes))(random, inside, [inside])
+    edit(random, members, [(name, changed) if random.random() < 0.7 else (random.choice(MEMBERS), inside)], 1)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
         for name, inside in dict(members).items():
@@ -165,20 +135,10 @@ def mutate_archive(random: Random, content: bytes, others: Sequence[bytes]) -> b
 
 
 def mutate_array_header(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
-    """Make the header of a .npy say what is not true."""
-    length = struct.unpack("<H", content[8:10])[0]
-    header = content[10 : 10 + length].decode("latin-1").rstrip()
-    changes = {
-        "'<f8'": repr(random.choice(DTYPES)),
-        "False": random.choice(("True", "None", "0", "'x'")),
-        "'shape': (": f"'shape': ({random.choice((0, 1, 2, 7, -1, 2**40, 10**30))}, ",
-        "descr": random.choice(("desc", "shape", "x")),
-        "{": random.choice(("{", "{{", "[", "__import__('os')")),
-    }
-    for old in random.sample(sorted(changes), random.choice((1, 1, 2))):
-        header = header.replace(old, changes[old], 1)
-    encoded = header.encode("latin-1") + b"\n"
-    return content[:8] + struct.pack("<H", len(encoded)) + encoded + content[10 + length :]
+    """Make the header of a .npy file claim something else."""
+    length, old = struct.unpack("<H", content[8:10])[0], random.choice(sorted(HEADER))
+    header = content[10 : 10 + length].replace(old, random.choice(HEADER[old]), 1)
+    return content[:8] + struct.pack("<H", len(header)) + header + content[10 + length :]
 
 
 def mutate_tensor_header(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
@@ -193,15 +153,12 @@ def mutate_tensor_header(random: Random, content: bytes, others: Sequence[bytes]
 def mutate_words(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
     """Change the arguments of a command, which are separated by NUL."""
     command, *words = content.split(b"\0")
-
-    def new() -> list[bytes]:
+    for _ in range(random.choice((1, 1, 2, 4))):
         other = random.choice(others).split(b"\0")[1:]
         start = random.randint(0, len(other))
         value = random.choice((*TOKENS[::2], str(random.choice(VALUES)).encode(), *WORDS, *WORDS, *WORDS))
-        return random.choice((other[start : start + 2], [value], [mutate_bytes(random, random.choice(words), others)]))
-
-    for _ in range(random.choice((1, 1, 2, 4))):
-        edit(random, words, new, 2)
+        changed = mutate_bytes(random, random.choice(words or [b""]), others)
+        edit(random, words, random.choice((other[start : start + 2], [value], [changed])), 2)
     if random.random() < 0.1:
         command = random.choice((mutate_bytes(random, command, others), random.choice(others).split(b"\0")[0]))
     return b"\0".join(word.replace(b"\0", b"")[:300] for word in (command, *words))

@@ -13,23 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
+import fuzz_mutations as damage
 import numpy as np
 import torch
-from fuzz_mutations import (
-    VALUES,
-    Mutation,
-    mutate_archive,
-    mutate_bytes,
-    mutate_json,
-    mutate_json_lines,
-    mutate_table,
-    mutate_tensor_header,
-    mutate_value,
-    mutate_words,
-    mutate_yaml,
-)
 from PIL import Image
 from tiny_data import NUMBERS, texts, write_photos
 
@@ -66,15 +55,21 @@ COMMANDS = (
     "suggest t.csv --number 3 --label label --seed 2",
     "export run --to safetensors",
 )
-BY_SUFFIX: dict[str, Sequence[Mutation]] = {
-    ".json": (mutate_bytes, mutate_json, mutate_json),
-    ".jsonl": (mutate_bytes, mutate_json_lines, mutate_json_lines),
-    ".yaml": (mutate_bytes, mutate_yaml, mutate_yaml),
-    ".csv": (mutate_bytes, mutate_table, mutate_table),
-    ".tsv": (mutate_bytes, mutate_table, mutate_table),
-    ".npz": (mutate_bytes, mutate_archive, mutate_archive),
-    ".safetensors": (mutate_bytes, mutate_tensor_header, mutate_tensor_header),
+STRUCTURED: dict[str, damage.Mutation] = {
+    **dict.fromkeys((".csv", ".tsv"), damage.mutate_table),
+    ".json": damage.mutate_json,
+    ".jsonl": damage.mutate_json_lines,
+    ".npz": damage.mutate_archive,
+    ".safetensors": damage.mutate_tensor_header,
+    ".yaml": damage.mutate_yaml,
 }
+"""Ways to damage a file that leave its format intact."""
+
+
+def mutations(name: str) -> tuple[damage.Mutation, ...]:
+    """List the ways to damage the file with this name."""
+    structured = STRUCTURED.get(Path(name).suffix, damage.mutate_bytes)
+    return damage.mutate_bytes, structured, structured
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ class Reader:
 
     share: int
     corpus: Sequence[bytes]
-    mutations: Sequence[Mutation]
+    mutations: Sequence[damage.Mutation]
     read: Callable[[bytes], object]
 
     def make(self, random: Random) -> bytes:
@@ -106,9 +101,10 @@ class _Reached(Exception):  # noqa: N818  # an event
 
 def make_readers(folder: Path) -> dict[str, Reader]:
     """Make all readers, and the files they need in a folder."""
-    write_photos(folder / "photos", labeled=8, side=9)
+    photos = [write_photos(folder / name, labeled=8, side=9) for name in ("photos", "damaged")]
     run, unfinished = _make_run(folder)
     files, states = _files(run), _files(unfinished, ".safetensors")
+    commands = [line.encode().replace(b" ", b"\0") for line in COMMANDS]
     messages = texts(16, labeled=9)
     csvs = [NUMBERS.encode(), messages.encode(), NUMBERS.replace(",", ";").encode("utf-8-sig")]
     tsvs = [NUMBERS.replace(",", "\t").encode(), messages.replace(",", "\t").encode("utf-16")]
@@ -116,20 +112,18 @@ def make_readers(folder: Path) -> dict[str, Reader]:
     points = [{"x": k / 3, "y": k % 5, "kind": None if k % 4 == 0 else "uv"[k % 2], "label": k % 2} for k in range(12)]
 
     def table(share: int, name: str, corpus: Sequence[bytes]) -> Reader:
-        return Reader(share, corpus, BY_SUFFIX.get(Path(name).suffix, (mutate_bytes,)), partial(_read_table, folder / name))
+        return Reader(share, corpus, mutations(name), partial(_read_table, folder / name))
 
     return {
-        "settings": Reader(30, _settings(folder), BY_SUFFIX[".yaml"], partial(_read_settings, folder / "settings.yaml")),
-        "command line": Reader(
-            5, [line.encode().replace(b" ", b"\0") for line in COMMANDS], (mutate_words,), partial(_read_command, folder, run)
-        ),
+        "settings": Reader(30, _settings(folder), mutations("s.yaml"), partial(_read_settings, folder / "settings.yaml")),
+        "command line": Reader(5, commands, (damage.mutate_words,), partial(_read_command, folder, run)),
         "csv": table(26, "t.csv", csvs),
         "csv.gz": table(3, "t.csv.gz", [gzip.compress(text, mtime=0) for text in csvs]),
         "tsv": table(3, "t.tsv", tsvs),
         "jsonl": table(10, "t.jsonl", ["\n".join(map(json.dumps, each)).encode() for each in (rows, points)]),
         "json": table(4, "t.json", [json.dumps(each).encode() for each in (rows, points)]),
         "npz": table(10, "t.npz", _archives()),
-        "image": Reader(4, _images(), (mutate_bytes,), partial(_read_image, folder / "photos")),
+        "image": Reader(4, _images(), (damage.mutate_bytes,), partial(_read_image, photos[1])),
         "run folder": Reader(4, files, (_mutate_file,), partial(_read_run, run, folder / "scratch")),
         "checkpoint": Reader(40, states, (_mutate_file,), partial(_read_checkpoint, folder / "checkpoint")),
         "resumed run": Reader(1, states, (partial(_mutate_state, folder),), partial(_resume, unfinished, folder / "resumed")),
@@ -166,9 +160,8 @@ def _read_command(folder: Path, run: Path, content: bytes) -> None:
     words = [os.fsdecode(word) for word in content.split(b"\0")]
     output, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.ExitStack() as stack:
-        for name in WORK:
+        for name in (*WORK, "socket.getaddrinfo"):
             stack.enter_context(patch(name, side_effect=_Reached))
-        stack.enter_context(patch("socket.getaddrinfo", side_effect=OSError("there is no network here")))
         stack.enter_context(contextlib.chdir(place))
         stack.enter_context(contextlib.redirect_stdout(output))
         stack.enter_context(contextlib.redirect_stderr(errors))
@@ -182,18 +175,18 @@ def _read_table(path: Path, content: bytes) -> None:
     read_own(str(path), Reading())
 
 
+def _archive(**arrays: Any) -> bytes:
+    np.savez(out := io.BytesIO(), **arrays)
+    return out.getvalue()
+
+
 def _archives() -> list[bytes]:
     points, few = np.arange(40.0).reshape(20, 2) % 7, np.array(list("abababab"))
-    found = []
-    for arrays in (
-        {"x": points, "y": np.array([0, 1, -1, -1] * 5)},
-        {"x_train": points[:8], "y_train": few, "x_unlabeled": points, "x_test": points[:4], "y_test": few[:4]},
-        {"images": np.zeros((6, 8, 8)), "labels": np.array([0.0, 1.0, np.nan] * 2)},
-    ):
-        out = io.BytesIO()
-        np.savez(out, **arrays)  # type: ignore[arg-type]  # numpy's own signature mixes names and options
-        found.append(out.getvalue())
-    return found
+    return [
+        _archive(x=points, y=np.array([0, 1, -1, -1] * 5)),
+        _archive(x_train=points[:8], y_train=few, x_unlabeled=points, x_test=points[:4], y_test=few[:4]),
+        _archive(images=np.zeros((6, 8, 8)), labels=np.array([0.0, 1.0, np.nan] * 2)),
+    ]
 
 
 def _images() -> list[bytes]:
@@ -207,19 +200,22 @@ def _images() -> list[bytes]:
 
 
 def _read_image(folder: Path, content: bytes) -> None:
-    place = folder / "cat" / "damaged.png"
-    place.write_bytes(content)
-    try:
-        read_own(str(folder), Reading())
-    finally:
-        place.unlink()
+    (folder / "cat" / "damaged.png").write_bytes(content)
+    read_own(str(folder), Reading())
 
 
 def _make_run(folder: Path) -> tuple[Path, Path]:
     """Train a run with everything a run folder may hold; returns it finished and a moment before it was finished."""
     table, run, unfinished = folder / "data.csv", folder / "run", folder / "unfinished"
     table.write_text(NUMBERS)
-    settings = {"features": "width,height", "steps": 2, "model": "mlp-4", "evaluate_every": 1, "threads": 1, "unlabeled_batch": 8}
+    settings: dict[str, Any] = {
+        "features": "width,height",
+        "steps": 2,
+        "model": "mlp-4",
+        "evaluate_every": 1,
+        "threads": 1,
+        "unlabeled_batch": 8,
+    }
     with patch.object(RunFolder, "finish"):
         softmatch.train(str(table), **settings, evaluation="crossfit", folds=2, out=run)
     shutil.copytree(run, unfinished, ignore=shutil.ignore_patterns("result.json", "report.html"))
@@ -253,7 +249,7 @@ def _put(run: Path, scratch: Path, content: bytes) -> Path:
 
 def _mutate_file(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
     name, inside = _split(content)
-    return _join(name, random.choice(BY_SUFFIX.get(Path(name).suffix, (mutate_bytes,)))(random, inside, others))
+    return _join(name, random.choice(mutations(name))(random, inside, others))
 
 
 def _read_run(run: Path, scratch: Path, content: bytes) -> None:
@@ -268,11 +264,9 @@ def _read_run(run: Path, scratch: Path, content: bytes) -> None:
         (scratch / "report.html").unlink()
         reopen(scratch)
 
-    def split() -> None:
-        Split.from_dict(RunFolder(scratch).read_json("split.json") or {})
-
-    refused = []
-    for work in (predict, lambda: write_report(RunFolder(scratch)), split, resume):
+    folder, refused = RunFolder(scratch), []
+    split = lambda: Split.from_dict(folder.read_json("split.json") or {})  # noqa: E731
+    for work in (predict, lambda: write_report(folder), split, resume):
         try:
             work()
         except InputError as error:
@@ -283,22 +277,20 @@ def _read_run(run: Path, scratch: Path, content: bytes) -> None:
 
 def _read_checkpoint(folder: Path, content: bytes) -> None:
     name, inside = _split(content)
-    folder.mkdir(exist_ok=True)
     path = folder / Path(name).name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     path.write_bytes(inside)
-    try:
-        for read in (read_tensors, read_notes):
-            with contextlib.suppress(InputError):
-                read(path)
-        if path.name.startswith("step-"):
-            found, wrong = newest_good(folder)
-            if found is None:
-                raise InputError("; ".join(wrong))
-            load_checkpoint(path)
-        else:
-            read_checked(path)
-    finally:
-        path.unlink()
+    for read in (read_tensors, read_notes):
+        with contextlib.suppress(InputError):
+            read(path)
+    if path.name.startswith("step-"):
+        found, wrong = newest_good(folder)
+        if found is None:
+            raise InputError("; ".join(wrong))
+        load_checkpoint(path)
+    else:
+        read_checked(path)
 
 
 def _mutate_state(folder: Path, random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
@@ -308,20 +300,12 @@ def _mutate_state(folder: Path, random: Random, content: bytes, others: Sequence
     path.write_bytes(inside)
     tensors, notes = read_checked(path)
     if random.random() < 0.4:
-        notes = mutate_value(random, notes)
+        notes = damage.mutate_value(random, notes)
     else:
-        key = random.choice(sorted(tensors))
-        value = tensors.pop(key)
-        dtypes = (torch.float64, torch.int32, torch.bool, torch.bfloat16, torch.uint8)
-        changed = (
-            {str(random.choice(VALUES)): value},
-            {key: value.reshape(-1)[: random.randrange(3)]},
-            {key: value.to(random.choice(dtypes))},
-            {key: torch.full_like(value, random.choice((0, 1, 2, 3, 100)))},
-            {key: value[None]},
-            {},
-        )
-        tensors |= random.choice(changed)
+        value = tensors.pop(key := random.choice(sorted(tensors)))
+        dtype = random.choice((torch.float64, torch.int32, torch.bool, torch.bfloat16, torch.uint8))
+        whole = value[None], value.to(dtype), torch.full_like(value, random.randrange(99)), value.flatten()[: random.randrange(3)]
+        tensors |= random.choice(({}, {str(random.choice(damage.VALUES)): value}, *({key: changed} for changed in whole)))
     write_checked(path, tensors, notes if isinstance(notes, dict) else {})
     return _join(name, path.read_bytes())
 

@@ -2,11 +2,9 @@
 
     python benchmarks/soak.py --minutes 60 > benchmarks/results/soak.md
 
-The rounds take turns: every method on a small table, with checkpoints, evaluation and a report; a run that a signal stops and
-that is resumed; image files read by worker processes; a cross-fit on texts; the scikit-learn classifier, saved and loaded;
-predictions and pseudo-labels; rejected inputs. About every 20 s, after garbage collection, the numbers of MEASURES are sampled.
-The exit code is 1 if a line fitted to the memory of the second half rises by more than --megabytes, or if another number is
-larger in the last third than it ever was in the second.
+Rounds of training, stopping, resuming, predicting and rejecting inputs take turns. About every 20 s, after garbage collection,
+the numbers of MEASURES are sampled. The exit code is 1 if a line fitted to the memory of the second half rises by more than
+--megabytes, or if another number is larger in the last third than it ever was in the second.
 """
 
 from __future__ import annotations
@@ -26,12 +24,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from tiny_data import texts, write_photos
 
 import softmatch
 from softmatch.errors import InputError, Stopped
@@ -61,24 +60,13 @@ class StopAtRecord:
     def note(self, text: str) -> None: ...
 
 
-def write_sources(folder: Path) -> None:
-    """Write a table of texts and a folder of images."""
-    words = (("card", "bank", "money"), ("parcel", "post", "courier"))
-    lines = [f"help me with the {words[k % 2][k % 3]} of day {k},{('a', 'b')[k % 2] if k < 24 else ''}" for k in range(60)]
-    (folder / "texts.csv").write_text("message,category\n" + "\n".join(lines))
-    random = np.random.default_rng(0)
-    for number in range(40):
-        place = folder / "photos" / (("cat", "dog")[number % 2] if number < 24 else "unlabeled")
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(place / f"{number}.png")
-
-
 class Rounds:
-    """The kinds of work; each begins with an empty folder for its run."""
+    """The kinds of work; each makes the folder `run` anew."""
 
     def __init__(self, folder: Path) -> None:
-        self.run, self.texts_run = folder / "run", folder / "texts"
-        self.photos, self.texts_table, self.damaged = folder / "photos", folder / "texts.csv", folder / "damaged.csv"
+        self.run, self.texts_run, self.damaged = folder / "run", folder / "texts", folder / "damaged.csv"
+        self.photos, self.table = write_photos(folder / "photos", labeled=24, unlabeled=16), folder / "texts.csv"
+        self.table.write_text(texts(60, labeled=24))
 
     def method(self, name: str) -> None:
         softmatch.train("two-moons", method=name, model="mlp-8", **SMALL, out=self.run)
@@ -86,12 +74,11 @@ class Rounds:
     def texts(self) -> None:
         shutil.rmtree(self.texts_run, ignore_errors=True)
         settings = SMALL | {"steps": 6, "model": "mlp-8", "evaluation": "crossfit", "folds": 2}
-        softmatch.train(str(self.texts_table), **settings, out=self.texts_run)
+        softmatch.train(str(self.table), **settings, out=self.texts_run)
 
     def resume(self) -> None:
         with suppress(Stopped):
-            softmatch.train("two-moons", model="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
-            raise AssertionError("the signal was not heard")
+            assert not softmatch.train("two-moons", model="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
         softmatch.train(resume=self.run)
 
     def images(self) -> None:
@@ -100,7 +87,7 @@ class Rounds:
 
     def use(self) -> None:
         self.run.mkdir()
-        predict(self.texts_run, str(self.texts_table), self.run / "predictions.csv")
+        predict(self.texts_run, str(self.table), self.run / "predictions.csv")
         write_pseudo_labels(self.texts_run, self.run / "pseudo.csv")
         write_report(RunFolder(self.texts_run))
 
@@ -115,23 +102,15 @@ class Rounds:
         for content in (b"", b"x,label\n1\n", b"x,label\n1,\xff\n", b"\0" * 99):
             self.damaged.write_bytes(content)
             with suppress(InputError):
-                softmatch.train(str(self.damaged), out=self.run)
-                raise AssertionError("a damaged table was accepted")
+                assert not softmatch.train(str(self.damaged), out=self.run), "a damaged table was accepted"
 
     def forever(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Each kind of work in turn; every other round trains with the next method."""
-        others = {
-            "texts, cross-fit": self.texts,
-            "stopped and resumed": self.resume,
-            "images, worker processes": self.images,
-            "predictions, pseudo-labels, report": self.use,
-            "classifier": self.classifier,
-            "refused inputs": self.refused,
-        }
+        others = {"texts, cross-fit": self.texts, "stopped and resumed": self.resume, "images, worker processes": self.images}
+        others |= {"predictions, pseudo-labels, report": self.use, "classifier": self.classifier, "refused inputs": self.refused}
         for other, method in zip(itertools.cycle(others.items()), itertools.cycle(softmatch.METHODS)):
-            for each in ((f"method {method}", lambda method=method: self.method(method)), other):
-                shutil.rmtree(self.run, ignore_errors=True)
-                yield each
+            yield f"method {method}", partial(self.method, method)
+            yield other
 
 
 def sample(temporary: Path, shared: set[str]) -> dict[str, float]:
@@ -195,9 +174,9 @@ def soak(minutes: float) -> tuple[Counter[str], list[float], list[dict[str, floa
         folder, temporary = Path(made), Path(made, "temporary")
         temporary.mkdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-        write_sources(folder)
         shared, started = {path.name for path in SHARED.glob("torch_*_*")}, time.monotonic()
         for name, work in Rounds(folder).forever():
+            shutil.rmtree(folder / "run", ignore_errors=True)
             work()
             done[name] += 1
             now = time.monotonic() - started

@@ -5,19 +5,18 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+ROWS = ((k / 7, k * k % 11, ("red", "green", "blue")[k % 3], ("left", "right")[k % 2] if k < 24 else "") for k in range(40))
 NUMBERS = "width,height,colour,label\n" + "".join(
-    f"{k / 7:.3f},{k * k % 11},{('red', 'green', 'blue')[k % 3]},{('left', 'right')[k % 2] if k < 24 else ''}\n"
-    for k in range(40)
+    f"{width:.3f},{height},{colour},{label}\n" for width, height, colour, label in ROWS
 )
 
 
 def texts(rows: int, labeled: int) -> str:
     """Return a CSV of quoted texts in two classes."""
-    things = (("card", "bank", "money"), ("parcel", "post", "courier"))
-    cells = ((k, things[k % 2][k % 3], "ab"[k % 2] if k < labeled else "") for k in range(rows))
-    return "id,message,category\n" + "".join(
-        f'{k},"Dear ""friends"", my {thing}, number {k}, is lost",{c}\n' for k, thing, c in cells
-    )
+    things, lines = (("card", "bank", "money"), ("parcel", "post", "courier")), ["id,message,category"]
+    for k in range(rows):
+        lines.append(f'{k},"Dear ""{things[k % 2][k % 3]}"", my number, {k}, is lost",{"ab"[k % 2] if k < labeled else ""}')
+    return "\n".join(lines)
 
 
 def write_photos(folder: Path, labeled: int, unlabeled: int = 0, side: int = 16) -> Path:
