@@ -75,7 +75,6 @@ def test_only_training_calls_are_counted() -> None:
 def test_hidden_samples_have_no_gradient() -> None:
     logits = LABELED.log().requires_grad_()
     at(1)(logits, LABELS).backward()
-    assert logits.grad is not None
     assert float(logits.grad[0].abs().sum()) > 0
     assert float(logits.grad[1].abs().sum()) == 0.0
 

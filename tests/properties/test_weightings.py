@@ -50,7 +50,6 @@ def taught(name: str, history: list[Seen]) -> Weighting:
 
 def ordered(seen: Seen, order: Tensor) -> Seen:
     """The same batch with its unlabelled samples in another order."""
-    assert seen.index is not None
     return replace(seen, weak_probs=seen.weak_probs[order], index=seen.index[order])
 
 
