@@ -5,8 +5,8 @@
     python benchmarks/text_speed.py --quick                          # a minute, to see that it works
 
 Texts are random tokens with the lengths of reviews: lognormal, cut at --length. The variants take turns within each round, so
-that a busy machine slows all of them equally; ratios are within a round, by wall and by CPU time. Every variant trains on the same
-texts: the measured steps are a whole window of batches of similar lengths, so that they hold the short and
+that a busy machine slows all of them equally; ratios are within a round, by wall and by CPU time. Every variant trains on
+the same texts: the measured steps are a whole window of batches of similar lengths, so that they hold the short and
 the long ones. Prints medians and ranges over the rounds. A step is SoftMatch's as softmatch trains: 8 labelled and 16
 unlabelled texts, three views, AdamW, average of weights.
 """

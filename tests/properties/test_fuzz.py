@@ -56,7 +56,8 @@ def test_inputs_follow_from_the_seed(readers: Any) -> None:
 
 
 def test_failures_are_kept_and_can_be_replayed(fuzz: Any, tmp_path: Path) -> None:
-    def read(content: bytes) -> None:
+    def read(path: Path) -> None:
+        content = path.read_bytes()
         if b"x" in content:
             raise InputError("no x here")
         if b"y" in content:
@@ -64,14 +65,18 @@ def test_failures_are_kept_and_can_be_replayed(fuzz: Any, tmp_path: Path) -> Non
         while b"z" in content:
             pass
 
-    letters = {"some letters": fuzz.Reader(1, [b"a", b"x", b"y", b"z"], (lambda random, content, others: content,), read)}
-    (count,) = fuzz.fuzz(letters, inputs=40, seed=0, failures=tmp_path, limit=0.02).values()
+    sound, failures = tmp_path / "sound", tmp_path / "failures"
+    sound.mkdir()
+    for letter in "axyz":
+        (sound / letter).write_text(letter)
+    letters = {"some letters": fuzz.Reader(1, sound, "*", read, lambda random, content, others: content)}
+    (count,) = fuzz.fuzz(letters, inputs=40, seed=0, failures=failures, limit=0.02).values()
     assert count.inputs == 40
     assert min(count.accepted, count.refused, count.tracebacks, count.hangs) > 0
-    kept = sorted(path for path in tmp_path.iterdir() if path.suffix != ".txt")
+    kept = sorted(path for path in failures.iterdir() if path.suffix != ".txt")
     assert len(kept) == count.tracebacks + count.hangs
     for path in kept:
         outcome = fuzz.replay(letters, path, 0.02)
         assert outcome == path.with_suffix(".txt").read_text()
-        assert "ZeroDivisionError: y" in outcome if path.read_bytes() == b"y" else outcome == "hang"
+        assert "ZeroDivisionError: y" in outcome if path.read_bytes() == b"y\ny" else outcome == "hang"
     assert f"| {count.tracebacks} | {count.hangs} |" in fuzz.table({"some letters": count})
