@@ -65,8 +65,11 @@ def attempt(reader: Reader, content: bytes, limit: float) -> str:
     before = signal.signal(signal.SIGALRM, _ring)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit)
-        with warnings.catch_warnings(action="ignore"):
-            reader.read(content)
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                reader.read(content)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         return "accepted"
     except InputError:
         return "refused"
@@ -77,7 +80,6 @@ def attempt(reader: Reader, content: bytes, limit: float) -> str:
     except BaseException:  # anything else that escapes is what we look for
         return traceback.format_exc()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
 
 

@@ -70,13 +70,13 @@ def test_failures_are_kept_and_can_be_replayed(fuzz: Any, tmp_path: Path) -> Non
     for letter in "axyz":
         (sound / letter).write_text(letter)
     letters = {"some letters": fuzz.Reader(1, sound, "*", read, lambda random, content, others: content)}
-    (count,) = fuzz.fuzz(letters, inputs=40, seed=0, failures=failures, limit=0.02).values()
+    (count,) = fuzz.fuzz(letters, inputs=40, seed=0, failures=failures, limit=0.1).values()
     assert count.inputs == 40
     assert min(count.accepted, count.refused, count.tracebacks, count.hangs) > 0
     kept = sorted(path for path in failures.iterdir() if path.suffix != ".txt")
     assert len(kept) == count.tracebacks + count.hangs
     for path in kept:
-        outcome = fuzz.replay(letters, path, 0.02)
+        outcome = fuzz.replay(letters, path, 0.1)
         assert outcome == path.with_suffix(".txt").read_text()
         assert "ZeroDivisionError: y" in outcome if path.read_bytes() == b"y\ny" else outcome == "hang"
     assert f"| {count.tracebacks} | {count.hangs} |" in fuzz.table({"some letters": count})
