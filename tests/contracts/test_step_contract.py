@@ -77,6 +77,7 @@ def check(found: list[Output], classes: int, batch: int) -> None:
             assert value.shape == (batch,)
             assert not value.requires_grad
         assert 0 <= int(pseudo.labels.min()) <= int(pseudo.labels.max()) < classes
+        assert pseudo.confidence.dtype == pseudo.weights.dtype == torch.float32
         assert float(pseudo.weights.min()) >= 0.0
         assert 0.0 <= float(pseudo.confidence.min()) <= float(pseudo.confidence.max()) <= 1.0 + 1e-5
 
@@ -184,6 +185,7 @@ def test_its_card_says_what_the_builder_takes(method: str) -> None:
     card = read_card(method)
     for section in ("Idea", "Formula", "When to use it", "Options", "What differs", "Measured"):
         assert f"\n## {section}\n" in card, section
+    assert card.startswith("# ")
     assert f"(`{method}`)" in card.splitlines()[0]
     table = card.partition("\n## Options\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))

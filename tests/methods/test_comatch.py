@@ -46,8 +46,7 @@ def views(seed: int) -> Views:
 
 
 def softmax(values: Array) -> Array:
-    found: Array = np.exp(values) / np.exp(values).sum(-1, keepdims=True)
-    return found
+    return np.exp(values) / np.exp(values).sum(-1, keepdims=True)
 
 
 class Reference:
@@ -235,7 +234,6 @@ def test_evaluation_and_refused_batches_change_no_state() -> None:
 
 def test_builder_takes_the_problem() -> None:
     method = build(comatch, Problem(CLASSES, labeled_batch=10, unlabeled_batch=30, total_steps=400))
-    assert isinstance(method, CoMatch)
     assert (method.embeddings.length, method.probs.length, method.alignment.queue) == (200, 200, 10)
     assert comatch(CLASSES).alignment.queue == 32
     assert method.needs_features

@@ -18,7 +18,6 @@ from softmatch.methods import Batch, Forward, Method, Output, Problem, build
 from softmatch.methods import consistency as module
 from softmatch.methods.consistency import (
     Consistency,
-    PiModel,
     TemporalEnsembling,
     mean_teacher,
     pi_model,
@@ -131,26 +130,13 @@ def test_half_precision_logits_give_the_float32_loss(dtype: torch.dtype) -> None
 def test_labelled_samples_alone_move_the_running_statistics(name: str, mode: str) -> None:
     network, data, method = normalised(), batch("weak", "weak_2"), make(name)
     assert method.tracked_views == ()
+    assert not list(method.parameters())
     average = averaged(network)
     kept = copy.deepcopy(average.state_dict())
     features = network[0](data.labeled["weak"]).detach()
     method.step(Forward(network, mode, average=average), data).loss.backward()  # type: ignore[arg-type]  # parametrised literal
     torch.testing.assert_close(network[1].running_mean, 0.1 * features.mean(0))
     assert all(torch.equal(value, kept[key]) for key, value in average.state_dict().items())
-
-
-@pytest.mark.parametrize("name", BUILDERS)
-def test_output_is_detached_where_it_must_be(name: str) -> None:
-    network = linear()
-    method = make(name)
-    output = method.step(Forward(network, average=averaged(network)), batch("weak", "weak_2"))
-    assert not list(method.parameters())
-    assert output.loss.requires_grad
-    assert output.pseudo is not None
-    assert output.unsupervised_loss is not None
-    for value in (output.supervised_loss, output.unsupervised_loss, *vars(output.pseudo).values()):
-        assert not value.requires_grad
-    assert all(value.shape == (6,) for value in vars(output.pseudo).values())
 
 
 @pytest.mark.parametrize(
@@ -186,7 +172,6 @@ def gradient_of(loss: Tensor, network: nn.Module) -> Tensor:
 @pytest.mark.parametrize("both", [False, True])
 def test_pi_model_step(both: bool, mode: str) -> None:
     network, data, method = linear(), batch("weak", "weak_2"), make("pi_model", both_branches=both)
-    assert isinstance(method, PiModel)
     assert method.unlabeled_views == ("weak", "weak_2")
     at_full_weight(method)
     output = method.step(Forward(network, mode), data)  # type: ignore[arg-type]  # parametrised literal
@@ -266,13 +251,11 @@ def test_two_processes_remember_what_one_does(monkeypatch: pytest.MonkeyPatch) -
     """`gather` is played by one that knows the other process's share; a sample stands in both shares."""
     index, shares = torch.tensor([0, 1, 3, 1]), (slice(0, 2), slice(2, 4))
     whole, parts = make("temporal_ensembling"), [make("temporal_ensembling") for _ in shares]
-    assert isinstance(whole, TemporalEnsembling)
     for step in (STEP_1, STEP_2):
         expected = visit(whole, step.weak, index).unsupervised_loss
         found = []
         monkeypatch.setattr(module, "gather", lambda value, weak=step.weak: index if value.dtype == torch.int64 else weak)
         for part, share in zip(parts, shares, strict=True):
-            assert isinstance(part, TemporalEnsembling)
             found.append(visit(part, step.weak[share], index[share]).unsupervised_loss)
         monkeypatch.undo()
         close(sum(found) / 2, float(expected))  # type: ignore[arg-type, operator]  # a consistency method always has this loss

@@ -166,16 +166,6 @@ def test_networks_that_diverge_are_refused_and_change_no_state(make: Any) -> Non
     assert_same_state(before, state(method))
 
 
-@BOTH
-def test_losses_are_float32_under_autocast(make: Any) -> None:
-    method = make(CLASSES)
-    at(method, 9)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = method.step(Forward(Watched(size(method))), unit_batch(method))
-    assert output.loss.dtype == torch.float32
-    assert output.pseudo.confidence.dtype == torch.float32
-
-
 PRIOR = (0.5, 0.3, 0.2)
 
 

@@ -188,8 +188,6 @@ def test_a_wrapper_and_its_base_are_named_together() -> None:
         build("fixmatch+softmatch", PROBLEM)
 
 
-def test_every_card_can_be_read_and_an_unknown_one_is_not() -> None:
-    for name in METHODS:
-        assert read_card(name).startswith("# ")
+def test_an_unknown_card_is_refused() -> None:
     with pytest.raises(InputError, match="there is no method 'softmach'"):
         read_card("softmach")

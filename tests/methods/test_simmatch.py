@@ -47,8 +47,7 @@ def views(seed: int, index: list[int] | None = None) -> Views:
 
 
 def softmax(values: Array) -> Array:
-    found: Array = np.exp(values) / np.exp(values).sum(-1, keepdims=True)
-    return found
+    return np.exp(values) / np.exp(values).sum(-1, keepdims=True)
 
 
 class Reference:
@@ -285,7 +284,6 @@ def test_evaluation_and_refused_batches_change_no_state() -> None:
 
 def test_builder_takes_the_problem() -> None:
     method = build(simmatch, Problem(CLASSES, num_labeled=17, total_steps=400))
-    assert isinstance(method, SimMatch)
     assert (len(method.bank), method.alignment.queue, method.bank_momentum) == (17, 10, 0.7)
     assert simmatch(CLASSES, num_labeled=4).alignment.queue == 32
     assert simmatch(CLASSES, num_labeled=4, teacher=True).bank_momentum == 0.0
