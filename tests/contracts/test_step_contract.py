@@ -85,9 +85,9 @@ def check(found: list[Output], classes: int, batch: int) -> None:
 @pytest.mark.parametrize("statistics", ["joint", "separate"])
 @pytest.mark.parametrize("method", METHODS)
 def test_it_trains_on_images(method: str, statistics: str) -> None:
-    trainer = make("digits", method, batch_statistics=statistics)
+    trainer = make("digits", method, batch_statistics=statistics, steps=12, method_options=EARLY.get(method, {}))
     before = [p.detach().clone() for p in trainer.network.parameters()]
-    check(outputs(trainer, STEPS), 10, 24)
+    check(outputs(trainer, 12), 10, 24)
     assert all(bool(torch.isfinite(value.float()).all()) for value in trainer.state().values())
     own = [p for name, p in trainer.network.named_parameters() if not name.startswith("heads.")]
     assert sum(not torch.equal(a, b) for a, b in zip(before, trainer.network.parameters(), strict=True)) >= len(own)
