@@ -16,9 +16,8 @@ from pydantic import ConfigDict, Field, create_model
 
 from softmatch.config import Config, read_file
 from softmatch.errors import InputError, TrainingError
-from softmatch.experiments.contents import digest
-from softmatch.experiments.places import Where
-from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet
+from softmatch.experiments.executors import Where
+from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet, digest
 from softmatch.experiments.store import Store
 from softmatch.foreign_text import parse_yaml
 
@@ -124,11 +123,10 @@ def compare(
     from rich.console import Console
 
     from softmatch.cli import command_line
+    from softmatch.cli_sweep_progress import Progress, run_sheets
     from softmatch.display import say
     from softmatch.experiments.checking import check
-    from softmatch.experiments.making import make_runs
     from softmatch.experiments.measures import measure_named
-    from softmatch.experiments.progress import Progress
     from softmatch.experiments.results import summary_table, write_results
 
     if seeds < 1 or first_seed < 0:
@@ -160,7 +158,7 @@ def compare(
         )
         return
     command = command_line()
-    outcomes = make_runs([sheet], store, where or Where(), data=found, command=command, console=console)
+    outcomes = run_sheets([sheet], store, where or Where(), console, data=found, command=command)
     paths = write_results(sheet, store, outcomes, commands=[command], measure=measure)
     console.print(summary_table(sheet, store, measure))
     for path in paths:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from softmatch.errors import InputError
 from softmatch.experiments.measures import Files, Measure, measure_named
@@ -168,25 +168,11 @@ def collect(sheet: Sheet, store: Store, measure: str = "error", *, outcomes: Seq
     return Results(sheet, found, cells)
 
 
-def read_result(run: Run, store: Store) -> dict[str, Any] | None:
-    """result.json of a run; None where it is not finished.
-
-    Raises:
-        InputError: it is damaged, with what to do.
-    """
-    try:
-        return store.result(run)
-    except InputError as error:
-        raise InputError(
-            f"{error} Its result is lost: remove {store.folder(run)}, and the same command runs it again."
-        ) from error
-
-
 def _entry(run: Run, seed: int, store: Store, measure: Measure, attempt: Attempt | None) -> Entry:
     folder = store.folder(run)
     where = (seed, run, folder, store.log(run))
     try:
-        result = read_result(run, store)
+        result = store.result(run)
     except InputError as error:
         return Entry(*where, "unreadable", message=str(error))
     if result is not None:

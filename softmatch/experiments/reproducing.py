@@ -10,11 +10,10 @@ from pathlib import Path
 from softmatch.errors import InputError
 from softmatch.experiments.claims import Finding, judge
 from softmatch.experiments.collecting import Attempt, collect
-from softmatch.experiments.contents import digest
 from softmatch.experiments.layout import arrange
 from softmatch.experiments.paper import Experiment
 from softmatch.experiments.paper.scales import EMBEDDED, TITLES, Scale, seconds
-from softmatch.experiments.sheet import Column, Run, Sheet
+from softmatch.experiments.sheet import Column, Run, Sheet, digest
 from softmatch.experiments.store import Store
 from softmatch.experiments.tables import escape, link, markdown
 from softmatch.training.checked_files import write_atomically
