@@ -32,8 +32,8 @@ from torch import Tensor
 from softmatch.config import make_config
 from softmatch.data import Examples
 from softmatch.data.preparations.tokens import TokenPreparation, fit_tokens
-from softmatch.networks.pretrained import PIECE, PretrainedText
 from softmatch.networks import prediction as evaluate
+from softmatch.networks.pretrained import PIECE, PretrainedText
 from softmatch.training.loop import Trainer
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.setup import build_method, make_trainer, prepare_examples

@@ -16,9 +16,8 @@ from pydantic import ConfigDict, Field, create_model
 
 from softmatch.config import Config, read_file
 from softmatch.errors import InputError, TrainingError
-from softmatch.experiments.contents import digest
-from softmatch.experiments.places import Where
-from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet
+from softmatch.experiments.executors import Where
+from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet, digest
 from softmatch.experiments.store import Store
 from softmatch.files.untrusted import parse_yaml
 
@@ -125,9 +124,8 @@ def compare(
 
     from softmatch.cli.app import command_line
     from softmatch.cli.display import say
+    from softmatch.cli.sweep_progress import Progress, run_sheets
     from softmatch.experiments.checking import check
-    from softmatch.experiments.making import make_runs
-    from softmatch.experiments.progress import Progress
     from softmatch.experiments.results.collect import collect
     from softmatch.experiments.results.layout import Layout
     from softmatch.experiments.results.measures import measure_named
@@ -162,7 +160,7 @@ def compare(
         )
         return
     command = command_line()
-    outcomes = make_runs([sheet], store, where or Where(), data=found, command=command, console=console)
+    outcomes = run_sheets([sheet], store, where or Where(), console, data=found, command=command)
     layout = Layout(collect(sheet, store, measure, outcomes=outcomes))
     paths = write_results(layout, store, commands=[command])
     console.print(summary_table(layout))

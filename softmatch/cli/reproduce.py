@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from softmatch.errors import InputError, TrainingError, nearest
+from softmatch.experiments.executors import Where
 from softmatch.experiments.paper.scales import Scale
-from softmatch.experiments.places import Where
 from softmatch.experiments.store import Store
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from softmatch.experiments.reproduce import Reproduction
-    from softmatch.experiments.sweep import Outcome
 
 ALL = "all"
 ENCODER_SIZES: Mapping[Scale, tuple[int, int]] = {"laptop": (6, 384), "paper": (12, 768)}
@@ -131,8 +130,8 @@ def _one(
     """Run and write one experiment; gives the number of runs that failed."""
     from softmatch.cli.app import command_line
     from softmatch.cli.display import say
+    from softmatch.cli.sweep_progress import run_sheets
     from softmatch.experiments.checking import check
-    from softmatch.experiments.making import make_runs
     from softmatch.experiments.results.collect import collect
     from softmatch.experiments.results.layout import Layout
     from softmatch.experiments.results.publish import copy_results, findings, require_matplotlib, write
@@ -149,9 +148,7 @@ def _one(
     if plan.experiment.figure:
         require_matplotlib()
     also = [] if encoder is None or not has_texts(plan) else ["--encoder", str(encoder.resolve())]
-    outcomes: Sequence[Outcome] = make_runs(
-        plan.sheets, store, where, data=data, command=command_line(), console=console, also=also
-    )
+    outcomes = run_sheets(plan.sheets, store, where, console, data=data, command=command_line(), also=also)
     paths = write(plan, store, outcomes, [command_of(plan, data or {})])
     for sheet in plan.sheets:
         console.print(summary_table(Layout(collect(sheet, store))))

@@ -117,7 +117,7 @@ class _Group:
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """One more, in a session of its own: an interruption at the terminal reaches only this process, which passes it on."""
         quiet = subprocess.DEVNULL if self._children else None
-        end = _ending_with(os.getpid()) if sys.platform == "linux" else None
+        end = ending_with(os.getpid(), signal.SIGKILL) if sys.platform == "linux" else None
         self._children.append(
             subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, start_new_session=True, preexec_fn=end)
         )
@@ -180,12 +180,12 @@ class _Group:
         )
 
 
-def _ending_with(parent: int) -> Callable[[], None]:
-    """What a child does before it becomes the program: it asks the kernel to be killed when its parent has ended, however."""
+def ending_with(parent: int, number: int) -> Callable[[], None]:
+    """What a child does before it becomes the program: it asks the kernel for a signal when its parent has ended, however."""
     prctl = ctypes.CDLL(None).prctl
 
     def ask() -> None:
-        prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        prctl(PR_SET_PDEATHSIG, int(number))
         if os.getppid() != parent:  # which has ended in between
             os._exit(1)
 

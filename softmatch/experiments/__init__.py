@@ -1,1 +1,1 @@
-"""The paper's experiments as data, and what runs them: a sheet of runs, the store that keeps them, places that execute them."""
+"""The paper's experiments as data, and what trains them: a sheet of runs, the store that keeps them, sweeps and executors."""

@@ -11,72 +11,61 @@ from typing import Any
 from softmatch.config import make_config
 from softmatch.data.records import Finding
 from softmatch.errors import InputError
-from softmatch.experiments.sheet import Column, Row, Sheet
+from softmatch.experiments.sheet import Column, Sheet
 from softmatch.experiments.store import Store
 from softmatch.training.opening import Job, open_job
 from softmatch.training.setup import build_method, prepare_job
 
 METHOD = ("method", "method_options")
-"""Settings that decide about the method alone."""
+"""Settings that only change the method."""
 
 
 def check(
     sheet: Sheet, store: Store, data: Mapping[str, Path] | None = None, device: str | None = None, encoder: Path | None = None
 ) -> list[Finding]:
-    """Open the source of every column once, and build the method of every cell with runs that are not finished.
+    """Open the source of every column once, and build the method of every cell that has unfinished runs.
 
     Args:
-        data: where the files of a source are, by its name.
-        device: to check on, where the runs are made on other machines.
-        encoder: in the place of that of the settings, for texts.
+        data: files of named sources.
+        device: device to check on, if the runs are trained on other machines.
+        encoder: replaces the encoder in the settings, for texts.
 
     Returns:
         What was noticed about a user's own data.
 
     Raises:
-        InputError: for the first mistake, with the cell where it is.
+        InputError: the first mistake, with the cell where it is.
     """
     findings: dict[str, Finding] = {}
     for column in sheet.columns:
-        rows = [row for row in _rows(sheet, column) if not _is_finished(sheet, store, row, column)]
-        if rows:
-            place = {"data": (data or {}).get(column.source), "device": device}
-            own = {} if encoder is None or "encoder" not in column.settings else {"encoder": str(encoder)}
-            job = _open(sheet, rows[0], column, place | own)
+        settings = _unfinished(sheet, store, column)
+        if settings:
+            place: dict[str, Any] = {"data": (data or {}).get(column.source), "device": device}
+            if encoder is not None and "encoder" in column.settings:
+                place["encoder"] = str(encoder)
+            first = next(iter(settings.values()))
+            with _naming(column.title):
+                job = open_job(column.source, {key: value for key, value in first.items() if key != "method_options"}, place)
             findings |= {finding.text: finding for finding in job.findings}
-            _build(sheet, rows, column, job)
+            _build(job, settings, column.title)
     return list(findings.values())
 
 
-def _rows(sheet: Sheet, column: Column) -> list[Row]:
-    return [row for row, other in sheet.cells() if other is column]
+def _unfinished(sheet: Sheet, store: Store, column: Column) -> dict[str, dict[str, Any]]:
+    """Settings of the rows of a column that have unfinished runs."""
+    runs = {row.name: [sheet.run(row, column, seed) for seed in sheet.seeds] for row, other in sheet.cells() if other is column}
+    return {name: dict(found[0].settings) for name, found in runs.items() if not all(map(store.is_finished, found))}
 
 
-def _is_finished(sheet: Sheet, store: Store, row: Row, column: Column) -> bool:
-    return all(store.is_finished(sheet.run(row, column, seed)) for seed in sheet.seeds)
-
-
-def _settings(sheet: Sheet, row: Row, column: Column) -> dict[str, Any]:
-    return dict(sheet.run(row, column, sheet.seeds[0]).settings)
-
-
-def _open(sheet: Sheet, row: Row, column: Column, place: Mapping[str, Any]) -> Job:
-    """The source of a column, read with the settings of a row, but without the options of its method."""
-    settings = {key: value for key, value in _settings(sheet, row, column).items() if key != "method_options"}
-    with _naming(column.title):
-        return open_job(column.source, settings, place)
-
-
-def _build(sheet: Sheet, rows: list[Row], column: Column, job: Job) -> None:
-    """What the rows of a column ask for: networks where they differ in more than the method, and all methods."""
-    with _naming(column.title):
+def _build(job: Job, settings: Mapping[str, Mapping[str, Any]], column: str) -> None:
+    """Build the networks of rows that differ in more than the method, and all methods."""
+    with _naming(column):
         task = prepare_job(job)
-    for row in rows:
-        with _naming(f"{row.name}, {column.title}"):
-            config = make_config(job.config.model_dump(), _settings(sheet, row, column), {"device": job.config.device})
+    for row, own in settings.items():
+        with _naming(f"{row}, {column}"):
+            config = make_config(job.config.model_dump(), own, {"device": job.config.device})
             differs = any(getattr(config, key) != value for key, value in job.config if key not in METHOD)
-            own = prepare_job(replace(job, config=config)) if differs else replace(task, config=config)
-            build_method(own, config.method)
+            build_method(prepare_job(replace(job, config=config)) if differs else replace(task, config=config), config.method)
 
 
 @contextmanager

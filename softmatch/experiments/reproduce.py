@@ -10,10 +10,9 @@ from pathlib import Path
 from softmatch.data.sources import find_source
 from softmatch.data.sources.open_texts import read_texts
 from softmatch.errors import InputError
-from softmatch.experiments.contents import digest
 from softmatch.experiments.paper import Experiment
 from softmatch.experiments.paper.scales import EMBEDDED, TITLES, Scale, seconds
-from softmatch.experiments.sheet import Column, Run, Sheet
+from softmatch.experiments.sheet import Column, Run, Sheet, digest
 from softmatch.experiments.store import Store
 
 

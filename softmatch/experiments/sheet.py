@@ -17,14 +17,15 @@ from typing import Any
 
 from softmatch.config import Config, merge
 from softmatch.errors import InputError
-from softmatch.experiments.contents import code_of
 
 Settings = Mapping[str, Any]
 
 ELSEWHERE = ("data", "device", "threads", "checkpoint_every", "out")
-"""Settings that say where and how a run is computed, not what: they do not make it another run. Data are told by `made_of`."""
-KEY = 10
-"""Digits of a run's key."""
+"""Settings that say where and how a run is computed; they do not change its key. `made_of` describes the data."""
+KEY, DIGEST = 10, 16
+"""Digits of a run's key, and of a digest of files."""
+CODE = re.compile(r"(?:^|\+)([^+:]*\.py):")
+"""file.py:name, also as the wrapper or the base of a method."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Run:
     """One training: a source, and settings that differ from its defaults.
 
     Attributes:
-        made_of: what the files hold that the source is read from, in a word; empty for data that are always the same.
+        made_of: digest of the files of the source; empty for data that never change.
     """
 
     source: str
@@ -49,9 +50,9 @@ class Run:
 
     @cached_property
     def key(self) -> str:
-        """Runs with the same key are the same run: source, data, settings and files of code are."""
+        """Identity of the run: two runs with the same source, data, settings and files of code have the same key."""
         decisive = {key: value for key, value in self.settings.items() if key not in ELSEWHERE and value not in (None, {})}
-        if "workers" in decisive:  # whether processes make the views decides about them; how many does not
+        if "workers" in decisive:  # the views depend on whether processes make them, not on how many
             decisive["workers"] = bool(decisive["workers"])
         also = [part for part in (self.made_of, code_of(decisive)) if part]
         text = json.dumps([self.source, decisive, *also], sort_keys=True, default=str)
@@ -59,7 +60,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """For folders and messages; the key makes it unique."""
+        """Name for folders and messages; the key makes it unique."""
         labels = self.settings.get("labels")
         parts = [Path(self.source).stem, self.method.rpartition(":")[2], *([f"{labels}-labels"] if labels else [])]
         readable = "-".join(re.sub(r"[^\w.+-]+", "-", part).strip("-.") for part in parts)
@@ -68,11 +69,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """What is compared.
+    """One of the things that are compared.
 
     Attributes:
-        name: in tables; unique in a sheet.
-        settings: that make the difference, a method say.
+        name: name in tables; unique in a sheet.
+        settings: settings that make the difference, for example a method.
     """
 
     name: str
@@ -81,12 +82,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Column:
-    """Where it is compared.
+    """A setting in which rows are compared.
 
     Attributes:
-        name: in tables, below the group; unique within it.
-        group: heading over neighbouring columns: a data set.
-        source: as of `softmatch train`.
+        name: name in tables, below the group; unique within it.
+        group: heading over neighbouring columns, for example a dataset.
+        source: source as in `softmatch train`.
         settings: labels, network, batches, steps.
         made_of: see `Run`.
     """
@@ -107,10 +108,10 @@ class Sheet:
     """rows × columns × seeds.
 
     Attributes:
-        name: of its folder: letters, digits and dashes.
-        title: over its table.
-        common: settings of all runs; those of a column win over them, and those of a row over these.
-        without: titles of rows and of columns, whose cells are left empty.
+        name: name of its folder: letters, digits and dashes.
+        title: title of its table.
+        common: settings of all runs; a column overrides them, and a row overrides both.
+        without: names of rows and titles of columns whose cells are left empty.
     """
 
     name: str
@@ -125,7 +126,7 @@ class Sheet:
         for what, names in (("row", [row.name for row in self.rows]), ("column", [column.title for column in self.columns])):
             twice = {name for name in names if names.count(name) > 1}
             if twice:
-                raise InputError(f"the {what} {min(twice)!r} stands twice in {self.name}: give each another name.")
+                raise InputError(f"the {what} {min(twice)!r} is in {self.name} twice: give each its own name.")
 
     def run(self, row: Row, column: Column, seed: int) -> Run:
         """The run of a cell."""
@@ -139,6 +140,31 @@ class Sheet:
                     yield row, column
 
     def runs(self) -> list[Run]:
-        """All runs, seed by seed: an unfinished sheet has all of its cells. What two cells share is there once."""
+        """All runs, seed by seed, so that an unfinished sheet has all cells; a run that two cells share is in it once."""
         found = {run.key: run for seed in self.seeds for row, column in self.cells() if (run := self.run(row, column, seed))}
         return list(found.values())
+
+
+def digest(path: Path) -> str:
+    """Digest of a file's bytes; for a folder, of the names, sizes and times of its files, which are not read."""
+    found = hashlib.sha256()
+    if path.is_dir():
+        for each in sorted(file for file in path.rglob("*") if file.is_file()):
+            stat = each.stat()
+            found.update(f"{each.relative_to(path).as_posix()}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
+    else:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256")
+    return found.hexdigest()[:DIGEST]
+
+
+def code_of(settings: Any) -> dict[str, str]:
+    """Digests of the Python files that settings name, by these names."""
+    if isinstance(settings, Mapping):
+        settings = list(settings.values())
+    if isinstance(settings, str):
+        files = {name: Path(name).expanduser() for name in CODE.findall(settings)}
+        return {name: digest(path) for name, path in files.items() if path.is_file()}
+    if isinstance(settings, Sequence):
+        return {name: found for each in settings for name, found in code_of(each).items()}
+    return {}

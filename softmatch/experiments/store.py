@@ -1,8 +1,8 @@
-"""Where runs are kept: a folder of run folders by name, which several sheets share. What is finished there is never run again.
+"""The store: a folder of runs by name that several sheets share. A run that is finished there is never trained again.
 
-runs/NAME.yaml     source and settings of a run: softmatch train -c runs/NAME.yaml makes it again
+runs/NAME.yaml     source and settings of a run: softmatch train -c runs/NAME.yaml trains it again
 runs/NAME/         its run folder
-runs/NAME.log      what its last attempts printed
+runs/NAME.log      output of its attempts
 NAME-OF-A-SHEET/   tables, figures and the page of a sheet
 """
 
@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock
 
 from softmatch.errors import InputError
 from softmatch.experiments.sheet import Run
+from softmatch.files.atomic import write_atomically
+from softmatch.files.locks import is_locked, try_lock
 from softmatch.files.untrusted import parse_json, read_text
+from softmatch.runs.folder import LOCK, is_finished
 
 
 class Store:
@@ -43,18 +47,36 @@ class Store:
         return self.root / sheet
 
     def is_finished(self, run: Run) -> bool:
-        """Whether a run has its figures and its report, as `softmatch.training.resume.is_finished` has it."""
-        folder = self.folder(run)
-        return (folder / "result.json").is_file() and (folder / "report.html").is_file()
+        """True if a run has its figures and its report."""
+        return is_finished(self.folder(run))
+
+    def is_locked(self, run: Run) -> bool:
+        """True while a process trains a run."""
+        return is_locked(self.folder(run) / LOCK)
+
+    def claim(self, run: Run) -> FileLock | None:
+        """Lock the log of a run until it is released; None while another process has claimed or trains the run."""
+        lock = try_lock(self.log(run))
+        if lock is None or not self.is_locked(run):
+            return lock
+        lock.release()
+        return None
 
     def result(self, run: Run) -> dict[str, Any] | None:
-        """result.json of a finished run."""
+        """result.json of a run; None if it is not finished.
+
+        Raises:
+            InputError: it is damaged, with what to do.
+        """
         if not self.is_finished(run):
             return None
         path = self.folder(run) / "result.json"
-        found = parse_json(read_text(path), path)
-        if not isinstance(found, dict):
-            raise InputError(f"{path} must hold a JSON object: remove its folder, and it is run again.")
+        try:
+            found = parse_json(read_text(path), path)
+            if not isinstance(found, dict):
+                raise InputError(f"{path} must hold a JSON object.")
+        except InputError as error:
+            raise InputError(f"{error} Its result is lost: remove {path.parent}, and the same command runs it again.") from error
         return found
 
     def prepare(self, run: Run) -> None:
@@ -64,16 +86,10 @@ class Store:
         content = yaml.safe_dump(written, sort_keys=False, allow_unicode=True).encode()
         path = self.settings_file(run)
         if not path.is_file() or path.read_bytes() != content:
-            from softmatch.files.atomic import write_atomically  # imports torch
-
             write_atomically(path, content)
 
     def arguments(self, run: Run, also: Sequence[str] = ()) -> list[str]:
-        """What to give to `softmatch` to make a run, or to go on with it.
-
-        Args:
-            also: options that say where and how it is computed.
-        """
+        """Command line of `softmatch` that trains or resumes a run; `also` are options that do not change its result."""
         return ["train", "-c", str(self.settings_file(run)), "--out", str(self.folder(run)), "--resume", "auto", *also]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
 
 from filelock import FileLock, Timeout
 
@@ -32,12 +31,21 @@ def held(path: Path, longest: float, otherwise: str) -> Iterator[None]:
         lock.release()
 
 
-def lock_now(file: IO[Any]) -> bool:
-    """Temporary."""
-    import fcntl
-
+def try_lock(path: Path) -> FileLock | None:
+    """Lock a file without waiting, until `release()` or the end of the process; None while another process has it."""
+    lock = FileLock(path)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    return lock
+
+
+def is_locked(path: Path) -> bool:
+    """True while another process holds the lock of a file."""
+    if not path.exists():
         return False
-    return True
+    lock = try_lock(path)
+    if lock is not None:
+        lock.release()
+    return lock is None

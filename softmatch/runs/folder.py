@@ -144,6 +144,11 @@ class RunFolder:
         return parse_json(read_text(path), path)
 
 
+def is_finished(folder: Path) -> bool:
+    """True if a run has its figures and its report."""
+    return (folder / "result.json").is_file() and (folder / "report.html").is_file()
+
+
 def refuse_used(path: Path) -> None:
     """Raise InputError for a place of a run folder where something is already; what a killed process has left is nothing."""
     if path.exists() and not (path.is_dir() and all(_is_left_behind(each.name) for each in path.iterdir())):

@@ -20,12 +20,12 @@ from softmatch.distributed.processes import first_of_machine, joined, main_says,
 from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
-from softmatch.runs.folder import RunFolder
+from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import set_temperature
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
 from softmatch.training.measure import HeldOut, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
-from softmatch.training.resume import RUNS, decide, is_finished, reopen, resume_command
+from softmatch.training.resume import RUNS, decide, reopen, resume_command
 from softmatch.training.setup import build_method, prepare_job
 from softmatch.training.stop import Stop
 from softmatch.training.task import Task

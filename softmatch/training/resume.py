@@ -16,7 +16,7 @@ from softmatch.distributed.processes import first_of_machine, main_says
 from softmatch.errors import InputError
 from softmatch.methods import code_in
 from softmatch.networks import Network, is_own
-from softmatch.runs.folder import RunFolder, refuse_used
+from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.training.opening import Job, open_again
 
 RUNS = Path("runs")
@@ -87,11 +87,6 @@ def is_run_of(folder: Path, job: Job) -> bool:
     except InputError:
         return False
     return source == job.source and _same(config, job.config) is None
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether a run has its figures and its report."""
-    return (folder / "result.json").is_file() and (folder / "report.html").is_file()
 
 
 def reopen(

@@ -15,9 +15,8 @@ import pytest
 
 from softmatch.cli.app import main
 from softmatch.cli.compare import _columns, compare, make_sheet
-from softmatch.experiments.places import Ended
+from softmatch.experiments.executors.here import start_child
 from softmatch.experiments.results.measures import MEASURES
-from softmatch.experiments.starting import start, wait
 from tests.experiments.tiny import METHODS, times, wait_for
 
 ROOT = Path(__file__).parent.parent
@@ -81,10 +80,10 @@ def test_a_comparison_that_is_killed_and_stopped_ends_as_if_nothing_had_happened
         return "".join(path.read_text() for path in sorted((folder / "parts" / "runs").glob("*.log")))
 
     (folder / "slow").touch()
-    killed = start(command, folder / "killed.log")
+    killed = start_child(command, folder / "killed.log")
     wait_for(lambda: len(records()) == 2)
     killed.kill()
-    assert wait(killed) == Ended(-signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
     wait_for(lambda: logs().count("stopped by SIGTERM at step") == 2)  # its runs have noticed
 
     before = records()
@@ -99,8 +98,8 @@ def test_a_comparison_that_is_killed_and_stopped_ends_as_if_nothing_had_happened
     assert main(command) == 75
     thread.join()
     said = capsys.readouterr().err
-    assert "softmatch: stopped; 0 of 2 runs are finished, and those that were begun are saved." in said
-    assert said.endswith(f"Go on with: {shlex.join(['softmatch', *command])}\n")
+    assert "softmatch: stopped; 0 of 2 runs are finished, and those that had begun are saved." in said
+    assert said.endswith(f"Resume with: {shlex.join(['softmatch', *command])}\n")
     assert logs().count("stopped by SIGTERM at step") == 4
 
     (folder / "slow").unlink()
@@ -118,7 +117,7 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
     command = ["compare", "-c", "settings.yaml", "--methods", "own.py:Broken,fixmatch", "--seeds", "1", "--retries", "1"]
     assert main([*command, "--name", "mine", "--steps", "4"]) == 1
     said = capsys.readouterr()
-    assert said.out.count("RuntimeError: no such luck It is tried again (attempt 2).") == 1
+    assert said.out.count("RuntimeError: no such luck Retrying (attempt 2).") == 1
     assert "failed after 2 attempts: ended with code 1. RuntimeError: no such luck" in said.out
     assert "Its log: comparisons/runs/two-moons-Broken-seed-0-" in said.out
     assert "1 of 2 runs failed" in said.err
@@ -148,9 +147,9 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
         ("--methods 'softmatch{k: 1'", "--methods softmatch{k: 1 is not valid YAML"),
         ("--methods 'softmatch{1}'", "--methods softmatch{1}: give NAME, or NAME{option: value}"),
         ("--methods softmatch,,fixmatch", "--methods : give NAME"),
-        ("--methods softmatch,softmatch", "the row 'softmatch' stands twice"),
+        ("--methods softmatch,softmatch", "the row 'softmatch' is in two-moons-"),
         ("--methods softmatch --labels 4,x", "--labels takes whole numbers separated by commas, 'x' is none."),
-        ("--methods softmatch --labels 4,4", "the column 'two-moons, 4 labels' stands twice"),
+        ("--methods softmatch --labels 4,4", "the column 'two-moons, 4 labels' is in two-moons-4-4-labels-"),
         ("--methods softmatch --labels 0", "two-moons, 0 labels: settings: labels = 0"),
         ("--methods softmatch --imbalance inf", "--imbalance takes numbers separated by commas, 'inf' is none."),
         ("--methods softmatch --labels 4 --imbalance 5", "--labels and --imbalance exclude each other"),
@@ -164,7 +163,7 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
             "settings.yaml: labels is not one setting of all runs here: take it out and give",
         ),
         ("--methods softmatch --data nowhere.npz", "two-moons: "),
-        ("--methods softmatch --on ray --slurm.time 5", "--slurm is for --on slurm"),
+        ("--methods softmatch --on ray --slurm.time 5", "--slurm only works with --on slurm"),
         ("--methods softmatch --on mars", "mars"),
         ("", "--methods"),
     ],
@@ -229,7 +228,7 @@ def test_a_ray_cluster_that_cannot_be_started_is_told(
     monkeypatch.setattr(ray, "init", init)
     assert main(["compare", "two-moons", *TINY, "--methods", "softmatch", "--seeds", "1", "--on", "ray"]) == 1
     said = capsys.readouterr().err
-    assert said.startswith("softmatch: no Ray cluster of this machine could be started, in 2 attempts: Exception: The current")
+    assert said.startswith("softmatch: cannot start a Ray cluster on this machine, in 2 attempts: Exception: The current")
     assert "Traceback" not in said
 
 

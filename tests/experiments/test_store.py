@@ -50,5 +50,5 @@ def test_a_run_is_finished_with_its_figures_and_its_report(tmp_path: Path) -> No
 def test_a_damaged_result_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finish(store, RUN, "[1]")
-    with pytest.raises(InputError, match=r"result.json must hold a JSON object: remove its folder"):
+    with pytest.raises(InputError, match=r"result.json must hold a JSON object. Its result is lost: remove .*, and the same"):
         store.result(RUN)

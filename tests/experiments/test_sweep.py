@@ -1,20 +1,20 @@
-"""Sweeps with real processes: everything is made, once; failures are tried again and reported, and end nothing."""
+"""Sweeps with real processes: each run is trained once; failures are retried and reported, and do not end the sweep."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from softmatch.experiments import sweep as sweeping
-from softmatch.experiments.here import Here
-from softmatch.experiments.places import Ended, Handle
+from softmatch.experiments.executors import Ended, Executor, Job, Where, open_executor
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
-from softmatch.experiments.sweep import Outcome, sweep
+from softmatch.experiments.sweep import Outcome, Sweep
 from softmatch.runs.folder import RunFolder
 from tests.experiments.tiny import METHODS, Heard, times, tiny
 
@@ -31,7 +31,8 @@ def test_failures_are_tried_again_and_reported_and_nothing_is_made_twice(store: 
     good, flaky = tiny(), tiny(method="own.py:Flaky")
     broken, wrong = tiny(method="own.py:Broken"), tiny(method_options={"sigma": 3})
     heard = Heard()
-    outcomes = sweep([broken, wrong, flaky, good, good], store, Here(2), retries=1, listener=heard)
+    here = open_executor(Where(processes=2), store.root)
+    outcomes = Sweep(store, here, retries=1, listener=heard).run([broken, wrong, flaky, good, good])
     assert [(outcome.run, outcome.state, outcome.attempts) for outcome in outcomes] == [
         (broken, "failed", 2),
         (wrong, "failed", 1),
@@ -50,47 +51,30 @@ def test_failures_are_tried_again_and_reported_and_nothing_is_made_twice(store: 
     tried = {(key, attempt) for what, key, attempt, *_ in heard.events[1:] if what == "retried"}
     assert tried == {(broken.key, 1), (flaky.key, 1)}
     before = times(store.runs)
-    again = sweep([good, flaky], store, _Nowhere())
+    again = Sweep(store, open_executor(Where(on="ray", address="nowhere"), store.root)).run([good, flaky])  # it is not opened
     assert [(outcome.state, outcome.attempts) for outcome in again] == [("done", 0)] * 2
     assert times(store.runs) == before
 
 
-class _Nowhere:
-    """A place that nothing may be started at."""
+@contextmanager
+def remembering(started: list[list[str]]) -> Iterator[Executor]:
+    with open_executor(Where(processes=1, threads=1), Path()) as here:
 
-    slots, options = 1, ()
+        def start(arguments: Sequence[str], log: Path) -> Job:
+            started.append(list(arguments))
+            return here.start(arguments, log)
 
-    def __enter__(self) -> _Nowhere:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def start(self, arguments: Sequence[str], log: Path) -> Handle:
-        raise AssertionError(arguments)
-
-
-class _Here(Here):
-    """Remembers what was started."""
-
-    def __init__(self) -> None:
-        super().__init__(1, threads=1)
-        self.started: list[list[str]] = []
-
-    def start(self, arguments: Sequence[str], log: Path) -> Handle:
-        self.started.append(list(arguments))
-        return super().start(arguments, log)
+        yield replace(here, start=start)
 
 
 def test_what_another_process_makes_is_waited_for_and_taken_over(store: Store) -> None:
     mine, theirs, finished_by_them = tiny(0), tiny(1), tiny(2)
-    place, other = _Here(), ExitStack()
+    started, other = list[list[str]](), ExitStack()
 
     class Listener(Heard):
         def ended(self, outcome: Outcome) -> None:
-            super().ended(outcome)
             if outcome.run is mine:  # the others are still at theirs; another sweep makes the third
-                sweep([finished_by_them], store, _Here())
+                Sweep(store, remembering([])).run([finished_by_them])
                 other.close()
 
     heard = Listener()
@@ -98,49 +82,30 @@ def test_what_another_process_makes_is_waited_for_and_taken_over(store: Store) -
     folder.path.mkdir(parents=True)
     with other:
         other.enter_context(folder.locked())
-        outcomes = sweep([theirs, mine, finished_by_them], store, place, listener=heard)
+        outcomes = Sweep(store, remembering(started), listener=heard).run([theirs, mine, finished_by_them])
     assert [(outcome.state, outcome.attempts) for outcome in outcomes] == [("done", 1), ("done", 1), ("done", 0)]
     assert heard.events[1] == ("elsewhere", theirs.key)
-    assert [store.folder(run).name for run in (mine, theirs)] == [Path(arguments[4]).name for arguments in place.started]
+    assert [store.folder(run).name for run in (mine, theirs)] == [Path(arguments[4]).name for arguments in started]
 
 
-class _Scripted:
-    """A place where attempts end as they are told to, at once."""
+def over() -> None:
+    raise AssertionError("the job has ended")
 
-    slots, options = 1, ("--threads", "3")
 
-    def __init__(self, *ends: Ended | OSError) -> None:
-        self.ends, self.arguments = list(ends), list[list[str]]()
+def scripted(ends: list[Ended | OSError], given: list[list[str]]) -> AbstractContextManager[Executor]:
+    """An executor whose jobs end at once, as they are told to."""
 
-    def __enter__(self) -> _Scripted:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def start(self, arguments: Sequence[str], log: Path) -> Handle:
-        self.arguments.append(list(arguments))
-        end = self.ends.pop(0)
+    def start(arguments: Sequence[str], log: Path) -> Job:
+        given.append(list(arguments))
+        end = ends.pop(0)
         if isinstance(end, OSError):
             raise end
         if end.code == 2:
             with log.open("a") as file:
                 file.write("=== a machine\nsoftmatch: it is being trained by another process at this moment.\n")
-        return _Over(end)
+        return Job(lambda: end, over, over)
 
-
-class _Over:
-    def __init__(self, end: Ended) -> None:
-        self._end = end
-
-    def poll(self) -> Ended:
-        return self._end
-
-    def stop(self) -> None:
-        raise AssertionError("it is over")
-
-    def kill(self) -> None:
-        raise AssertionError("it is over")
+    return nullcontext(Executor(1, ("--threads", "3"), start))
 
 
 @pytest.mark.parametrize(
@@ -155,17 +120,16 @@ class _Over:
     ids=["killed", "lost", "stopped", "not-started", "collision-does-not-count"],
 )
 def test_how_attempts_end(store: Store, ends: list[Ended | OSError], state: str, attempts: int, message: str) -> None:
-    place, run = _Scripted(*ends), tiny()
-    (outcome,) = sweep([run], store, place, also=["--precision", "bf16"], data={"two-moons": Path("here")})
+    given, run = list[list[str]](), tiny()
+    place = scripted(ends, given)
+    (outcome,) = Sweep(store, place, also=["--precision", "bf16"], data={"two-moons": Path("here")}).run([run])
     assert (outcome.state, outcome.attempts, outcome.message) == (state, attempts, message)
-    assert place.ends == []
+    assert ends == []
     own = Store(store.root.resolve())
-    assert place.arguments[0] == own.arguments(
-        run, ["--data", str(Path("here").resolve()), "--threads", "3", "--precision", "bf16"]
-    )
+    assert given[0] == own.arguments(run, ["--data", str(Path("here").resolve()), "--threads", "3", "--precision", "bf16"])
 
 
 def test_runs_of_other_sources_get_no_data(store: Store) -> None:
-    place = _Scripted(Ended(1))
-    sweep([Run("digits", {})], store, place, retries=0, data={"two-moons": Path("here")})
-    assert "--data" not in place.arguments[0]
+    given: list[list[str]] = []
+    Sweep(store, scripted([Ended(1)], given), retries=0, data={"two-moons": Path("here")}).run([Run("digits", {})])
+    assert "--data" not in given[0]

@@ -1,4 +1,4 @@
-"""The cheapest real runs, and methods that fail or are slow, for tests of sweeps and places."""
+"""The cheapest real runs, and methods that fail or are slow, for tests of sweeps and executors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.experiments.sheet import Run
-from softmatch.experiments.sweep import Outcome
+from softmatch.experiments.sweep import Listener
 
 TINY: dict[str, Any] = {
     "steps": 6,
@@ -53,7 +53,7 @@ def tiny(seed: int = 0, **more: Any) -> Run:
     return Run("two-moons", {**TINY, "seed": seed, **more})
 
 
-def wait_for(what: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_for(what: Callable[[], object], seconds: float = 180.0) -> None:
     """Until it is true; a machine may be busy."""
     latest = time.monotonic() + seconds
     while not what():
@@ -66,7 +66,7 @@ def times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
-class Heard:
+class Heard(Listener):
     """A listener that remembers."""
 
     def __init__(self) -> None:
@@ -75,17 +75,8 @@ class Heard:
     def begins(self, waiting: Sequence[Run]) -> None:
         self.events.append(("begins", len(waiting)))
 
-    def started(self, run: Run, attempt: int) -> None:
-        self.events.append(("started", run.key, attempt))
-
     def retried(self, run: Run, attempt: int, message: str) -> None:
         self.events.append(("retried", run.key, attempt, message))
 
     def elsewhere(self, run: Run) -> None:
         self.events.append(("elsewhere", run.key))
-
-    def ended(self, outcome: Outcome) -> None:
-        self.events.append(("ended", outcome.run.key, outcome.state))
-
-    def look(self) -> None:
-        """Too often to be remembered."""

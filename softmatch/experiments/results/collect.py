@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Literal
 
 from softmatch.errors import InputError
 from softmatch.experiments.results.measures import Measure, measure_named
@@ -116,20 +116,11 @@ def collect(sheet: Sheet, store: Store, measure: str = "error", *, outcomes: Seq
     return Results(sheet, found, cells)
 
 
-def read_result(run: Run, store: Store) -> dict[str, Any] | None:
-    """result.json of a run; None where it is not finished, InputError with what to do where it is damaged."""
-    try:
-        return store.result(run)
-    except InputError as error:
-        lost = f"Its result is lost: remove {store.folder(run)}, and the same command runs it again."
-        raise InputError(f"{error} {lost}") from error
-
-
 def _entry(run: Run, store: Store, measure: Measure, outcome: Outcome | None) -> Entry:
     folder = store.folder(run)
     where = (run.seed, run, folder, store.log(run))
     try:
-        result = read_result(run, store)
+        result = store.result(run)
     except InputError as error:
         return Entry(*where, "unreadable", message=str(error))
     if result is not None:

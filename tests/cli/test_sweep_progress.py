@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from softmatch.experiments import progress as showing
-from softmatch.experiments.progress import Progress, last_step
+from softmatch.cli import sweep_progress as showing
+from softmatch.cli.sweep_progress import Progress, last_step
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome
@@ -61,8 +61,8 @@ def test_the_table_has_what_is_finished_running_failed_and_how_long_it_takes(sto
     come_to(store, run(1, 0, 2), 45, 100)
     progress, _ = make(store, terminal=True)
     progress.begins([each for each in SHEET.runs() if not store.is_finished(each)])
-    progress.started(run(1, 0, 2), 1)
-    progress.started(run(1, 1, 1), 1)  # which has written nothing yet
+    progress.started(run(1, 0, 2))
+    progress.started(run(1, 1, 1))  # which has written nothing yet
     progress.ended(Outcome(run(0, 1, 0), "failed", 3, "ended with code 1.\nlog"))
     console = Console(file=io.StringIO(), width=110)
     with console.capture() as shown:
@@ -85,7 +85,7 @@ def test_a_live_table_is_drawn_again_now_and_then(store: Store, monkeypatch: pyt
         progress.begins(SHEET.runs())
         progress.look()
         finish(store, run(1, 0, 0), 0.5, 3.0)
-        progress.started(run(1, 0, 0), 1)
+        progress.started(run(1, 0, 0))
         progress.ended(Outcome(run(1, 0, 0), "done", 1))
         progress.look()
     shown = out.getvalue()
@@ -99,7 +99,7 @@ def test_without_a_terminal_there_is_a_line_for_each_event(store: Store) -> None
     first, second, third = run(0, 1, 0), run(0, 1, 1), run(0, 1, 2)
     with progress:
         progress.begins(SHEET.runs())
-        progress.started(first, 1)
+        progress.started(first)
         progress.retried(first, 1, "was ended by signal 9 (killed).\nsome log")
         progress.elsewhere(second)
         finish(store, first, 0.1234, 75.0)
@@ -111,8 +111,8 @@ def test_without_a_terminal_there_is_a_line_for_each_event(store: Store) -> None
         progress.ended(Outcome(third, "done", 1))
         progress.look()
     assert out.getvalue().splitlines() == [
-        f"{first.name} was ended by signal 9 (killed). some log It is tried again (attempt 2).",
-        f"{second.name} is being made by another process.",
+        f"{first.name} was ended by signal 9 (killed). some log Retrying (attempt 2).",
+        f"{second.name} is being trained by another process.",
         f"[1/9] {first.name}: error 12.34 %, 75 s",
         f"[2/9] {second.name} failed after 1 attempt: ended with code 2. softmatch: there is no method 'x'.",
         f"[3/9] {third.name}: no error measured",

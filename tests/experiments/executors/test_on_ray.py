@@ -7,7 +7,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ import ray
 
 from softmatch.distributed.launching import free_port
 from softmatch.errors import InputError, Stopped, TrainingError
-from softmatch.experiments import on_ray
-from softmatch.experiments.on_ray import OnRay, _connect, _room, _Spot, environments
+from softmatch.experiments.executors import Executor, Where, on_ray, open_executor
+from softmatch.experiments.executors.on_ray import _check_room, _connect
 from softmatch.experiments.store import Store
-from softmatch.experiments.sweep import sweep
+from softmatch.experiments.sweep import Sweep
 from tests.experiments.tiny import METHODS, Heard, tiny, wait_for
 
 pytestmark = [
@@ -46,6 +47,10 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     return Store(tmp_path / "store")
 
 
+def opened(store: Store, **options: Any) -> AbstractContextManager[Executor]:
+    return open_executor(Where(on="ray", **options), store.root)
+
+
 def worker(name: str) -> int:
     """The process of Ray that executes the run of that name."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -58,10 +63,9 @@ def worker(name: str) -> int:
     raise AssertionError(f"no worker executes {name}")
 
 
-def test_several_ranks_train_a_run_and_wrong_use_is_not_tried_again(store: Store) -> None:
+def test_several_processes_train_a_run_and_wrong_use_is_not_tried_again(store: Store) -> None:
     run, wrong = tiny(), tiny(method="no_such")
-    with OnRay(store.root, ranks=2) as place:
-        outcomes = sweep([wrong, run], store, place)
+    outcomes = Sweep(store, opened(store, processes_per_run=2)).run([wrong, run])
     assert [(outcome.state, outcome.attempts) for outcome in outcomes] == [("failed", 1), ("done", 1)]
     result = store.result(run)
     assert result is not None
@@ -85,11 +89,10 @@ class Dies(Constant):
 """
 
 
-def test_a_lost_rank_ends_the_others_and_the_run_goes_on(store: Store, tmp_path: Path) -> None:
+def test_a_lost_process_ends_the_others_and_the_run_is_resumed(store: Store, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DYING)
     run, heard = tiny(method="own.py:Dies"), Heard()
-    with OnRay(store.root, ranks=2) as place:
-        (outcome,) = sweep([run], store, place, listener=heard)
+    (outcome,) = Sweep(store, opened(store, processes_per_run=2), listener=heard).run([run])
     assert (outcome.state, outcome.attempts) == ("done", 2)
     (retried,) = (event for event in heard.events if event[0] == "retried")
     assert "another of the 2 processes has ended" in retried[3] or "signal 9 (killed)" in retried[3]  # who is seen first
@@ -103,8 +106,8 @@ def test_a_sweep_that_is_stopped_lets_its_runs_save(store: Store) -> None:
             if all((store.folder(run) / "metrics.jsonl").is_file() for run in runs[:2]):
                 os.kill(os.getpid(), signal.SIGTERM)
 
-    with OnRay(store.root, slots=3) as place, pytest.raises(Stopped, match="0 of 3 runs are finished"):
-        sweep(runs, store, place, listener=Strikes())
+    with pytest.raises(Stopped, match="0 of 3 runs are finished"):
+        Sweep(store, opened(store), listener=Strikes()).run(runs)
     for run in runs[:2]:
         assert "stopped by SIGTERM at step" in store.log(run).read_text()
     assert not store.folder(runs[2]).exists()  # it was waiting for a worker
@@ -118,14 +121,12 @@ def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
 
     def strike() -> None:
         wait_for(lambda: (store.folder(struck) / "metrics.jsonl").is_file())
-        wait_for(lambda: all(store.is_finished(run) for run in runs if run is not struck))  # a worker is free then
         os.kill(worker(struck.name), signal.SIGKILL)
         Path("slow").unlink()
 
     heard, thread = Heard(), threading.Thread(target=strike)
     thread.start()
-    with OnRay(store.root, slots=4) as place:
-        outcomes = sweep(runs, store, place, listener=heard)
+    outcomes = Sweep(store, opened(store), listener=heard).run(runs)
     thread.join()
     assert [(outcome.state, outcome.attempts) for outcome in outcomes] == [("done", 1), ("done", 2), ("done", 1), ("done", 1)]
     (retried,) = (event for event in heard.events if event[0] == "retried")
@@ -136,48 +137,46 @@ def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
     assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
 
 
-def elsewhere(marker: Path) -> Path | None:
-    """What a machine answers on which another folder lies at the path of the store."""
-    return on_ray._answer(marker.parent.parent / "other" / marker.name)
+def elsewhere(path: Path) -> bool:
+    """What a machine answers that has another folder at the path of the store."""
+    return os.access(path.parent.parent / "other" / path.name, os.W_OK)
 
 
-def unseen(marker: Path) -> Path | None:
-    """What a machine answers that sees the marker, and whose own files are not seen here."""
-    answer = on_ray._answer(marker)
-    assert answer is not None
-    return answer.rename(marker.parent.parent / "other" / answer.name).with_name("gone")
-
-
-@pytest.mark.parametrize("answer", [elsewhere, unseen])
-def test_the_store_must_be_shared(answer: Callable[[Path], Path | None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "other").mkdir()
-    with OnRay(tmp_path / "store"):  # it is, and nothing is left of the question
-        assert list((tmp_path / "store").iterdir()) == []
-    monkeypatch.setattr(on_ray, "_answer", answer)
-    with pytest.raises(InputError, match=r"of the Ray cluster cannot read and write .*/store: the store must be in a folder"):
-        OnRay(tmp_path / "store").__enter__()
+def test_the_store_must_be_shared(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(store):  # it is, and nothing is left of the question
+        assert list(store.root.iterdir()) == []
+    monkeypatch.setattr(on_ray, "_can_write", elsewhere)
+    message = r"of the Ray cluster cannot read and write .*/store: the store must be in a folder"
+    with pytest.raises(InputError, match=message), opened(store):
+        pass
     assert ray.is_initialized()  # it is not ours
-    assert list((tmp_path / "store").iterdir()) == []
+    assert list(store.root.iterdir()) == []
+
+
+def test_what_the_cluster_will_never_have_room_for_is_refused(store: Store) -> None:
+    message = "a run asks for 4 processes with 1 CPUs and 0 GPUs each, .* has room for 2 at most. Lower --processes-per-run"
+    with pytest.raises(InputError, match=message), opened(store, processes_per_run=4):
+        pass
+    assert not store.root.exists()
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"ranks": 4}, "a run asks for 4 processes with 1 CPUs and 0 GPUs each, .* has room for 2: lower --processes-per-run"),
-        ({"ranks": 2, "cpus": 1.5}, "2 processes with 1.5 CPUs and 0 GPUs each, .* has room for 1"),
-        ({"gpus": 0.5}, "a run asks for one process with 1 CPUs and 0.5 GPUs each, .* has room for 0"),
-    ],
-    ids=["ranks", "cpus", "gpus"],
+    ("number", "cpus", "gpus", "room"),
+    [(2, 1.5, 0.0, 1), (1, 1.0, 0.5, 0), (4, 0.1, 0.0, 3), (3, 0.1, 0.0, None), (1, 0.0, 0.0, None)],
+    ids=["cpus", "gpus", "shares", "enough", "nothing"],
 )
-def test_what_the_cluster_will_never_have_room_for_is_refused(asked: dict[str, Any], words: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=words):
-        OnRay(tmp_path / "store", **asked).__enter__()
-    assert not (tmp_path / "store").exists()
+def test_room_of_the_largest_machine(number: int, cpus: float, gpus: float, room: int | None) -> None:
+    machines = [{"CPU": 0.2}, {"CPU": 0.3 if cpus < 1 else 2.0}]
+    if room is None:
+        _check_room(number, cpus, gpus, machines)
+        return
+    with pytest.raises(InputError, match=rf"a run asks for {number} process.* has room for {room} at most"):
+        _check_room(number, cpus, gpus, machines)
 
 
-def test_room_of_a_machine() -> None:
-    node = {"Resources": {"CPU": 0.3, "GPU": 2.0}}
-    assert [_room(node, 0.1, gpus) for gpus in (0.0, 1.0, 4.0)] == [3, 2, 0]
+def test_a_cluster_takes_many_runs(store: Store) -> None:
+    with opened(store, cpus_per_run=2.0) as executor:
+        assert (executor.slots, executor.options) == (200, ["--threads", "2"])
 
 
 @pytest.mark.parametrize("failing", [1, 5])
@@ -213,15 +212,3 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
     port = free_port()
     with pytest.raises(InputError, match=rf"there is no Ray cluster at 127.0.0.1:{port}: .* Give --address HOST:PORT"):
         _connect(f"127.0.0.1:{port}")
-
-
-def test_what_ranks_are_told() -> None:
-    spots = [_Spot("a", "10.0.0.1", 7001, ("3",)), _Spot("b", "10.0.0.2", 7002, ("0",)), _Spot("a", "10.0.0.1", 7003, ("1",))]
-    common = {"WORLD_SIZE": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7001"}
-    on_a = {**common, "LOCAL_WORLD_SIZE": "2", "CUDA_VISIBLE_DEVICES": "3,1"}
-    assert environments(spots) == [
-        {**on_a, "RANK": "0", "LOCAL_RANK": "0"},
-        {**common, "RANK": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "CUDA_VISIBLE_DEVICES": "0"},
-        {**on_a, "RANK": "2", "LOCAL_RANK": "1"},
-    ]
-    assert "CUDA_VISIBLE_DEVICES" not in environments([spots[0]._replace(gpus=())])[0]

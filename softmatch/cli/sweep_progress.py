@@ -1,4 +1,4 @@
-"""How far a sweep has come: a live table on a terminal, elsewhere a line for each run that ends or is tried again."""
+"""Sweeps on the command line: run them, with a live table in a terminal or a line per event elsewhere, and print failures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,9 +15,10 @@ from rich.text import Text
 from softmatch.cli.display import say
 from softmatch.config import read_file
 from softmatch.errors import InputError
+from softmatch.experiments.executors import Where, open_executor
 from softmatch.experiments.sheet import Run, Sheet
 from softmatch.experiments.store import Store
-from softmatch.experiments.sweep import Outcome
+from softmatch.experiments.sweep import Listener, Outcome, Sweep
 from softmatch.formatting import duration
 from softmatch.report.cleaning import number
 from softmatch.runs.folder import read_record
@@ -31,70 +31,85 @@ TAIL = 2**18
 """Bytes at the end of metrics.jsonl that hold its last line."""
 
 
-class Progress:
-    """Listener of a sweep.
+def run_sheets(
+    sheets: Sequence[Sheet],
+    store: Store,
+    where: Where,
+    console: Console,
+    *,
+    data: Mapping[str, Path] | None = None,
+    also: Sequence[str] = (),
+    command: str = "the same command",
+) -> list[Outcome]:
+    """Train all runs of some sheets that are not finished, and print the failures; see `softmatch.experiments.sweep.Sweep`."""
+    runs = list({run.key: run for sheet in sheets for run in sheet.runs()}.values())
+    executor = open_executor(where, store.root)
+    with Progress(sheets, store, console) as progress:
+        outcomes = Sweep(store, executor, where.retries, also, data or {}, progress, command).run(runs)
+    for outcome in outcomes:
+        if outcome.state != "done":
+            say(console, f"\n{outcome.run.name} {outcome.state}: {outcome.message}", style="red")
+            say(console, f"Its log: {store.log(outcome.run)}", style="red")
+    return outcomes
 
-    Args:
-        sheets: that the runs are of.
-        console: Default: the terminal's.
-    """
 
-    def __init__(self, sheets: Sequence[Sheet], store: Store, console: Console | None = None) -> None:
-        self.console = console or Console(emoji=False)
-        self._store = store
+class Progress(Listener):
+    """Shows how far the runs of some sheets are."""
+
+    def __init__(self, sheets: Sequence[Sheet], store: Store, console: Console) -> None:
+        self._console, self._store = console, store
         self._runs = {run.key: run for sheet in sheets for run in sheet.runs()}
         self._sheets = [(sheet, _cells(sheet)) for sheet in sheets]
         self._known: dict[str, tuple[float | None, float | None]] = {}  # error and seconds of finished runs, by key
-        self._waiting: dict[str, Run] = {}
+        self._waiting: set[str] = set()  # also those that run
         self._running: dict[str, Run] = {}
-        self._failed: dict[str, Run] = {}
+        self._failed: set[str] = set()
         self._steps: dict[str, int] = {}
         self._next = 0.0
-        self._live = (
-            Live(console=self.console, auto_refresh=False, get_renderable=self.table) if self.console.is_terminal else None
-        )
+        self._live: Live | None = None
 
     def __enter__(self) -> Progress:
-        if self._live is not None:
-            self._live.start()
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, get_renderable=self.table)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
 
     def begins(self, waiting: Sequence[Run]) -> None:
-        self._waiting = {run.key: run for run in waiting}
+        self._waiting = {run.key for run in waiting}
         for run in self._runs.values():
             if run.key not in self._waiting:
                 self._note(run)
+        if self._live is not None:
+            self._live.start()
 
-    def started(self, run: Run, attempt: int) -> None:
+    def started(self, run: Run) -> None:
         self._running[run.key] = run
 
     def retried(self, run: Run, attempt: int, message: str) -> None:
         self._running.pop(run.key, None)
-        self._say(f"{run.name} {_first(message)} It is tried again (attempt {attempt + 1}).", "yellow")
+        say(self._console, f"{run.name} {_first(message)} Retrying (attempt {attempt + 1}).", "yellow")
 
     def elsewhere(self, run: Run) -> None:
         self._running.pop(run.key, None)
-        self._say(f"{run.name} is being made by another process.", "dim")
+        say(self._console, f"{run.name} is being trained by another process.", "dim")
 
     def ended(self, outcome: Outcome) -> None:
         run = outcome.run
-        for runs in (self._waiting, self._running):
-            runs.pop(run.key, None)
+        self._waiting.discard(run.key)
+        self._running.pop(run.key, None)
         if outcome.state != "done":
-            self._failed[run.key] = run
+            self._failed.add(run.key)
             times = f"{outcome.attempts} attempt{'s' * (outcome.attempts != 1)}"
-            self._say(f"{self._count()} {run.name} {outcome.state} after {times}: {_first(outcome.message)}", "red")
+            say(self._console, f"{self._count()} {run.name} {outcome.state} after {times}: {_first(outcome.message)}", "red")
             return
-        self._note(run)
-        error, seconds = self._known[run.key]
-        figures = ["no error measured" if error is None else f"error {100 * error:.2f} %"]
-        figures += [] if seconds is None else [duration(seconds)]
+        error, seconds = self._note(run)
         if self._live is None:
-            self._say(f"{self._count()} {run.name}: {', '.join(figures)}", None)
+            took = "" if seconds is None else f", {duration(seconds)}"
+            figure = "no error measured" if error is None else f"error {100 * error:.2f} %"
+            say(self._console, f"{self._count()} {run.name}: {figure}{took}")
 
     def look(self) -> None:
         if self._live is not None and time.monotonic() >= self._next:
@@ -102,14 +117,15 @@ class Progress:
             self._next = time.monotonic() + EVERY
 
     def table(self) -> Group:
-        """Cells of all sheets, and a line about the whole."""
+        """The cells of all sheets, and a line of totals."""
         progress = {key: self._progress(run) for key, run in self._running.items()}
         tables = [self._sheet(sheet, cells, progress) for sheet, cells in self._sheets]
         waiting, running = len(self._waiting) - len(self._running), len(self._running)
         parts = [f"{len(self._known)} of {len(self._runs)} finished", f"{running} running", f"{waiting} waiting"]
-        parts += [f"{len(self._failed)} failed"] if self._failed else []
-        left = self._seconds_left(progress)
-        parts += [] if left is None else [f"about {duration(left)} left"]
+        if self._failed:
+            parts.append(f"{len(self._failed)} failed")
+        if (left := self._seconds_left(progress)) is not None:
+            parts.append(f"about {duration(left)} left")
         return Group(*tables, Text(" · ".join(parts)))
 
     def _sheet(self, sheet: Sheet, cells: Cells, progress: dict[str, float]) -> Table:
@@ -136,19 +152,20 @@ class Progress:
             parts.append(f"{failed} failed")
         return " · ".join(parts)
 
-    def _note(self, run: Run) -> None:
-        """Error and time of a finished run; one whose result cannot be read has neither."""
+    def _note(self, run: Run) -> tuple[float | None, float | None]:
+        """Keep error and seconds of a finished run; a result that cannot be read has neither."""
         try:
             result = self._store.result(run) or {}
         except InputError:
             result = {}
         self._known[run.key] = number(result.get("test_error")), number(result.get("seconds"))
+        return self._known[run.key]
 
     def _count(self) -> str:
         return f"[{len(self._known) + len(self._failed)}/{len(self._runs)}]"
 
     def _progress(self, run: Run) -> float:
-        """Share of the steps that the last record of a run was made after."""
+        """Fraction of a run's steps at its last record."""
         folder = self._store.folder(run)
         if run.key not in self._steps and (folder / "config.yaml").is_file():
             try:
@@ -159,27 +176,21 @@ class Progress:
         return min(step / self._steps[run.key], 1.0) if run.key in self._steps else 0.0
 
     def _seconds_left(self, progress: dict[str, float]) -> float | None:
-        """From the times of finished runs: of the same cell, else of the same column, else of all."""
-        taken: dict[object, list[float]] = {}
+        """Estimated from the finished runs of the same cell, else of the same column, else of all."""
         groups: dict[str, list[object]] = {}
         for place, (_, cells) in enumerate(self._sheets):
             for (row, column), keys in cells.items():
-                for key in keys:
-                    groups[key] = [(place, row, column), (place, column), None]
-                    seconds = self._known.get(key, (None, None))[1]
-                    if seconds is not None:
-                        for group in groups[key]:
-                            taken.setdefault(group, []).append(seconds)
+                groups |= {key: [(place, row, column), (place, column), None] for key in keys}
+        taken: dict[object, list[float]] = {}
+        for key, (_, seconds) in self._known.items():
+            if seconds is not None:
+                for group in groups[key]:
+                    taken.setdefault(group, []).append(seconds)
         if not taken:
             return None
-        left = 0.0
-        for key in self._waiting:
-            usual = next(taken[group] for group in groups[key] if group in taken)
-            left += fmean(usual) * (1 - progress.get(key, 0.0))
+        usual = {key: next(fmean(taken[group]) for group in groups[key] if group in taken) for key in self._waiting}
+        left = sum(seconds * (1 - progress.get(key, 0.0)) for key, seconds in usual.items())
         return left / max(len(self._running), 1)
-
-    def _say(self, text: str, style: str | None) -> None:
-        say(self.console, text, style=style)
 
 
 def _cells(sheet: Sheet) -> Cells:
@@ -187,7 +198,7 @@ def _cells(sheet: Sheet) -> Cells:
 
 
 def last_step(path: Path) -> int:
-    """Of the last whole record of a metrics.jsonl; 0 where there is none."""
+    """The step of the last whole record of a metrics.jsonl; 0 without any."""
     try:
         with path.open("rb") as file:
             file.seek(max(path.stat().st_size - TAIL, 0))
@@ -199,6 +210,6 @@ def last_step(path: Path) -> int:
 
 
 def _first(message: str) -> str:
-    """Line of a message, which says how an attempt ended; and the last, which says why."""
+    """The first line of a message, which says how an attempt ended, and the last, which says why."""
     lines = message.splitlines()
     return lines[0] if len(lines) < 2 else f"{lines[0]} {lines[-1]}"

@@ -1,0 +1,130 @@
+"""Runs as tasks on a Ray cluster (extra `ray`). Ray retries nothing: a lost worker is a failed attempt that the sweep counts."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from softmatch.errors import STOPPED, InputError, TrainingError
+from softmatch.experiments.executors import AT_ONCE, FAILED, SHARED, Ended, Executor, Job, Where, library
+from softmatch.experiments.executors.here import execute
+
+PASSED = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME")
+"""Prefixes of variables that say where caches are and whether the hub may be asked; workers get them."""
+LOCAL = {"include_dashboard": False, "object_store_memory": 80 * 2**20}  # the least that Ray takes
+LONGEST = 60.0
+"""Seconds in which every machine must have looked for the store."""
+_ray = partial(library, "ray", "ray")
+
+
+@contextmanager
+def opened(where: Where, root: Path) -> Iterator[Executor]:
+    """A running cluster, or a new one on this machine that ends with the sweep. A run of several processes is one task."""
+    ray, number, cpus = _ray(), where.processes_per_run, where.cpus_per_run or 1.0
+    own = not ray.is_initialized()
+    if own:
+        _connect(where.address or os.environ.get("RAY_ADDRESS") or "local")
+    try:
+        nodes = [node for node in ray.nodes() if node["Alive"]]
+        some = any(node["Resources"].get("GPU") for node in nodes)
+        gpus = float(some) if where.gpus_per_run is None else where.gpus_per_run
+        _check_room(number, cpus, gpus, [node["Resources"] for node in nodes])
+        _check_store(root, {node["NodeID"]: node["NodeManagerAddress"] for node in nodes})
+        passed = {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
+        all_gpus = gpus * number if gpus * number < 1 else math.ceil(gpus * number)  # Ray takes fractions below one only
+        task = ray.remote(max_retries=0, num_cpus=cpus * number, num_gpus=all_gpus)(execute)
+
+        def start(arguments: Sequence[str], log: Path) -> Job:
+            run = task.options(name=log.stem).remote(list(arguments), log, passed, Path.cwd())
+            return Job(partial(_poll, run), partial(ray.cancel, run), partial(ray.cancel, run, force=True))
+
+        yield Executor(where.processes or AT_ONCE, where.train_options(max(int(cpus), 1)), start)
+    finally:
+        if own:
+            ray.shutdown()
+
+
+def _check_room(number: int, cpus: float, gpus: float, machines: Sequence[Mapping[str, float]]) -> None:
+    """Raise InputError if no machine has room for the processes of a run."""
+    needs = [(name, needed) for name, needed in (("CPU", cpus), ("GPU", gpus)) if needed]
+    most = max(min((math.floor(has.get(name, 0) / needed + 1e-9) for name, needed in needs), default=number) for has in machines)
+    if most < number:
+        raise InputError(
+            f"a run asks for {number} process{'es' * (number > 1)} with {cpus:g} CPUs and {gpus:g} GPUs each, but a machine of "
+            f"this Ray cluster has room for {most} at most. Lower --processes-per-run, --cpus-per-run or --gpus-per-run."
+        )
+
+
+def _check_store(root: Path, machines: Mapping[str, str]) -> None:
+    """Raise InputError unless every machine can read and write a file that is in the store."""
+    ray, on = _ray(), _ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    root.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile(prefix=".shared-", dir=root) as file:
+        look = ray.remote(num_cpus=0, max_retries=0)(_can_write)
+        tasks = {look.options(scheduling_strategy=on(node, soft=False)).remote(Path(file.name)): node for node in machines}
+        try:
+            answers = {task: ray.get(task) for task in ray.wait(list(tasks), num_returns=len(tasks), timeout=LONGEST)[0]}
+        except ray.exceptions.RayError as error:
+            raise InputError(f"not every machine of the Ray cluster can run softmatch: {_reason(error)}") from error
+    blind = [machines[node] for task, node in tasks.items() if not answers.get(task)]
+    if blind:
+        raise InputError(f"{', '.join(blind)} of the Ray cluster cannot read and write {root}: {SHARED}")
+
+
+def _can_write(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.W_OK)
+
+
+def _poll(task: Any) -> Ended | None:
+    ray = _ray()
+    if not ray.wait([task], timeout=0)[0]:
+        return None
+    try:
+        return Ended(*ray.get(task))
+    except ray.exceptions.TaskCancelledError:
+        return Ended(STOPPED)
+    except ray.exceptions.RayError as error:
+        return Ended(FAILED, f"its worker was lost: {_reason(error)}")
+
+
+def _connect(address: str) -> None:
+    ray, local = _ray(), address == "local"
+    if local:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere unless the user asks for it
+    for attempt in (1, 2):  # a busy machine may be late for the first
+        try:
+            _knock(address)
+            ray.init(address, log_to_driver=False, logging_level="ERROR", **(LOCAL if local else {}))
+            return
+        except Exception as error:  # Ray raises many kinds, also Exception itself
+            if not local:
+                raise InputError(
+                    f"there is no Ray cluster at {address}: {_reason(error)} Give --address HOST:PORT, or leave out --address "
+                    "and RAY_ADDRESS to start a cluster on this machine."
+                ) from error
+            ray.shutdown()
+            if attempt == 2:
+                raise TrainingError(
+                    f"cannot start a Ray cluster on this machine, in 2 attempts: {_reason(error)} It may be too busy, or short "
+                    "of memory or room in /tmp: try the same command again later, or leave out --on ray."
+                ) from error
+
+
+def _knock(address: str) -> None:
+    """Raise OSError if nobody listens at HOST:PORT, where Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Ray says that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,132 @@
+"""Child processes of runs: they write to their log, save when they are told to, and do not outlive their parent."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from softmatch import __version__
+from softmatch.distributed.launching import usable_cpus
+from softmatch.experiments.executors import HEADING, Ended, Where, here, open_executor
+from softmatch.experiments.executors.here import execute, start_child
+from tests.experiments.tiny import wait_for
+
+LONG = shlex.split("train two-moons --model mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-twin --out run")
+
+
+def test_output_goes_to_the_log_after_a_heading(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    assert start_child(["--version"], log, folder=tmp_path / "nowhere").wait() == 0
+    heading, *lines = log.read_text().splitlines()
+    assert heading.startswith(HEADING)
+    assert lines == [__version__]
+
+
+def test_a_child_has_the_folder_and_environment_it_is_given(tmp_path: Path) -> None:
+    folder, log = tmp_path / "work", tmp_path / "run.log"
+    folder.mkdir()
+    (folder / "own.py").write_text("import os\nraise ValueError(os.environ['MINE'])\n")
+    ended = execute(["train", "two-moons", "--method", "own.py:x", "--out", "run"], log, {"MINE": "own word"}, folder)
+    assert ended == Ended(2)
+    assert log.read_text().endswith("softmatch: own.py cannot be run: ValueError: own word\n")
+
+
+def test_a_machine_without_the_store_says_so(tmp_path: Path) -> None:
+    ended = execute(["train"], tmp_path / "nowhere" / "run.log", {}, tmp_path)
+    assert ended.code == 2
+    assert f"has no folder {tmp_path / 'nowhere'}: the store must be in a folder that all machines share" in ended.message
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from softmatch.experiments.executors.here import start_child
+print(start_child(sys.argv[2:], Path(sys.argv[1])).pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells children of their parent's end")
+def test_a_child_saves_and_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "run.log"
+    command = [sys.executable, "-c", PARENT, str(log), *LONG]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        wait_for(lambda: "run folder" in log.read_text())
+        assert os.getsid(child) == child  # Ctrl-C in the terminal of the parent does not reach it
+        parent.kill()
+    wait_for(lambda: "stopped by SIGTERM" in log.read_text())
+
+
+def test_a_job_saves_when_it_is_told_to_and_is_killed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_executor(Where(), tmp_path) as executor:
+        stopped, killed = (executor.start(LONG, tmp_path / f"{name}.log") for name in ("stopped", "killed"))
+        killed.kill()
+        wait_for(lambda: "run folder" in (tmp_path / "stopped.log").read_text())
+        assert stopped.poll() is None
+        stopped.stop()
+        wait_for(lambda: stopped.poll() is not None)
+        assert stopped.poll() == Ended(75)
+        assert killed.poll() == Ended(-signal.SIGKILL)
+    assert "stopped by SIGTERM" in (tmp_path / "stopped.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("where", "options"),
+    [
+        (Where(processes=3), ["--threads", "2"]),
+        (Where(processes=2, processes_per_run=2), ["--threads", "2", "--processes", "2"]),
+        (Where(processes=20), ["--threads", "1"]),
+        (Where(processes=1, threads=5), ["--threads", "5"]),
+    ],
+    ids=["shared", "several", "many", "given"],
+)
+def test_runs_share_the_cores(where: Where, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "usable_cpus", lambda: 8)
+    with open_executor(where, tmp_path) as executor:
+        assert (executor.slots, executor.options) == (where.processes, options)
+
+
+def test_one_run_per_core_by_default(tmp_path: Path) -> None:
+    with open_executor(Where(), tmp_path) as executor:
+        assert executor.slots == usable_cpus()
+
+
+class _Child:
+    """In place of a process."""
+
+    returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    terminate = kill = poll
+
+
+def test_each_run_gets_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[_Child, str]] = []
+
+    def start(arguments: Sequence[str], log: Path, environment: Mapping[str, Any]) -> _Child:
+        begun.append((_Child(), environment["CUDA_VISIBLE_DEVICES"]))
+        return begun[-1][0]
+
+    monkeypatch.setattr(here, "start_child", start)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    with open_executor(Where(), tmp_path) as executor:
+        assert executor.slots == 2
+        for _ in range(2):
+            executor.start([], tmp_path / "log")
+        begun[1][0].returncode = 0
+        executor.start([], tmp_path / "log")
+    assert [gpu for _, gpu in begun] == ["4", "7", "7"]
