@@ -30,7 +30,7 @@ from PIL import Image
 
 from softmatch.cli import main
 from softmatch.config import make_config, read_file, write_config
-from softmatch.data.own.reading import Reading, read_own
+from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
 
 NUMBERS = "width,height,colour,label\n" + "".join(

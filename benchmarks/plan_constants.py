@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from plan_shared import WHERE, median, small, table
 
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.seeds import stream
 from softmatch.planning.devices import DEVICES
 from softmatch.planning.encoders import KNOWN, count_encoder

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, device, nn
 
 from softmatch.calibration import scale
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation, preparation_from
 from softmatch.errors import InputError
 from softmatch.foreign_text import parse_json, read_text

@@ -13,13 +13,13 @@ from typing import Any
 
 from softmatch.augmenting.probing import refuse_unwritable
 from softmatch.data.cells import as_text_column
-from softmatch.data.own.columns import AUGMENTED
-from softmatch.data.own.delimited import CELLS, NOTHING, Delimited
-from softmatch.data.own.jsons import JsonRows
-from softmatch.data.own.lines import read_lines
-from softmatch.data.own.parquet import Parquet
-from softmatch.data.own.tables import TextLines, is_table, open_table
 from softmatch.data.places import expand_home
+from softmatch.data.readers.columns import AUGMENTED
+from softmatch.data.readers.csv_files import CELLS, NOTHING, Delimited
+from softmatch.data.readers.json_files import JsonRows
+from softmatch.data.readers.parquet_files import Parquet
+from softmatch.data.readers.table_source import is_table, open_table
+from softmatch.data.readers.text_lines import TextLines, read_lines
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES
 from softmatch.data.sources.cache import identity

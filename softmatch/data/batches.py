@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from softmatch import processes
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.seeds import derive, stream
 from softmatch.methods.base import Batch, Labeled
 from softmatch.views import Views

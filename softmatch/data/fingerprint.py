@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from softmatch.data.examples import Examples
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 
 MOST_BYTES = 2**26
 MOST_FILES = 4096

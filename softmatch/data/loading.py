@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows, view_method
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.seeds import stream
 from softmatch.errors import InputError, LoadingError
 from softmatch.methods.base import Batch

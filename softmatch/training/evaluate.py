@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from softmatch import processes
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.length_batches import text_lengths
 from softmatch.data.loading import PART, read_plain
 from softmatch.views import TextViews, Views

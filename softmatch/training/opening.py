@@ -14,15 +14,15 @@ from softmatch.data.places import expand_home
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, Source, find_source
-from softmatch.errors import InputError
+from softmatch.errors import InputError, nearest
 from softmatch.processes import world
 from softmatch.recipes import complete, require_versions
 from softmatch.runs import refuse_used
 from softmatch.training.devices import choose_device
 
 if TYPE_CHECKING:
-    from softmatch.data.own.reading import Progress, Reading, Understood
     from softmatch.data.sources.text_reading import TextData
+    from softmatch.data.understanding import Progress, Reading, Understood
 
 OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size")
 """Settings that are about a user's own files."""
@@ -82,9 +82,10 @@ def open_job(
         config = complete(source, named.defaults, *given, where=where)
         _refuse_unfit(named, config)
         return Job(source, config, named.load(split_seed(config), config.data))
-    from softmatch.data.own.checking import ALL_LABELED
-    from softmatch.data.own.defaults import suitable
-    from softmatch.data.own.reading import read_own
+    from softmatch.data.checks import ALL_LABELED
+    from softmatch.data.defaults import suitable
+    from softmatch.data.readers.open_source import NotThere
+    from softmatch.data.understanding import read_own
 
     title, known = ("your data", {}) if named is None else (named.name, named.defaults)
     user = merge(*given, where=where)
@@ -96,7 +97,10 @@ def open_job(
         refuse_used(asked.out)
     device = choose_device(asked.device)
     if named is None:
-        understood = read_own(_absolute(source), reading_of(asked), progress)
+        try:
+            understood = read_own(_absolute(source), reading_of(asked), progress)
+        except NotThere as error:
+            raise InputError(f"{error} {nearest(error.where, SOURCES)}") from error
     else:
         understood = _understand_texts(named.name, asked, progress)
     labeled = asked.labels or asked.head_labels or int((understood.examples.labels != UNLABELED).sum())
@@ -121,7 +125,7 @@ def texts_of(source: str, config: Config) -> TextData:
 
 
 def _understand_texts(source: str, config: Config, progress: Progress | None) -> Understood:
-    from softmatch.data.own.reading import refuse_unused, understand
+    from softmatch.data.understanding import refuse_unused, understand
 
     reading = reading_of(config)
     refuse_unused("text", reading)
@@ -138,7 +142,7 @@ def split_seed(config: Config) -> int:
 
 def reading_of(config: Config) -> Reading:
     """What the settings say about a user's own files."""
-    from softmatch.data.own.reading import Reading
+    from softmatch.data.understanding import Reading
 
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
     columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled, augmented)

@@ -15,8 +15,8 @@ from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
 from softmatch.data import Examples, Split
 from softmatch.data.examples import UNLABELED
-from softmatch.data.files import ImageFiles
 from softmatch.data.folds import Evaluation
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
 from softmatch.data.seeds import derive, stream
 

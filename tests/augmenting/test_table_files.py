@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from softmatch.augmenting.table_files import choose_out, find_table, open_texts, write_columns
-from softmatch.data.own.tables import open_table
+from softmatch.data.readers.table_source import open_table
 from softmatch.data.records import Columns
 from softmatch.errors import InputError, SoftmatchError
 

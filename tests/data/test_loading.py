@@ -24,7 +24,7 @@ from softmatch import processes
 from softmatch.data import Batches
 from softmatch.data import loading as module
 from softmatch.data.batches import make_roles
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import LoadedBatches, count_workers, item_statistics, make_batches, read_plain
 from softmatch.data.seeds import stream
 from softmatch.errors import InputError

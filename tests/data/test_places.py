@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.own import open_source
 from softmatch.data.places import expand_home
+from softmatch.data.readers.open_source import open_source
 from softmatch.errors import InputError
 
 

@@ -14,9 +14,9 @@ import torch
 from softmatch import report
 from softmatch.classifier_folder import read_folder
 from softmatch.config import read_file
-from softmatch.data.own import open_source
 from softmatch.data.preparations import plain_preparation
 from softmatch.data.preparations.feature_cache import load_features, store_features
+from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources import npz
 from softmatch.errors import InputError
 from softmatch.networks.encoder_folder import find_encoder

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from softmatch.data.own import lines, open_source
 
 from softmatch.data import npz_files
-from softmatch.data.own import lines, open_source
 from softmatch.data.sources import hub, npz
 from softmatch.errors import InputError
 from softmatch.networks.encoder_folder import read_image_settings, read_text_settings

@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.training.evaluate import error_interval, predict_probabilities
 from softmatch.views import ImageViews, TextViews, VectorViews
 from softmatch.views.pillow import PillowViews, read_image

@@ -25,7 +25,7 @@ from softmatch.views.pillow import (
     to_image,
     to_tensor,
 )
-from tests.data.own.images import write_animation, write_claiming, write_turned, write_with_bad_exif
+from tests.data.readers.images import write_animation, write_claiming, write_turned, write_with_bad_exif
 
 MANY = 4000
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.preparations.texts import as_texts, stored_text
+from softmatch.data.preparations.text_inputs import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 

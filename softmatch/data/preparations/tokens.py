@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.preparations.texts import as_texts, stored_text
+from softmatch.data.preparations.text_inputs import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 from softmatch.networks.backbones import Tokenizer, load_tokenizer, padded

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.npz_files import FAILURES
+from softmatch.data.places import cache_folder
+from softmatch.data.readers.array_files import FAILURES
 from softmatch.data.sources.arrays import Data, Images, Labels, Piece, chunks, join_images, join_labels
 from softmatch.errors import InputError
 from softmatch.foreign_text import parse_json, read_text
@@ -25,6 +25,7 @@ from softmatch.foreign_text import parse_json, read_text
 FORMAT = 1
 BLOCK, BLOCKS = 4096, 256
 
+folder = cache_folder
 _log = logging.getLogger(__name__)
 
 
@@ -36,13 +37,6 @@ class Arrays:
     train_labels: Labels
     test_images: Images
     test_labels: Labels
-
-
-def folder() -> Path:
-    """Where cached data lie: $SOFTMATCH_CACHE, else $XDG_CACHE_HOME/softmatch, else ~/.cache/softmatch."""
-    if os.environ.get("SOFTMATCH_CACHE"):
-        return Path(os.environ["SOFTMATCH_CACHE"]).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "softmatch"
 
 
 def identity(paths: Iterable[Path]) -> list[tuple[str, int, int]]:

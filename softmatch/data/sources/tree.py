@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from softmatch.data.examples import Examples
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.errors import InputError
 
 SUFFIXES = (".jpeg", ".jpg", ".png")

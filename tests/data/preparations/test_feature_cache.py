@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from softmatch.views.pictures import EncodedImage
 
 from softmatch.data.preparations.feature_cache import digest, load_features, store_features
-from softmatch.views.pictures import EncodedImage
 
 
 @pytest.fixture(autouse=True)

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from softmatch.views.pictures import EncodedImage
 from torch import Tensor
 
-from softmatch.data.files import ImageFiles
+from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.errors import InputError
-from softmatch.views.pictures import EncodedImage
-from tests.data.own.images import QUADRANTS, write_animation, write_claiming, write_image, write_truncated, write_turned
+from tests.data.readers.images import QUADRANTS, write_animation, write_claiming, write_image, write_truncated, write_turned
 
 
 def levels(image: Tensor) -> list[list[int]]:
