@@ -32,7 +32,7 @@ from torch import Tensor
 import softmatch
 from softmatch.config import make_config
 from softmatch.data import find_source
-from softmatch.training.task import prepare
+from softmatch.training.setup import prepare
 
 SETTINGS = {"digits-40": ("digits", 40), "digits-10": ("digits", 10), "two-moons": ("two-moons", 4)}
 METHODS = ("softmatch", "fixmatch", "flexmatch")

@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 import yaml
 
-from softmatch.cli import FAILED, INTERRUPTED
+from softmatch.cli.app import FAILED, INTERRUPTED
 from softmatch.errors import STOPPED
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 
@@ -113,7 +113,7 @@ class Tally:
 
 def warm_up() -> None:
     """Import what training imports when it begins, once for all processes."""
-    for name in ("sklearn.datasets", "torch._dynamo", "softmatch.cli_training"):
+    for name in ("sklearn.datasets", "torch._dynamo", "softmatch.cli.train"):
         importlib.import_module(name)
     importlib.import_module("softmatch.report").PAGE.compiled()
     torch.set_num_threads(1)

@@ -28,7 +28,7 @@ import torch
 from fault_injection import Case, Damage, Ended, Endurance, Fault, Strike, Tally, warm_up
 
 from softmatch.methods import METHODS
-from softmatch.training import stopping
+from softmatch.training import stop as stopping
 from softmatch.training.checkpoint import list_checkpoints
 
 SIGNALS = tuple(Signals[name] for name in stopping.SIGNALS)

@@ -28,7 +28,7 @@ from fuzz_mutations import (
 )
 from PIL import Image
 
-from softmatch.cli import main
+from softmatch.cli.app import main
 from softmatch.config import make_config, read_file, write_config
 from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
@@ -46,12 +46,12 @@ ROWS = [
 ]
 POINTS = [{"x": k / 3, "y": k % 5, "kind": None if k % 4 == 0 else "uv"[k % 2], "label": k % 2} for k in range(12)]
 WORK = (
-    "softmatch.cli_training.run_job",
-    "softmatch.cli_training.plan",
+    "softmatch.cli.train.run_job",
+    "softmatch.cli.train.plan",
     "softmatch.training.bench.plan",
     "softmatch.training.bench.bench",
-    "softmatch.training.launching.launch",
-    "softmatch.using.exporting.export",
+    "softmatch.distributed.launching.launch",
+    "softmatch.inference.export.export",
 )
 """What commands do once they know what to do."""
 

@@ -31,11 +31,12 @@ from fuzz_mutations import (
 import softmatch
 from softmatch.data.split import Split
 from softmatch.errors import InputError, SoftmatchError
+from softmatch.files.tensors import read_checked, read_notes, read_tensors, write_checked
 from softmatch.report import write_report
-from softmatch.runs import RunFolder, load_model
-from softmatch.training.checked_files import read_checked, read_notes, read_tensors, write_checked
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model
 from softmatch.training.checkpoint import load_checkpoint, newest_good
-from softmatch.training.resuming import reopen
+from softmatch.training.resume import reopen
 
 KINDS = (torch.float64, torch.int32, torch.bool, torch.bfloat16, torch.uint8)
 BY_SUFFIX: dict[str, Sequence[Mutation]] = {

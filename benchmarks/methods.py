@@ -28,7 +28,7 @@ from typing import Any
 
 import softmatch
 from softmatch.methods import METHODS
-from softmatch.runs import RunFolder
+from softmatch.runs.folder import RunFolder
 
 LONG_TAILED = ("darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh", "debiaspl")
 SETTINGS: Mapping[str, Mapping[str, Any]] = {

@@ -34,7 +34,7 @@ from PIL import Image
 
 import softmatch
 from softmatch.data.records import Columns
-from softmatch.using.predicting import predict
+from softmatch.inference.predict import predict
 
 SOURCES = ("table", "ink", "intents", "photos")
 Row = dict[str, Any]

@@ -15,7 +15,6 @@ from PIL import Image
 from plan_shared import WHERE, median, small, table
 
 from softmatch.data.image_files import ImageFiles
-from softmatch.data.seeds import stream
 from softmatch.planning.devices import DEVICES
 from softmatch.planning.encoders import KNOWN, count_encoder
 from softmatch.planning.measured import random_task
@@ -26,7 +25,8 @@ from softmatch.planning.plans import count
 from softmatch.planning.setting import named_setting
 from softmatch.planning.timing import CPU_OPERATION
 from softmatch.planning.views import READ_SECONDS, SECONDS_OF_A_VECTOR_VALUE, view_seconds
-from softmatch.training.task import build_method, make_trainer
+from softmatch.seeds import stream
+from softmatch.training.setup import build_method, make_trainer
 from softmatch.views import ImageViews, VectorViews
 from softmatch.views.pillow import PillowViews
 

@@ -22,10 +22,10 @@ from plan_shared import small
 from torch import Tensor
 from torch import distributed as dist
 
+from softmatch.distributed.processes import joined, world
 from softmatch.planning.measured import random_task
-from softmatch.processes import joined, world
-from softmatch.training.stopping import Stop
-from softmatch.training.task import build_method, make_trainer
+from softmatch.training.setup import build_method, make_trainer
+from softmatch.training.stop import Stop
 
 BYTES_ACKNOWLEDGED = 120
 """Where Linux has, in its struct tcp_info, the bytes that were sent and arrived."""

@@ -21,8 +21,8 @@ from softmatch.planning.plans import HIDDEN, count
 from softmatch.planning.probe import Tally, Trained
 from softmatch.planning.setting import named_setting
 from softmatch.planning.storage import KEPT, REPORT, checkpoint_bytes, metrics_bytes, split_bytes
-from softmatch.runs import RunFolder
-from softmatch.training.task import build_method
+from softmatch.runs.folder import RunFolder
+from softmatch.training.setup import build_method
 
 
 def files() -> None:

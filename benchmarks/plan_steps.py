@@ -14,16 +14,16 @@ import torch
 from plan_shared import JOINT, MB, SEPARATE, small, table, taken
 from torch.utils.flop_counter import FlopCounterMode
 
-from softmatch.memories import StepCount
 from softmatch.methods import METHODS
 from softmatch.planning.measured import random_task
 from softmatch.planning.memory import device_memory
 from softmatch.planning.plans import count, make_plan
 from softmatch.planning.probe import PHASES
 from softmatch.planning.timing import CPU_OPERATION, cpu_speed
+from softmatch.state import StepCount
 from softmatch.training.bench import measure
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.task import build_method, make_trainer
+from softmatch.training.setup import build_method, make_trainer
 
 STEPS: Sequence[tuple[str, tuple[int, ...], Mapping[str, Any]]] = (
     ("wrn-10-2", (3, 32, 32), {"labeled_batch": 8, "unlabeled_batch": 24, **JOINT}),

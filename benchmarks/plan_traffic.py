@@ -16,9 +16,9 @@ from typing import Any
 
 from plan_shared import JOINT, SEPARATE, small, table
 
+from softmatch.distributed.launching import free_port
 from softmatch.planning.plans import count, make_plan
 from softmatch.planning.timing import cpu_speed
-from softmatch.training.launching import free_port
 
 WORDS = {2: "two", 3: "three"}
 

@@ -25,7 +25,7 @@ from softmatch.data.batches import Sampler
 from softmatch.methods import Match, Method, Problem, build
 from softmatch.methods.consistency import TemporalEnsembling
 from softmatch.methods.longtail.saw import ClassWeighted
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from softmatch.weightings import Constant
 
 BATCH, CLASSES, PREDICTIONS = 448, 10, 16

@@ -26,8 +26,8 @@ import torch
 
 from softmatch.config import make_config
 from softmatch.data import find_source
-from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.networks.prediction import predict_probabilities
+from softmatch.training.setup import build_method, make_trainer, prepare
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {"averages": "paper"},

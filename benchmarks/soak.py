@@ -37,10 +37,10 @@ from PIL import Image
 
 import softmatch
 from softmatch.errors import InputError, Stopped
+from softmatch.inference.predict import predict
+from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.report import write_report
-from softmatch.runs import RunFolder
-from softmatch.using.predicting import predict
-from softmatch.using.pseudo_labels import write_pseudo_labels
+from softmatch.runs.folder import RunFolder
 
 INTERVAL = 20.0
 SMALL: dict[str, Any] = {

@@ -36,11 +36,11 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
 
     from softmatch.config import make_config
     from softmatch.data import Examples
-    from softmatch.methods import Batch
     from softmatch.networks import wrn
+    from softmatch.step import Batch
     from softmatch.training.bench import measure
     from softmatch.training.memory import keep_freed_memory
-    from softmatch.training.task import build_method, make_trainer, prepare_examples
+    from softmatch.training.setup import build_method, make_trainer, prepare_examples
 
     torch.set_num_threads(arguments.threads)
     config = make_config(

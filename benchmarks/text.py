@@ -31,7 +31,7 @@ import torch
 import softmatch
 from softmatch.augmenting import augment_texts
 from softmatch.training.opening import open_job
-from softmatch.training.task import prepare_job
+from softmatch.training.setup import prepare_job
 
 Row = dict[str, Any]
 METHODS = ("supervised", "uda", "fixmatch", "flexmatch", "softmatch")

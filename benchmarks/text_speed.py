@@ -36,7 +36,8 @@ from softmatch.networks.pretrained import PIECE, PretrainedText
 from softmatch.training import evaluate
 from softmatch.training.loop import Trainer
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.task import Task, build_method, make_trainer, prepare_examples
+from softmatch.training.setup import build_method, make_trainer, prepare_examples
+from softmatch.training.task import Task
 
 FEATURES = 384
 PADDED, TRIMMED, BUCKETS, PIECES = "padded to the longest", "dynamic padding", "+ length buckets", "+ sorted pieces"

@@ -18,7 +18,7 @@ import torch
 
 from softmatch.methods import softmatch
 from softmatch.networks import WideResNet
-from softmatch.seen import Seen
+from softmatch.step import Seen
 
 
 def median_seconds(work: Callable[[], object], repeats: int) -> float:

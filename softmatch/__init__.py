@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from softmatch.averages import RunningAverage, momentum_for
     from softmatch.classifier import Classifier
     from softmatch.errors import InputError, SoftmatchError, TrainingError
+    from softmatch.inference.export import export
+    from softmatch.inference.predict import predict
+    from softmatch.inference.pseudo_labels import write_pseudo_labels
+    from softmatch.inference.suggest import cold_start, suggest
     from softmatch.methods import METHODS, Match, Method, Problem, Supervised, build
     from softmatch.metrics import PseudoLabelMeter, PseudoLabels, class_quality, quality, quantity
-    from softmatch.runs import Model, load_model
-    from softmatch.seen import Seen
+    from softmatch.runs.model import Model, load_model
+    from softmatch.step import Seen
     from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
     from softmatch.training.job import Result, train
-    from softmatch.using.exporting import export
-    from softmatch.using.predicting import predict
-    from softmatch.using.pseudo_labels import write_pseudo_labels
-    from softmatch.using.suggesting import cold_start, suggest
     from softmatch.weightings import (
         Constant,
         Gaussian,
@@ -95,19 +95,61 @@ __all__ = [
     "write_pseudo_labels",
 ]
 
+_HOMES = {
+    "Alignment": "alignments",
+    "Classifier": "classifier",
+    "Constant": "weightings",
+    "CurriculumThreshold": "thresholds",
+    "Gaussian": "weightings",
+    "InputError": "errors",
+    "Laplacian": "weightings",
+    "Linear": "weightings",
+    "LossThreshold": "thresholds",
+    "METHODS": "methods",
+    "Match": "methods",
+    "Method": "methods",
+    "Model": "runs.model",
+    "NoAlignment": "alignments",
+    "Problem": "methods",
+    "PseudoLabelMeter": "metrics",
+    "PseudoLabels": "metrics",
+    "Quadratic": "weightings",
+    "RampUp": "weightings",
+    "RelativeThreshold": "thresholds",
+    "Result": "training.job",
+    "RunningAverage": "averages",
+    "Seen": "step",
+    "SelfAdaptiveThreshold": "thresholds",
+    "SoftmatchError": "errors",
+    "Supervised": "methods",
+    "Threshold": "weightings",
+    "TrainingError": "errors",
+    "TruncatedGaussian": "weightings",
+    "TruncatedLaplacian": "weightings",
+    "Weighting": "weightings",
+    "build": "methods",
+    "class_quality": "metrics",
+    "cold_start": "inference.suggest",
+    "export": "inference.export",
+    "load_model": "runs.model",
+    "momentum_for": "averages",
+    "predict": "inference.predict",
+    "quality": "metrics",
+    "quantity": "metrics",
+    "suggest": "inference.suggest",
+    "train": "training.job",
+    "weight_curve": "weightings",
+    "write_pseudo_labels": "inference.pseudo_labels",
+}
+"""Public names, each with the module that defines it."""
 _MODULES = ("alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings")
-_AFTER = ("using.predicting", "using.pseudo_labels", "using.suggesting", "using.exporting")
-_HOMES = ("errors", *_MODULES, "runs", "seen", "training.job", "classifier", *_AFTER)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"softmatch.{name}")
-    if name in __all__:
-        for home in _HOMES:
-            module = importlib.import_module(f"softmatch.{home}")
-            if hasattr(module, name):
-                return getattr(module, name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"softmatch.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'softmatch' has no attribute {name!r}")
 
 

@@ -29,7 +29,7 @@ def main() -> int:
         if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # by nohup
             signal.signal(number, interrupt)
     try:
-        from softmatch.cli import main as run
+        from softmatch.cli.app import main as run
 
         code = run()
     except BaseException:

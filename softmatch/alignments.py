@@ -16,8 +16,8 @@ from torch.nn import functional as F
 
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.memories import Queue
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.state import Queue
+from softmatch.step import Seen, refuse_invalid
 
 Target = Literal["uniform", "predictions", "labels"] | Sequence[float] | Tensor
 

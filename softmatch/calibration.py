@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softmatch.data.seeds import stream
 from softmatch.errors import InputError
+from softmatch.seeds import stream
 
 BINS = 15
 LEAST_SAMPLES = 50

@@ -23,15 +23,15 @@ from softmatch.data.given_labels import Targets, read_targets
 from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
 from softmatch.data.samples import inputs_for, is_path, new_records
+from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.networks import Network, describe_network
 from softmatch.recipes import complete
-from softmatch.runs import Model
-from softmatch.training.devices import choose_device
-from softmatch.training.fitting import SAMPLES
+from softmatch.runs.model import Model
+from softmatch.training.fit import SAMPLES
 from softmatch.training.loop import Record
 from softmatch.training.opening import Job, open_job, reading_of
-from softmatch.training.task import build_method, make_trainer, prepare_job
+from softmatch.training.setup import build_method, make_trainer, prepare_job
 
 WHERE = "Classifier"
 """To call the settings in messages."""
@@ -294,7 +294,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
     def _stream(self, source: Any) -> Tensor:
         """Probabilities of all rows or files of a source, a part of it in memory at a time."""
-        from softmatch.using.predicting import predict_pieces
+        from softmatch.inference.predict import predict_pieces
 
         if is_frame(source) and hasattr(self, "n_features_in_"):
             known = list(self.model_.preparation.columns) if self.model_.preparation.takes == "text" else []

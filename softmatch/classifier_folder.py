@@ -16,7 +16,8 @@ from softmatch.config import Config
 from softmatch.data.given_labels import LABEL_KINDS
 from softmatch.errors import InputError
 from softmatch.networks import Network
-from softmatch.runs import Model, RunFolder, load_model, save_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import Model, load_model, save_model
 
 FORMAT = 1
 LONGEST_LABEL = 2**16

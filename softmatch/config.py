@@ -10,11 +10,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from softmatch.errors import InputError, nearest
-from softmatch.foreign_text import parse_yaml, read_text
-
-SHOWN = 200
-"""Characters of a wrong value in a message."""
+from softmatch.errors import InputError, explain, nearest
+from softmatch.files.untrusted import parse_yaml, read_text
 
 
 class Config(BaseModel):
@@ -207,14 +204,6 @@ def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
         raise InputError(f"{where}: {explain(error)}") from error
 
 
-def explain(error: ValidationError) -> str:
-    """The first mistake in words: which setting, what was given, what is wanted."""
-    first = error.errors(include_url=False)[0]
-    key, given = ".".join(str(part) for part in first["loc"]), repr(first["input"])
-    given = given if len(given) <= SHOWN else f"{given[:SHOWN]}…"
-    return f"{key} = {given}: {first['msg'][0].lower()}{first['msg'][1:]}."
-
-
 def split_names(text: str | None) -> tuple[str, ...] | None:
     """Names of columns on the command line: "a, b" is a and b."""
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip()) or None
@@ -254,6 +243,6 @@ def write_config(path: Path, source: str, config: Config) -> None:
     """All effective settings as YAML, in the order of the model; `read_file` reads it back."""
     dumped = config.model_dump(mode="json")
     values = {"source": source, **{key: _as_text(value) if isinstance(value, dict) else value for key, value in dumped.items()}}
-    from softmatch.training.checked_files import write_atomically  # imports torch
+    from softmatch.files.atomic import write_atomically  # imports torch
 
     write_atomically(path, yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())

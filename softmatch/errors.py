@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+SHOWN = 200
+"""Characters of a wrong value in a message."""
 
 
 class SoftmatchError(Exception):
@@ -43,3 +50,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.55)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
+
+
+def explain(error: ValidationError) -> str:
+    """The first mistake in words: which setting, what was given, what is wanted."""
+    first = error.errors(include_url=False)[0]
+    key, given = ".".join(str(part) for part in first["loc"]), repr(first["input"])
+    given = given if len(given) <= SHOWN else f"{given[:SHOWN]}…"
+    return f"{key} = {given}: {first['msg'][0].lower()}{first['msg'][1:]}."

@@ -1,4 +1,4 @@
-"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), defined once for training, report and users."""
+"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), and intervals of error rates."""
 
 from __future__ import annotations
 
@@ -127,3 +127,35 @@ def _ratio(top: float, bottom: float) -> float | None:
 
 def _ratios(top: Tensor, bottom: Tensor) -> list[float | None]:
     return [_ratio(float(t), float(b)) for t, b in zip(top, bottom, strict=True)]
+
+
+def wilson_interval(wrong: int, number: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of an error rate: valid for few samples, and where none or all are wrong."""
+    from scipy.stats import binomtest  # takes half a second to import
+
+    found = binomtest(wrong, number).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
+
+
+def error_interval(
+    errors: Tensor, other: Tensor | None = None, level: float = 0.95, draws: int = 4000, seed: int = 0
+) -> tuple[float, float]:
+    """Interval over test samples of the error rate (Wilson), or of its difference to `other` on the same samples (bootstrap).
+
+    Where no sample differs, the bootstrap would be sure that none ever will: then the interval is that of the rule of three.
+
+    Args:
+        errors, other: (N,) of 0 and 1, one for each test sample.
+    """
+    if other is None:
+        return wilson_interval(int(errors.sum()), len(errors), level)
+    values = errors.double() - other.double()
+    if not bool(values.any()):
+        return -min(3 / len(values), 1.0), min(3 / len(values), 1.0)
+    generator = torch.Generator().manual_seed(seed)
+    means = []
+    for size in [200] * (draws // 200):
+        chosen = torch.randint(len(values), (size, len(values)), generator=generator)
+        means.append(values[chosen].mean(1))
+    spread = torch.cat(means).quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64))
+    return float(spread[0]), float(spread[1])

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.memories import Registry, last_of_each
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.state import Registry, last_of_each
+from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting, confidence
 
 

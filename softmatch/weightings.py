@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
-from softmatch.ramps import Ramp, Shape
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.state import Ramp, Shape
+from softmatch.step import Seen, refuse_invalid
 
 SMALLEST_VARIANCE = 1e-12
 
@@ -123,7 +123,7 @@ class RampUp(Weighting):
     Args:
         steps: T, the length of the ramp.
         inner: the weighting that is ramped.
-        shape: of the ramp, see `softmatch.ramps`.
+        shape: of the ramp, see `softmatch.state`.
     """
 
     def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from softmatch.methods.base import Output
 from softmatch.methods.match import Match
-from softmatch.seen import Seen
+from softmatch.step import Output, Seen
 
 CLASSES = 3
 MOMENTUM = 0.9

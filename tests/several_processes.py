@@ -18,13 +18,15 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from softmatch import processes, seen
+from softmatch import step as seen
+from softmatch.distributed import processes
+from softmatch.distributed.batch_norm import synchronise
+from softmatch.distributed.processes import World, world
 from softmatch.errors import InputError
-from softmatch.methods import METHODS, Batch, Forward, Method, Problem, build, meta
-from softmatch.methods.base import BatchStatistics, Labeled
+from softmatch.methods import METHODS, Forward, Method, Problem, build, meta
+from softmatch.methods.base import BatchStatistics
 from softmatch.networks.heads import Headed
-from softmatch.networks.synchronised import synchronise
-from softmatch.processes import World, world
+from softmatch.step import Batch, Labeled
 from softmatch.training.ema import ModelAverage
 from tests import two_processes
 

@@ -7,7 +7,7 @@ import torch
 
 from softmatch.alignments import Alignment, NoAlignment
 from softmatch.errors import InputError
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, WARM_MARGINAL, close
 
 ALIGNED_1 = [

@@ -16,7 +16,7 @@ from torch import nn
 
 from softmatch.classifier import Classifier
 from softmatch.errors import InputError
-from softmatch.runs import load_model
+from softmatch.runs.model import load_model
 
 GENERATOR = np.random.default_rng(0)
 IMAGES = np.concatenate([GENERATOR.integers(low, low + 90, (10, 8, 8)) for low in (0, 160)]).astype(np.uint8)
@@ -99,7 +99,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("softmatch.training.checked_files.os.fsync", full)
+    monkeypatch.setattr("softmatch.files.tensors.os.fsync", full)
     with pytest.raises(InputError, match=r"cannot be saved in .*: No space left on device"):
         classifier.save(tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from softmatch import __main__, cli
+from softmatch import __main__
+from softmatch.cli import app as cli
 
 
 @pytest.fixture(autouse=True)

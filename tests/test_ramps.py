@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from softmatch.ramps import Ramp, ramp_factor
+from softmatch.state import Ramp, ramp_factor
 
 
 @pytest.mark.parametrize(

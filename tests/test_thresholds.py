@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from softmatch.errors import InputError
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, close
 

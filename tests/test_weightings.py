@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from softmatch.errors import InputError
-from softmatch.ramps import ramp_factor
-from softmatch.seen import Seen
+from softmatch.state import ramp_factor
+from softmatch.step import Seen
 from softmatch.weightings import (
     Constant,
     Gaussian,

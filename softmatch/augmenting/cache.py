@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import IO
 
 from softmatch.augmenting.probing import probe
-from softmatch.data.sources.cache import folder
 from softmatch.errors import InputError, SoftmatchError
+from softmatch.files.cache import cache_folder as folder
 
 __all__ = ["Cache"]
 

@@ -15,8 +15,8 @@ from softmatch.augmenting.sentences import Parts, put_together
 from softmatch.augmenting.via import Entry, parse_via
 from softmatch.augmenting.words import change_words
 from softmatch.augmenting.working import Maker, work
-from softmatch.data.seeds import derive
 from softmatch.errors import InputError
+from softmatch.seeds import derive
 
 __all__ = ["Options", "Progress", "augment_texts", "find_entries"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.augmenting.sentences import Parts
-from softmatch.data.places import expand_home
 from softmatch.errors import InputError
-from softmatch.own_code import find_own
+from softmatch.files.paths import expand_home
+from softmatch.plugins import find_own
 
 __all__ = ["OwnFunction"]
 

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bars
 
 from softmatch.augmenting.via import WORDS
-from softmatch.display import say
-from softmatch.units import duration
+from softmatch.cli.display import say
+from softmatch.formatting import duration
 
 __all__ = ["Showing"]
 

@@ -12,14 +12,14 @@ from typing import Unpack
 from softmatch.augmenting.making import Options, augment_texts, find_entries
 from softmatch.augmenting.probing import refuse_unwritable
 from softmatch.augmenting.summary import Augmented, summarize
-from softmatch.data.places import expand_home
 from softmatch.data.records import Records
 from softmatch.data.sources import SOURCES, find_source
-from softmatch.data.sources.cache import replacing
+from softmatch.data.sources.open_texts import TextData, read_texts
 from softmatch.data.sources.subsets import draw
-from softmatch.data.sources.text_reading import TextData, read_texts
 from softmatch.errors import InputError
-from softmatch.using.writing import explained, refuse_existing
+from softmatch.files.cache import replacing
+from softmatch.files.paths import expand_home
+from softmatch.inference.writing import explained, refuse_existing
 
 __all__ = ["augment_source"]
 

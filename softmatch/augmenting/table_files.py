@@ -13,7 +13,6 @@ from typing import Any
 
 from softmatch.augmenting.probing import refuse_unwritable
 from softmatch.data.cells import as_text_column
-from softmatch.data.places import expand_home
 from softmatch.data.readers.columns import AUGMENTED
 from softmatch.data.readers.csv_files import CELLS, NOTHING, Delimited
 from softmatch.data.readers.json_files import JsonRows
@@ -22,9 +21,10 @@ from softmatch.data.readers.table_source import is_table, open_table
 from softmatch.data.readers.text_lines import TextLines, read_lines
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES
-from softmatch.data.sources.cache import identity
 from softmatch.errors import InputError, SoftmatchError, nearest
-from softmatch.using.writing import appearing, explained, refuse_existing
+from softmatch.files.cache import identity
+from softmatch.files.paths import expand_home
+from softmatch.inference.writing import appearing, explained, refuse_existing
 
 __all__ = ["TextTable", "choose_out", "find_table", "open_texts", "write_columns"]
 

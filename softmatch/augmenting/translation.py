@@ -22,11 +22,11 @@ from torch import Tensor
 
 from softmatch.augmenting.sentences import Parts, cut, put_together, split
 from softmatch.augmenting.translation_folder import TRANSLATOR, find_translator, translator_fingerprint
-from softmatch.data.seeds import derive
+from softmatch.distributed.devices import choose_device
+from softmatch.encoders.model_folder import first_line, read_settings
+from softmatch.encoders.safe_transformers import SAFELY, import_transformers, load_pretrained, quiet
 from softmatch.errors import OutOfMemory
-from softmatch.networks.library import SAFELY, import_transformers, load_pretrained, quiet
-from softmatch.networks.model_folder import first_line, read_settings
-from softmatch.training.devices import choose_device
+from softmatch.seeds import derive
 
 __all__ = ["BackTranslation", "Translator", "load_translation_tokenizer"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from softmatch.networks.model_folder import FILES, Kind, find_model, model_fingerprint
+from softmatch.encoders.model_folder import FILES, Kind, find_model, model_fingerprint
 
 __all__ = ["TRANSLATOR", "find_translator", "translator_fingerprint"]
 

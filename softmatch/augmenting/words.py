@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from softmatch.data.seeds import derive
+from softmatch.seeds import derive
 
 __all__ = ["change_words", "words_of"]
 

@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from softmatch.augmenting.sentences import Parts
+from softmatch.distributed.launching import PASSED_ON, usable_cpus
 from softmatch.errors import LoadingError, SoftmatchError
-from softmatch.training.launching import PASSED_ON, usable_cpus
 
 __all__ = ["Maker", "work"]
 

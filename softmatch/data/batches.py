@@ -9,10 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from softmatch import processes
 from softmatch.data.image_files import ImageFiles
-from softmatch.data.seeds import derive, stream
-from softmatch.methods.base import Batch, Labeled
+from softmatch.distributed import processes
+from softmatch.seeds import derive, stream
+from softmatch.step import Batch, Labeled
 from softmatch.views import Views
 
 Items = Tensor | ImageFiles

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.readers.labels import look_alikes, suspicious_unlabeled
 from softmatch.data.records import Finding, Records
-from softmatch.data.words import quoted
+from softmatch.formatting import quoted
 
 RATIO = 20
 ALL_LABELED = (

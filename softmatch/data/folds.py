@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.seeds import stream
 from softmatch.data.split import Split
 from softmatch.errors import InputError
+from softmatch.seeds import stream
 
 HOLD_OUT_FROM = 1000
 """Labelled samples from which on a share of them is held out; with fewer, each is left out in turn."""

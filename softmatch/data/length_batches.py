@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from softmatch.data.batches import Sampler
-from softmatch.data.seeds import stream
+from softmatch.seeds import stream
 
 __all__ = ["LengthSampler", "text_lengths"]
 

@@ -27,10 +27,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows, view_method
 from softmatch.data.image_files import ImageFiles
-from softmatch.data.seeds import stream
+from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
-from softmatch.methods.base import Batch
-from softmatch.training.launching import neighbours, usable_cpus
+from softmatch.seeds import stream
+from softmatch.step import Batch
 from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
 from softmatch.views.pillow import PillowViews, to_image

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from softmatch.data.words import printable
 from softmatch.errors import InputError
+from softmatch.formatting import printable
 
 REDUCED = ("JPEG", "MPO")
 """Formats that can be decoded at a fraction of their size."""

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.words import visible
 from softmatch.errors import InputError
+from softmatch.formatting import visible
 
 InputKind = Literal["image", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from softmatch.data.preparations import Preparation
 from softmatch.data.readers.array_files import is_frame, open_frame
 from softmatch.data.records import Columns, InputKind, Inputs, Records
-from softmatch.data.words import quoted
 from softmatch.errors import InputError
+from softmatch.formatting import quoted
 
 
 def is_path(samples: Any) -> bool:

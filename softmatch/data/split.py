@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.seeds import stream
 from softmatch.errors import InputError
+from softmatch.seeds import stream
 
 LONGEST_LIST = 100_000
 FARTHEST = 2**40

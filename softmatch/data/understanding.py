@@ -28,9 +28,9 @@ from softmatch.data.preparations.tokens import MOST_TOKENS, fit_tokens
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Records, select_inputs
-from softmatch.data.words import quoted
+from softmatch.encoders.encoder_folder import find_encoder, read_image_settings
 from softmatch.errors import InputError
-from softmatch.networks.encoder_folder import find_encoder, read_image_settings
+from softmatch.formatting import quoted
 
 Progress = Callable[[int, int], None]
 """Called with the number of inputs that are prepared, and their total."""
@@ -226,9 +226,7 @@ def kind_of(preparation: Preparation) -> Literal["image", "vector", "text"]:
     return "image" if settings["kind"] == "image" else "vector"
 
 
-def fit_preparation(
-    records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None
-) -> Prepared:
+def fit_preparation(records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None) -> Prepared:
     """Fit a preparation to all inputs, and make items of them. Labels are not used.
 
     Args:

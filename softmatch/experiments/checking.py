@@ -14,7 +14,7 @@ from softmatch.errors import InputError
 from softmatch.experiments.sheet import Column, Row, Sheet
 from softmatch.experiments.store import Store
 from softmatch.training.opening import Job, open_job
-from softmatch.training.task import build_method, prepare_job
+from softmatch.training.setup import build_method, prepare_job
 
 METHOD = ("method", "method_options")
 """Settings that decide about the method alone."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from softmatch.experiments.collecting import Cell, Results
 from softmatch.experiments.layout import plain
-from softmatch.foreign_text import read_text
+from softmatch.files.untrusted import read_text
 from softmatch.report.charts import thin
 from softmatch.report.cleaning import Record, number
 

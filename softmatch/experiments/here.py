@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from softmatch.distributed.launching import usable_cpus
 from softmatch.experiments.places import Handle, process_options, thread_options
 from softmatch.experiments.starting import start
-from softmatch.training.launching import usable_cpus
 
 
 def gpus() -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softmatch.display import say
+from softmatch.cli.display import say
 from softmatch.errors import InputError
 from softmatch.experiments.collecting import read_result
 from softmatch.experiments.places import Where, open_place

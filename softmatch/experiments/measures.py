@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from softmatch.errors import InputError, nearest
 from softmatch.report.cleaning import Record, figures, mapping, number
-from softmatch.runs import RunFolder
+from softmatch.runs.folder import RunFolder
 
 
 @dataclass(frozen=True)

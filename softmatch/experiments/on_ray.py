@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
+from softmatch.distributed.launching import free_port
 from softmatch.errors import STOPPED, InputError, TrainingError
 from softmatch.experiments.child import LONGEST_SAVING
 from softmatch.experiments.places import FAILED, SHARED, Ended, Handle, thread_options
 from softmatch.experiments.starting import execute
-from softmatch.training.launching import free_port
 
 PASSED = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME")
 """Beginnings of variables that say where caches are and whether the hub may be asked: runs see them as this process does."""
@@ -255,7 +255,7 @@ def _spot() -> _Spot:
 def environments(spots: Sequence[_Spot]) -> list[dict[str, str]]:
     """What torchrun would tell each rank about itself and the others.
 
-    A rank sees the GPUs of all ranks of its machine and takes that of its number there, as `softmatch.training.devices` has it.
+    A rank sees the GPUs of all ranks of its machine and takes that of its number there, as `distributed.devices` has it.
     """
     found, first = [], spots[0]
     for rank, spot in enumerate(spots):

@@ -14,7 +14,7 @@ from softmatch.experiments.collecting import Cell, Entry
 from softmatch.experiments.curves import curves
 from softmatch.experiments.layout import Layout, figure, interval, plain, probability, signed
 from softmatch.experiments.tables import last_words, link
-from softmatch.report.figures import duration, percent
+from softmatch.report.numbers import duration, percent
 from softmatch.report.pages import Page
 
 HERE = Path(__file__).parent

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from softmatch.distributed.launching import usable_cpus
 from softmatch.errors import InputError
-from softmatch.training.launching import usable_cpus
 
 FAILED, WRONG_USE = 1, 2
 """Exit codes of `softmatch train`, besides STOPPED."""

@@ -13,15 +13,15 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from softmatch.cli.display import say
 from softmatch.config import read_file
-from softmatch.display import say
 from softmatch.errors import InputError
 from softmatch.experiments.sheet import Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome
+from softmatch.formatting import duration
 from softmatch.report.cleaning import number
-from softmatch.runs import read_record
-from softmatch.units import duration
+from softmatch.runs.folder import read_record
 
 EVERY = 1.0
 """Seconds between two looks at the files of runs."""

@@ -11,7 +11,7 @@ from softmatch.experiments.claims import Finding, Verdict
 from softmatch.experiments.reproducing import TESTED, Reproduction, claims_table
 from softmatch.experiments.store import Store
 from softmatch.experiments.tables import escape
-from softmatch.training.checked_files import write_atomically
+from softmatch.files.atomic import write_atomically
 
 OVERVIEW = "README.md"
 COLUMNS: Mapping[str, Sequence[Verdict]] = {

@@ -17,7 +17,7 @@ from softmatch.experiments.paper.scales import EMBEDDED, TITLES, Scale, seconds
 from softmatch.experiments.sheet import Column, Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.tables import escape, link, markdown
-from softmatch.training.checked_files import write_atomically
+from softmatch.files.atomic import write_atomically
 
 EXACT = "All settings that the paper gives are the paper's."
 TESTED = (
@@ -121,7 +121,7 @@ def why_missing(source: str, where: Path | None) -> str | None:
     if source in EMBEDDED:
         return None
     from softmatch.data.sources import find_source
-    from softmatch.data.sources.text_reading import read_texts
+    from softmatch.data.sources.open_texts import read_texts
 
     try:
         if find_source(source).texts:

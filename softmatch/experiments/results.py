@@ -14,7 +14,7 @@ from softmatch.experiments.collecting import Attempt, Cell, Entry, Results, coll
 from softmatch.experiments.layout import Published, Set, arrange
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
-from softmatch.training.checked_files import write_atomically
+from softmatch.files.atomic import write_atomically
 
 __all__ = ["Cell", "Entry", "Results", "collect", "summary_table", "write_results"]
 

@@ -16,7 +16,7 @@ import yaml
 
 from softmatch.errors import InputError
 from softmatch.experiments.sheet import Run
-from softmatch.foreign_text import parse_json, read_text
+from softmatch.files.untrusted import parse_json, read_text
 
 
 class Store:
@@ -43,7 +43,7 @@ class Store:
         return self.root / sheet
 
     def is_finished(self, run: Run) -> bool:
-        """Whether a run has its figures and its report, as `softmatch.training.resuming.is_finished` has it."""
+        """Whether a run has its figures and its report, as `softmatch.training.resume.is_finished` has it."""
         folder = self.folder(run)
         return (folder / "result.json").is_file() and (folder / "report.html").is_file()
 
@@ -64,7 +64,7 @@ class Store:
         content = yaml.safe_dump(written, sort_keys=False, allow_unicode=True).encode()
         path = self.settings_file(run)
         if not path.is_file() or path.read_bytes() != content:
-            from softmatch.training.checked_files import write_atomically  # imports torch
+            from softmatch.files.atomic import write_atomically  # imports torch
 
             write_atomically(path, content)
 

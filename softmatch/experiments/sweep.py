@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, Protocol
 
+from softmatch.distributed.launching import listening
 from softmatch.errors import STOPPED, Stopped
 from softmatch.experiments.child import HEADING, LONGEST_SAVING
 from softmatch.experiments.places import FAILED, WRONG_USE, Ended, Handle, Place
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
-from softmatch.runs import LOCK, lock_now
-from softmatch.training.launching import listening
+from softmatch.files.locks import lock_now
+from softmatch.runs.folder import LOCK
 
 PAUSE = 0.05
 LOOK = 1.0

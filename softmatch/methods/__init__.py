@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.errors import InputError, nearest
 from softmatch.methods.adamatch import AdaMatch, adamatch
-from softmatch.methods.base import Batch, Forward, Method, Output, Supervised
+from softmatch.methods.base import Forward, Method, Supervised
 from softmatch.methods.cgmatch import cgmatch
 from softmatch.methods.comatch import comatch
 from softmatch.methods.consistency import mean_teacher, pi_model, temporal_ensembling
@@ -43,18 +43,16 @@ from softmatch.methods.sequencematch import sequencematch
 from softmatch.methods.simmatch import simmatch
 from softmatch.methods.sinkhorn import sla
 from softmatch.methods.vat import vat
-from softmatch.own_code import call_own, find_own
+from softmatch.plugins import call_own, find_own
 from softmatch.weightings import Weighting
 
 __all__ = [
     "METHODS",
     "AdaMatch",
-    "Batch",
     "Entry",
     "Forward",
     "Match",
     "Method",
-    "Output",
     "Problem",
     "Supervised",
     "abc",
@@ -62,6 +60,7 @@ __all__ = [
     "adsh",
     "build",
     "cgmatch",
+    "code_in",
     "comatch",
     "cossl",
     "crest",
@@ -374,6 +373,20 @@ def split_wrapper(name: str) -> tuple[str | None, str]:
     wrapper, plus, base = name.partition("+")
     named = wrapper in METHODS or ":" in wrapper or (wrapper.isidentifier() and "/" not in base)
     return (wrapper, base) if plus and named else (None, name)
+
+
+def code_in(named: Any) -> set[str]:
+    """Everything in names of methods, or in their options, that would be taken for code: file.py:name or module:name."""
+    if isinstance(named, Mapping):
+        named = list(named.values())
+    if isinstance(named, list):
+        return {code for one in named for code in code_in(one)}
+    if not isinstance(named, str):
+        return set()
+    wrapper, inside = split_wrapper(named)
+    if wrapper is not None:
+        return code_in([wrapper, inside])
+    return {named} if ":" in named else set()
 
 
 def _find(name: str) -> Any:

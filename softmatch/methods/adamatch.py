@@ -10,8 +10,9 @@ from torch.nn import functional as F
 
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, Start, queue_for
-from softmatch.methods.base import Batch, Forward, Output
+from softmatch.methods.base import Forward
 from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.step import Batch, Output
 from softmatch.thresholds import RelativeThreshold
 from softmatch.weightings import RampUp, Weighting
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.methods.forward import BatchStatistics, Encoded, Forward, RecordedForward, frozen_running_statistics
-from softmatch.metrics import PseudoLabels
-from softmatch.seen import refuse_invalid
+from softmatch.step import Batch, Output, refuse_invalid
 
 __all__ = [
-    "Batch",
     "BatchStatistics",
     "Encoded",
     "Forward",
-    "Labeled",
     "MakeOptimizer",
     "Method",
-    "Output",
     "RecordedForward",
     "Supervised",
     "frozen_running_statistics",
@@ -30,48 +24,6 @@ __all__ = [
 ]
 
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
-
-
-class Labeled(NamedTuple):
-    """A further labelled batch: its views by name, and its labels."""
-
-    views: dict[str, Tensor]
-    labels: Tensor
-
-
-def _none() -> Tensor:
-    return torch.zeros(0, dtype=torch.int64)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One step's data: the views a method asked for, by name. The truth of unlabelled samples is not in it.
-
-    Where several processes train one network, views are of this process's share of the samples, which a `Forward` of shares
-    makes whole; labels and positions are of all samples.
-
-    Attributes:
-        index: position of each unlabelled sample in the unlabelled set.
-        labeled_index: position of each labelled sample in the labelled set.
-        streams: the further labelled batches that the method asked for, by name.
-    """
-
-    labeled: dict[str, Tensor]
-    labels: Tensor
-    unlabeled: dict[str, Tensor]
-    index: Tensor
-    labeled_index: Tensor = field(default_factory=_none)
-    streams: Mapping[str, Labeled] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Output:
-    """A method's loss on one batch, with its parts (detached) and what it made of the unlabelled samples."""
-
-    loss: Tensor
-    supervised_loss: Tensor
-    unsupervised_loss: Tensor | None = None
-    pseudo: PseudoLabels | None = None
 
 
 class Method(nn.Module):

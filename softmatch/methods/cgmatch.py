@@ -11,12 +11,11 @@ from torch.nn import functional as F
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.memories import Registry, StepCount
-from softmatch.methods.base import Batch, Forward, Method, Output, supervised_loss
+from softmatch.methods.base import Forward, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS
 from softmatch.metrics import PseudoLabels
-from softmatch.ramps import Ramp
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.state import Ramp, Registry, StepCount
+from softmatch.step import Batch, Output, Seen, refuse_invalid
 
 
 class LabelHistory(nn.Module):

@@ -10,12 +10,12 @@ from softmatch import targets
 from softmatch.alignments import Alignment
 from softmatch.averages import queue_for
 from softmatch.errors import InputError
-from softmatch.memories import Queue
-from softmatch.methods.base import Batch, Encoded, Forward, Method, Output, supervised_loss
+from softmatch.methods.base import Encoded, Forward, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS
 from softmatch.metrics import PseudoLabels
 from softmatch.networks.heads import Projector
-from softmatch.seen import Seen, gather, refuse_invalid
+from softmatch.state import Queue
+from softmatch.step import Batch, Output, Seen, gather, refuse_invalid
 
 
 class CoMatch(Method):

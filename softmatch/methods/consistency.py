@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from softmatch.errors import InputError
-from softmatch.memories import Registry
-from softmatch.methods.base import Batch, Forward, Method, Output, supervised_loss
+from softmatch.methods.base import Forward, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS
 from softmatch.metrics import PseudoLabels
-from softmatch.ramps import Ramp, Shape
-from softmatch.seen import gather, refuse_invalid
+from softmatch.state import Ramp, Registry, Shape
+from softmatch.step import Batch, Output, gather, refuse_invalid
 
 
 class Consistency(Method):
@@ -30,7 +29,7 @@ class Consistency(Method):
     Args:
         max_weight: w_max.
         ramp: T as a share of `total_steps`.
-        ramp_shape: see `softmatch.ramps`.
+        ramp_shape: see `softmatch.state`.
     """
 
     unlabeled_views: tuple[str, ...] = ("weak", "weak_2")

@@ -9,7 +9,7 @@ from softmatch import targets
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
 from softmatch.methods.match import Match, Refinement
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from softmatch.weightings import Threshold
 
 SMALLEST_MARGINAL = 1e-12

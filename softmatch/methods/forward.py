@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from softmatch.methods.shares import Draws, own_rows
-from softmatch.processes import gather_rows, numbers_of_rows, world
+from softmatch.distributed.processes import gather_rows, numbers_of_rows, world
+from softmatch.distributed.shares import Draws, own_rows
 
 BatchStatistics = Literal["joint", "separate"]
 
@@ -36,7 +36,7 @@ class Forward:
             batches), and its activations stay in the processor's cache.
         average: the network of averaged weights, for methods with a teacher.
         compiled: compile the network with torch.compile.
-        sharded: views hold this process's share of the rows (`softmatch.processes.share`), and what is returned the rows of
+        sharded: views hold this process's share of the rows (`processes.share`), and what is returned the rows of
             all processes, everywhere the same. Gradients of the network are then parts, to be summed over the processes.
     """
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.memories import Registry, StepCount
-from softmatch.methods.around import Around, Make, match_method
-from softmatch.methods.base import Batch, Forward, Output, RecordedForward
+from softmatch.methods.base import Forward, RecordedForward
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.seen import gather
+from softmatch.methods.wrapper import Around, Make, match_method
+from softmatch.state import Registry, StepCount
+from softmatch.step import Batch, Output, gather
 
 LARGEST_DIRECT = 2048
 ITERATIONS = 100

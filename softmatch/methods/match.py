@@ -19,9 +19,9 @@ from softmatch.alignments import Alignment, NoAlignment
 from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.errors import InputError
 from softmatch.methods.annealing import SignalAnnealing
-from softmatch.methods.base import Batch, Forward, Method, Output
+from softmatch.methods.base import Forward, Method
 from softmatch.metrics import PseudoLabels
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.step import Batch, Output, Seen, refuse_invalid
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold
 from softmatch.weightings import (
     Constant,

@@ -13,13 +13,13 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.averages import RunningAverage
+from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
 from softmatch.errors import InputError
-from softmatch.memories import StepCount
-from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output, supervised_loss
+from softmatch.methods.base import Forward, MakeOptimizer, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.metrics import PseudoLabels
-from softmatch.processes import average_running_statistics, sum_gradients, world
-from softmatch.seen import gather, refuse_invalid
+from softmatch.state import StepCount
+from softmatch.step import Batch, Output, gather, refuse_invalid
 from softmatch.weightings import RampUp, Threshold
 
 Choice = Literal["sample", "argmax"]

@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch import targets
-from softmatch.methods.base import Batch, Forward, Method, Output
+from softmatch.methods.base import Forward, Method
 from softmatch.methods.match import PAPER_STEPS
 from softmatch.methods.mixing import mixed_logits, ramp_steps, refuse_mixing_options, view_names
 from softmatch.metrics import PseudoLabels
-from softmatch.ramps import Ramp
-from softmatch.seen import refuse_invalid
+from softmatch.state import Ramp
+from softmatch.step import Batch, Output, refuse_invalid
 
 
 class MixMatch(Method):

@@ -12,12 +12,12 @@ from softmatch import targets
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, Start, queue_for
 from softmatch.errors import InputError
-from softmatch.methods.base import Batch, Forward, Method, Output
+from softmatch.methods.base import Forward, Method
 from softmatch.methods.match import PAPER_STEPS
 from softmatch.methods.mixing import mixed_logits, ramp_steps, refuse_mixing_options, view_names
 from softmatch.metrics import PseudoLabels
-from softmatch.ramps import Ramp
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.state import Ramp
+from softmatch.step import Batch, Output, Seen, refuse_invalid
 
 
 def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:

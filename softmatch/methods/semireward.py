@@ -11,12 +11,12 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.memories import StepCount
-from softmatch.methods.around import Around, Make, match_method
-from softmatch.methods.base import Batch, Forward, MakeOptimizer, Output, RecordedForward
+from softmatch.methods.base import Forward, MakeOptimizer, RecordedForward
 from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.methods.wrapper import Around, Make, match_method
 from softmatch.networks.heads import feature_size
-from softmatch.seen import gather
+from softmatch.state import StepCount
+from softmatch.step import Batch, Output, gather
 
 WIDTH = 128
 ROUNDING = 1e-6

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.methods.base import Batch, Forward, Output
+from softmatch.methods.base import Forward
 from softmatch.methods.match import Match
-from softmatch.seen import refuse_invalid
+from softmatch.step import Batch, Output, refuse_invalid
 from softmatch.thresholds import CurriculumThreshold
 
 Mask = Literal["confident", "selected"]

@@ -13,10 +13,9 @@ from torch.nn import functional as F
 
 from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
-from softmatch.memories import Registry
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.ramps import Ramp
-from softmatch.seen import Seen, refuse_invalid
+from softmatch.state import Ramp, Registry
+from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting
 
 TINY = torch.finfo(torch.float32).tiny

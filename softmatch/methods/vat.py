@@ -10,10 +10,11 @@ from torch import Tensor
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.methods.base import Batch, Forward, Output
+from softmatch.methods.base import Forward
 from softmatch.methods.consistency import Consistency
 from softmatch.methods.match import PAPER_STEPS
-from softmatch.ramps import Shape
+from softmatch.state import Shape
+from softmatch.step import Batch, Output
 
 CIFAR_VALUES = 3 * 32 * 32
 CIFAR_RADIUS = 6.0

@@ -12,11 +12,12 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from softmatch.errors import InputError, nearest
+from softmatch.networks.fine_tuning import Tuning
 from softmatch.networks.mlp import MLP
 from softmatch.networks.resnet import ResNet
 from softmatch.networks.small import SmallConv
-from softmatch.networks.tuning import Tuning
 from softmatch.networks.wrn import WideResNet
+from softmatch.plugins import call_own, find_own
 
 __all__ = [
     "MLP",
@@ -131,8 +132,6 @@ def build_network(
 
 
 def _own(network: Network, context: dict[str, Any]) -> nn.Module:
-    from softmatch.own_code import call_own, find_own  # by way of the data it imports the methods, and they this package
-
     label = describe_network(network)
     found: Any = find_own(network) if isinstance(network, str) else network
     if isinstance(found, nn.Module):

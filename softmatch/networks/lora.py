@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from softmatch.encoders.backbones import Backbone
 from softmatch.errors import InputError
-from softmatch.networks.backbones import Backbone
 
 __all__ = ["add_adapters", "merged"]
 

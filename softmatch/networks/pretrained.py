@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from softmatch.errors import InputError
-from softmatch.networks.backbones import (
+from softmatch.encoders.backbones import (
     Backbone,
     Modality,
     feature_size,
@@ -21,9 +20,10 @@ from softmatch.networks.backbones import (
     load_tokenizer,
     make_backbone,
 )
-from softmatch.networks.encoder_folder import find_encoder, read_image_settings, read_text_settings
-from softmatch.networks.layers import find_layers, recorded_calls
-from softmatch.networks.tuning import Head, Tuning
+from softmatch.encoders.encoder_folder import find_encoder, read_image_settings, read_text_settings
+from softmatch.encoders.layers import find_layers, recorded_calls
+from softmatch.errors import InputError
+from softmatch.networks.fine_tuning import Head, Tuning
 
 __all__ = ["Pretrained", "PretrainedImage", "PretrainedText", "build_pretrained", "encoder_statistics"]
 

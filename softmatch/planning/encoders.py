@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from softmatch.config import Config
-from softmatch.data.places import expand_home
 from softmatch.errors import InputError
+from softmatch.files.paths import expand_home
 from softmatch.planning.networks import NetworkCost
 
 FLOAT = 4

@@ -16,7 +16,8 @@ from softmatch.planning.setting import Setting
 from softmatch.planning.timing import Speed
 from softmatch.training.bench import device_name, measure
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.task import Task, build_method, make_trainer, prepare_examples
+from softmatch.training.setup import build_method, make_trainer, prepare_examples
+from softmatch.training.task import Task
 
 STEPS, BUDGET = 4, 30.0
 PARTS = ("forward", "backward")

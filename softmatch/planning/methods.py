@@ -14,7 +14,8 @@ from torch.overrides import TorchFunctionMode
 
 from softmatch.methods import Method
 from softmatch.planning.setting import Setting
-from softmatch.training.task import Task, build_method, micro_batch
+from softmatch.training.setup import build_method, micro_batch
+from softmatch.training.task import Task
 
 MAKERS = (torch.full, torch.zeros, torch.ones, torch.empty)
 LARGE = 10_000

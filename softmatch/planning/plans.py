@@ -23,7 +23,7 @@ from softmatch.planning.storage import records, run_storage, shared_storage
 from softmatch.planning.timing import FEATURES, Speed, Time, Work, link_of, time_of
 from softmatch.planning.traffic import Traffic, count_traffic
 from softmatch.planning.views import count_view_operations, view_seconds
-from softmatch.training.tuning import length_buckets
+from softmatch.training.inputs import length_buckets
 
 Rows = tuple[tuple[str, int], ...]
 """Names of views, and how many of each."""

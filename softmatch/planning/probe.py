@@ -11,13 +11,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from softmatch.memories import StepCount
-from softmatch.methods import Batch, Forward, Method
-from softmatch.methods.base import BatchStatistics, Labeled
+from softmatch.methods import Forward, Method
+from softmatch.methods.base import BatchStatistics
 from softmatch.networks.heads import Headed
 from softmatch.planning.networks import CountedOperations
 from softmatch.planning.setting import Setting
-from softmatch.seen import whole_batches
+from softmatch.state import StepCount
+from softmatch.step import Batch, Labeled, whole_batches
 from softmatch.training.ema import ModelAverage
 
 SIDE = 4

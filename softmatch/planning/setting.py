@@ -17,8 +17,8 @@ from softmatch.data.folds import FEWEST, HOLD_OUT_FROM
 from softmatch.data.preparations.images import LIMIT
 from softmatch.data.preparations.tokens import MOST_TOKENS
 from softmatch.data.sources import SOURCES, Source, find_source
-from softmatch.data.sources.published import PUBLISHED
-from softmatch.data.sources.texts import TEXTS
+from softmatch.data.sources.image_datasets import PUBLISHED
+from softmatch.data.sources.text_datasets import TEXTS
 from softmatch.data.split import LONGEST_LIST, long_tail_counts
 from softmatch.errors import InputError
 from softmatch.planning.bounds import refuse_batches, refuse_labels, refuse_long_tail, refuse_sizes

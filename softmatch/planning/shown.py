@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from softmatch.display import percent, say
+from softmatch.cli.display import percent, say
+from softmatch.formatting import duration
 from softmatch.planning.devices import Device, Range
 from softmatch.planning.experiments import Share
 from softmatch.planning.paper_times import stated_seconds
@@ -16,7 +17,6 @@ from softmatch.planning.plans import Plan
 from softmatch.planning.pool import HOST_MEMORY, Growth, together
 from softmatch.planning.sums import Total
 from softmatch.planning.views import READ_FROM, READ_SECONDS
-from softmatch.units import duration
 
 UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 SMALL = 1e-3

@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import ceil
 
 from softmatch.config import Config
-from softmatch.data.sources.published import PUBLISHED
+from softmatch.data.sources.image_datasets import PUBLISHED
 from softmatch.planning.memory import optimizer_bytes
 from softmatch.planning.methods import MethodState
 from softmatch.planning.networks import NetworkCost
 from softmatch.planning.probe import Tally
 from softmatch.planning.setting import Data, Setting, split_is_listed
-from softmatch.training.task import RECORDS_PER_RUN
+from softmatch.training.setup import RECORDS_PER_RUN
 
 FLOAT, INDEX = 4, 8
 KEPT = 3

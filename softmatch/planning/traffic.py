@@ -95,7 +95,7 @@ def _predictions(tally: Tally, data: Data, processes: int) -> Iterator[Message]:
 
 
 def _statistics(tally: Tally, cost: NetworkCost, on_cpu: bool, micro_batch: int) -> Iterator[Message]:
-    """Mean and variance of each batch normalisation, and what flows back through them: see `softmatch.networks.synchronised`."""
+    """Mean and variance of each batch normalisation, and what flows back through them: see `softmatch.distributed.batch_norm`."""
     if not cost.norms:
         return
     if micro_batch:

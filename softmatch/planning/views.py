@@ -10,10 +10,10 @@ import torch
 
 from softmatch.data import Examples, Split
 from softmatch.data.batches import view_method
-from softmatch.data.seeds import stream
 from softmatch.planning.networks import CountedOperations
 from softmatch.planning.setting import Data, Setting
-from softmatch.training.viewing import make_views
+from softmatch.seeds import stream
+from softmatch.training.inputs import make_views
 
 ROWS, SIDE = 64, 16
 """Of the batch that is tried: enough for every operation of RandAugment to come up."""

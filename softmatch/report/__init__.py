@@ -7,18 +7,18 @@ from typing import Any
 
 import yaml
 
-from softmatch.report import words
+from softmatch.files.atomic import write_atomically
+from softmatch.report import wording as words
 from softmatch.report.charts import thin
 from softmatch.report.cleaning import mapping
-from softmatch.report.data import page_data
-from softmatch.report.figures import count, percent
 from softmatch.report.measured import how_measured
+from softmatch.report.numbers import count, percent
+from softmatch.report.outcome import results_section
+from softmatch.report.page_data import page_data
 from softmatch.report.pages import Page
-from softmatch.report.reading import Contents, number, read
 from softmatch.report.reliability import calibration_section
-from softmatch.report.results import results_section
-from softmatch.runs import RunFolder
-from softmatch.training.checkpoint import write_atomically
+from softmatch.report.run_contents import Contents, number, read
+from softmatch.runs.folder import RunFolder
 
 __all__ = ["write_report"]
 

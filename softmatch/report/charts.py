@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from softmatch.report.measured import share_caption
-from softmatch.report.reading import Contents, Record, number
+from softmatch.report.run_contents import Contents, Record, number
 
 POINTS = 200
 NAME = 24  # characters of a class name in a legend

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from softmatch.report.figures import count, percent
-from softmatch.report.reading import Contents, number
+from softmatch.report.numbers import count, percent
+from softmatch.report.run_contents import Contents, number
 
 
 def on_samples(contents: Contents) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from softmatch.report.figures import percent
+from softmatch.report.numbers import percent
 
 HERE = Path(__file__).parent
 VENDOR = HERE / "vendor"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softmatch.report.figures import THIN, count, percent
-from softmatch.report.reading import Contents, number
+from softmatch.report.numbers import THIN, count, percent
+from softmatch.report.run_contents import Contents, number
 
 WIDTH, HEIGHT = 360, 356
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 8, 248  # of the diagram in the picture

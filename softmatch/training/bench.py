@@ -17,12 +17,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from softmatch.data import Batches, Examples
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward
+from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
 from softmatch.training.clock import Clock, Stopwatch
-from softmatch.training.evaluate import predict_probabilities
 from softmatch.training.loop import Trainer
 from softmatch.training.opening import Job
-from softmatch.training.task import Task, build_method, make_trainer, micro_batch, prepare_examples, prepare_job
+from softmatch.training.setup import build_method, make_trainer, micro_batch, prepare_examples, prepare_job
+from softmatch.training.task import Task
 from softmatch.views import Views
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from softmatch.runs import RunFolder
-from softmatch.training.evaluate import predict_probabilities
+from softmatch.networks.prediction import predict_probabilities
+from softmatch.runs.folder import RunFolder
 from softmatch.training.task import Task
 
 POINTS = 4000

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from softmatch.errors import InputError
-from softmatch.training.checked_files import read_checked, read_notes, write_atomically, write_checked
+from softmatch.files.atomic import write_atomically
+from softmatch.files.tensors import read_checked, read_notes, write_checked
 
 __all__ = [
     "Checkpoint",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,19 @@ import torch
 
 from softmatch.config import write_config
 from softmatch.data.fingerprint import content, fingerprint
+from softmatch.distributed.processes import first_of_machine, joined, main_says, world
 from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
-from softmatch.processes import first_of_machine, joined, main_says, world
-from softmatch.runs import RunFolder, set_temperature
-from softmatch.training.fitting import Curve, Fit, Fitted, Listener, fit
-from softmatch.training.held_out import write_held_out
-from softmatch.training.measuring import HeldOut, measure_error, pool
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import set_temperature
+from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
+from softmatch.training.measure import HeldOut, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
-from softmatch.training.resuming import RUNS, decide, is_finished, reopen, resume_command
-from softmatch.training.stopping import Stop
-from softmatch.training.task import Task, build_method, prepare_job
+from softmatch.training.resume import RUNS, decide, is_finished, reopen, resume_command
+from softmatch.training.setup import build_method, prepare_job
+from softmatch.training.stop import Stop
+from softmatch.training.task import Task
 
 
 @dataclass(frozen=True)
@@ -273,6 +275,4 @@ def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds:
 
 
 def _versions() -> dict[str, str]:
-    from softmatch import __version__
-
-    return {"softmatch": __version__, "torch": torch.__version__, "python": platform.python_version()}
+    return {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}

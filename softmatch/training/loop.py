@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from softmatch.data.batches import Batches
 from softmatch.data.loading import LoadedBatches
+from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
 from softmatch.errors import InputError, OutOfMemory, TrainingError
-from softmatch.methods.base import Batch, BatchStatistics, Forward, Method, Output
+from softmatch.methods.base import BatchStatistics, Forward, Method
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import trained
-from softmatch.processes import average_running_statistics, sum_gradients, world
-from softmatch.seen import whole_batches
+from softmatch.step import Batch, Output, whole_batches
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.clock import Clock
 from softmatch.training.ema import ModelAverage

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from softmatch.config import Config, merge, split_names
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.places import expand_home
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, Source, find_source
+from softmatch.distributed.devices import choose_device
+from softmatch.distributed.processes import world
 from softmatch.errors import InputError, nearest
-from softmatch.processes import world
+from softmatch.files.paths import expand_home
 from softmatch.recipes import complete, require_versions
-from softmatch.runs import refuse_used
-from softmatch.training.devices import choose_device
+from softmatch.runs.folder import refuse_used
 
 if TYPE_CHECKING:
-    from softmatch.data.sources.text_reading import TextData
+    from softmatch.data.sources.open_texts import TextData
     from softmatch.data.understanding import Progress, Reading, Understood
 
 OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size")
@@ -116,8 +116,8 @@ def open_job(
 
 def texts_of(source: str, config: Config) -> TextData:
     """The texts of a named source that a run with these settings trains on and measures its error on."""
+    from softmatch.data.sources.open_texts import read_texts
     from softmatch.data.sources.subsets import draw
-    from softmatch.data.sources.text_reading import read_texts
 
     validating = config.validation_per_class is not None
     data = read_texts(source, config.data, reading_of(config).columns.augmented, validating)

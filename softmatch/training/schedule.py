@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from softmatch.networks.layers import depths, new_parameters
+from softmatch.encoders.layers import depths, new_parameters
 
 
 def cosine_factor(step: int, total_steps: int, warmup: int = 0) -> float:

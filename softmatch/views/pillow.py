@@ -18,6 +18,7 @@ from softmatch.views.operations import cutout_color
 
 Operation = Callable[[Image.Image, float], Image.Image]
 
+
 def _affine(matrix: Callable[[float, int, int], tuple[float, ...]]) -> Operation:
     def apply(image: Image.Image, magnitude: float) -> Image.Image:
         return image.transform(image.size, Image.Transform.AFFINE, matrix(magnitude, *image.size))

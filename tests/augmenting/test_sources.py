@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from softmatch.augmenting import augment_source
+from softmatch.data.sources.open_texts import read_texts
 from softmatch.data.sources.subsets import draw
-from softmatch.data.sources.text_reading import read_texts
 from softmatch.errors import InputError, SoftmatchError
 from tests.data.sources.text_copies import news, write_jsonl, write_news
 

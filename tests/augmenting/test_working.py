@@ -15,8 +15,8 @@ import pytest
 from softmatch.augmenting.own_function import OwnFunction
 from softmatch.augmenting.translation import BackTranslation
 from softmatch.augmenting.working import work
+from softmatch.distributed.launching import usable_cpus
 from softmatch.errors import InputError, LoadingError
-from softmatch.training.launching import usable_cpus
 from tests.augmenting.echo import Echo
 
 BATCHES = [[f"{k}", f"{k}{k}"] for k in range(7)]

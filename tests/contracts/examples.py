@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem
-from softmatch.seen import Seen
+from softmatch.step import Seen
 
 CLASSES, UNLABELED = 4, 32
 PROBLEM = Problem(

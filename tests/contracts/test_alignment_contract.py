@@ -13,7 +13,7 @@ from torch import nn
 from softmatch import alignments
 from softmatch.alignments import Alignment, NoAlignment
 from softmatch.errors import InputError
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from tests.contracts.examples import (
     BATCHES,
     CLASSES,

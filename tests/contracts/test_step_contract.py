@@ -14,9 +14,9 @@ from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Problem, read_card
-from softmatch.methods.base import Output
+from softmatch.step import Output
 from softmatch.training.loop import Trainer
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer, prepare
 
 WRAPPERS = ("influence", "semireward", "darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh")
 BASES = ("softmatch", "flexmatch", "adamatch", "uda")

@@ -15,7 +15,7 @@ from softmatch.methods import Match, build
 from softmatch.methods.longtail.adsh import EqualShareThreshold
 from softmatch.methods.longtail.saw import ClassWeighted
 from softmatch.methods.sinkhorn import LabelAllocation
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
 from softmatch.weightings import (
     Constant,

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmatch import processes
 from softmatch.data import Batches, Sampler
 from softmatch.data.batches import BalancedSampler, draw_version, make_roles
-from softmatch.methods.base import Batch
-from softmatch.processes import World
+from softmatch.distributed import processes
+from softmatch.distributed.processes import World
+from softmatch.step import Batch
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
 
 CPU = torch.device("cpu")

@@ -20,18 +20,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from softmatch import processes
 from softmatch.data import Batches
 from softmatch.data import loading as module
 from softmatch.data.batches import make_roles
 from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import LoadedBatches, count_workers, item_statistics, make_batches, read_plain
-from softmatch.data.seeds import stream
+from softmatch.data.pictures import read_image
+from softmatch.distributed import processes
+from softmatch.distributed.processes import World
 from softmatch.errors import InputError
-from softmatch.methods.base import Batch
-from softmatch.processes import World
+from softmatch.seeds import stream
+from softmatch.step import Batch
 from softmatch.views import ImageViews, VectorViews
-from softmatch.views.pillow import PillowViews, read_image, to_image
+from softmatch.views.pillow import PillowViews, to_image
 
 CPU = torch.device("cpu")
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import ray
 
+from softmatch.distributed.launching import free_port
 from softmatch.errors import InputError, Stopped, TrainingError
 from softmatch.experiments import on_ray
 from softmatch.experiments.on_ray import OnRay, _connect, _room, _Spot, environments
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import sweep
-from softmatch.training.launching import free_port
 from tests.experiments.tiny import METHODS, Heard, tiny, wait_for
 
 pytestmark = [

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from softmatch.distributed.launching import usable_cpus
 from softmatch.errors import InputError
 from softmatch.experiments import here
 from softmatch.experiments.here import Here
 from softmatch.experiments.on_ray import OnRay
 from softmatch.experiments.on_slurm import OnSlurm
 from softmatch.experiments.places import AT_ONCE, Ended, Where, open_place
-from softmatch.training.launching import usable_cpus
 
 
 @pytest.mark.parametrize(

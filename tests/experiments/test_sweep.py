@@ -15,7 +15,7 @@ from softmatch.experiments.places import Ended, Handle
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome, sweep
-from softmatch.runs import RunFolder
+from softmatch.runs.folder import RunFolder
 from tests.experiments.tiny import METHODS, Heard, times, tiny
 
 

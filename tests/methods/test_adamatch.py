@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from softmatch.alignments import Alignment
 from softmatch.methods.adamatch import AdaMatch, adamatch
-from softmatch.methods.base import Batch, Forward
+from softmatch.methods.base import Forward
 from softmatch.methods.match import Match
+from softmatch.step import Batch
 from softmatch.thresholds import RelativeThreshold
 from softmatch.weightings import RampUp
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, close

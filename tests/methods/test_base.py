@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward, Method, Output, Problem, Supervised, build, pseudo_label, softmatch
+from softmatch.methods import Forward, Method, Problem, Supervised, build, pseudo_label, softmatch
 from softmatch.methods.base import RecordedForward, frozen_running_statistics
+from softmatch.step import Batch, Output
 from tests.methods.networks import Normalised
 
 

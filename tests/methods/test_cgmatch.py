@@ -15,9 +15,10 @@ from torch.nn import functional as F
 from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.methods.base import Batch, Forward, Output
+from softmatch.methods.base import Forward
 from softmatch.methods.cgmatch import CGMatch, LabelHistory, cgmatch, count_gap, generalized_cross_entropy
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.step import Batch, Output
+from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, Step, close
 
 UNLABELED = 10

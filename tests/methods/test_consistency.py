@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward, Method, Output, Problem, build
+from softmatch.methods import Forward, Method, Problem, build
 from softmatch.methods import consistency as module
 from softmatch.methods.consistency import (
     Consistency,
@@ -25,6 +25,7 @@ from softmatch.methods.consistency import (
     temporal_ensembling,
 )
 from softmatch.methods.vat import vat
+from softmatch.step import Batch, Output
 from tests.golden import CLASSES, STEP_1, STEP_2, close
 
 PROBLEM = Problem(num_classes=CLASSES, num_unlabeled=8, total_steps=10)

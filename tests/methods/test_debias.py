@@ -15,7 +15,7 @@ from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch
 from softmatch.methods.debias import Debiasing, debiaspl
 from softmatch.methods.match import Match
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, Step, close
 
 Numbers = NDArray[np.float64]

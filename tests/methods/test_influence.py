@@ -16,9 +16,10 @@ from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, pseudo_label, softmatch, uda
-from softmatch.methods.base import Batch, Forward, Labeled
+from softmatch.methods.base import Forward
 from softmatch.methods.influence import Curvature, Influence, conjugate_gradients, influence
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.step import Batch, Labeled
+from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import close
 
 CLASSES, SIZE, UNLABELED = 4, 3, 12

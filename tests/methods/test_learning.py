@@ -19,9 +19,10 @@ from torch.nn import functional as F
 from softmatch.config import make_config
 from softmatch.data import Examples, find_source
 from softmatch.errors import TrainingError
-from softmatch.methods import METHODS, Batch, Forward, Method, Output
-from softmatch.training.evaluate import predict_probabilities
-from softmatch.training.task import build_method, make_trainer, prepare_examples
+from softmatch.methods import METHODS, Forward, Method
+from softmatch.networks.prediction import predict_probabilities
+from softmatch.step import Batch, Output
+from softmatch.training.setup import build_method, make_trainer, prepare_examples
 
 SEEDS = (0, 1, 2)
 SETTINGS: Mapping[str, Any] = {

@@ -14,10 +14,11 @@ from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import meta
-from softmatch.methods.base import Batch, Forward
+from softmatch.methods.base import Forward
 from softmatch.methods.meta import MetaPseudoLabels, meta_pseudo_labels
+from softmatch.step import Batch
 from softmatch.training.loop import Trainer
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import close
 
 CLASSES, LR = 3, 0.2

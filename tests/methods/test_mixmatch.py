@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward, Method, Problem, build
+from softmatch.methods import Forward, Method, Problem, build
 from softmatch.methods.mixmatch import MixMatch, mixmatch
 from softmatch.methods.remixmatch import ReMixMatch, remixmatch
+from softmatch.step import Batch
 
 CLASSES, LABELED, UNLABELED = 3, 2, 3
 LABELS = torch.tensor([2, 0])

@@ -9,20 +9,8 @@ import torch
 from torch import nn
 
 from softmatch.errors import InputError
-from softmatch.methods import (
-    METHODS,
-    AdaMatch,
-    Batch,
-    Entry,
-    Forward,
-    Match,
-    Method,
-    Problem,
-    Supervised,
-    build,
-    fixmatch,
-    read_card,
-)
+from softmatch.methods import METHODS, AdaMatch, Entry, Forward, Match, Method, Problem, Supervised, build, fixmatch, read_card
+from softmatch.step import Batch
 from softmatch.weightings import Constant, Linear, Threshold, TruncatedGaussian
 
 PROBLEM = Problem(

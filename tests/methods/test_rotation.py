@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward
+from softmatch.methods import Forward
 from softmatch.methods.base import Encoded
 from softmatch.methods.remixmatch import quarter_turns, remixmatch
 from softmatch.networks.heads import Headed
+from softmatch.step import Batch
 
 CLASSES, LABELED, UNLABELED = 3, 2, 3
 

@@ -14,11 +14,12 @@ from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import fixmatch, pseudo_label, softmatch, uda
-from softmatch.methods.base import Batch, Forward
+from softmatch.methods.base import Forward
 from softmatch.methods.match import Match
 from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
+from softmatch.step import Batch
 from softmatch.training.loop import Trainer
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import close
 
 CLASSES, SIZE = 3, 4

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward, Match, Problem, build
+from softmatch.methods import Forward, Match, Problem, build
 from softmatch.methods.match import flexmatch
 from softmatch.methods.sequencematch import SequenceMatch, sequencematch
+from softmatch.step import Batch
 from softmatch.thresholds import CurriculumThreshold
 from tests.golden import CLASSES, STEP_1, STEP_2, Step, close
 

@@ -15,9 +15,10 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build
-from softmatch.methods.base import Batch, Encoded, Forward
+from softmatch.methods.base import Encoded, Forward
 from softmatch.methods.simmatch import SimMatch, simmatch
 from softmatch.networks.heads import Headed
+from softmatch.step import Batch
 from tests.golden import close
 from tests.methods.networks import Normalised
 

@@ -15,7 +15,7 @@ from softmatch.errors import InputError
 from softmatch.methods import Problem, build
 from softmatch.methods.match import Match
 from softmatch.methods.sinkhorn import LabelAllocation, sla, solve_columns, upper_bounds
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from tests.golden import CLASSES, STEP_1, STEP_2, close
 
 INDEX = torch.tensor([4, 0, 7, 2])

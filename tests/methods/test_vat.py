@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import Batch, Forward, Problem, build
+from softmatch.methods import Forward, Problem, build
 from softmatch.methods.vat import VAT, vat
 from softmatch.networks import build_network
+from softmatch.step import Batch
 from tests.golden import CLASSES, close
 from tests.methods.test_consistency import at_full_weight, batch, gradient_of, linear, normalised
 

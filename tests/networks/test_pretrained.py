@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from softmatch.encoders import backbones
+from softmatch.encoders.backbones import load_backbone
 from softmatch.errors import InputError
-from softmatch.networks import Tuning, backbones, build_network, choose_network, describe_network, is_own, pretrained
-from softmatch.networks.backbones import load_backbone
+from softmatch.networks import Tuning, build_network, choose_network, describe_network, is_own, pretrained
 from softmatch.networks.heads import feature_size
 from softmatch.networks.pretrained import Pretrained, PretrainedImage, PretrainedText, encoder_statistics
 from tests.tiny_encoder import make_clip, make_resnet, make_text_encoder, make_vit

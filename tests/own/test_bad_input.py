@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from softmatch.cli import main
-from softmatch.runs import RunFolder
+from softmatch.cli.app import main
+from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from tests.own.sources import blobs, pictures, texts, write_csv
 

@@ -6,7 +6,7 @@ import torch
 
 from softmatch.planning.measured import random_task, sized_method
 from softmatch.planning.setting import named_setting
-from softmatch.training.task import build_method, make_trainer
+from softmatch.training.setup import build_method, make_trainer
 
 
 def test_random_data_have_the_sizes_of_the_real_ones() -> None:

@@ -16,7 +16,7 @@ from softmatch.networks import build_network
 from softmatch.planning.methods import planned_method, planned_task, state_of
 from softmatch.planning.networks import make_network
 from softmatch.planning.setting import Own, Setting, own_setting
-from softmatch.training.task import build_method
+from softmatch.training.setup import build_method
 
 UNLABELED = 15_000
 """Enough for every registry to be made without memory."""

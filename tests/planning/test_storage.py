@@ -10,6 +10,7 @@ import torch
 
 from softmatch.config import Config
 from softmatch.data import Split
+from softmatch.files.tensors import write_checked
 from softmatch.planning.measured import random_task
 from softmatch.planning.plans import count
 from softmatch.planning.setting import Data, Own, named_setting, own_setting
@@ -23,9 +24,8 @@ from softmatch.planning.storage import (
     shared_storage,
     split_bytes,
 )
-from softmatch.runs import RunFolder
-from softmatch.training.checked_files import write_checked
-from softmatch.training.task import build_method, make_trainer
+from softmatch.runs.folder import RunFolder
+from softmatch.training.setup import build_method, make_trainer
 
 
 @pytest.mark.parametrize("number", [1, 10, 11, 999, 54_321])

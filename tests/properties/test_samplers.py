@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softmatch.data.batches import BalancedSampler, Sampler
-from softmatch.processes import World, share
+from softmatch.distributed.processes import World, share
 
 PROPERTY = settings(max_examples=60, deadline=None, derandomize=True)
 SIZES, BATCHES, SEEDS = st.integers(1, 40), st.integers(1, 90), st.integers(0, 2**62)

@@ -14,7 +14,7 @@ from torch import Tensor
 from softmatch.alignments import Alignment, Target
 from softmatch.averages import RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from softmatch.weightings import Weighting
 from tests.contracts.examples import CLASSES, UNLABELED, assert_same_state, state, through_safetensors
 from tests.contracts.test_alignment_contract import CASES as ALIGNMENTS

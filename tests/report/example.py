@@ -12,7 +12,7 @@ import yaml
 
 from softmatch.calibration import Calibration, calibrate
 from softmatch.metrics import BINS
-from softmatch.runs import RunFolder
+from softmatch.runs.folder import RunFolder
 
 STEPS, EVERY = 60, 5
 CLASSES = ("upper", "lower")

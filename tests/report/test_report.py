@@ -12,7 +12,7 @@ import pytest
 
 from softmatch.report import write_report
 from softmatch.report.pages import embed
-from softmatch.runs import RunFolder
+from softmatch.runs.folder import RunFolder
 from tests.report.example import make_calibration, make_run, rewrite_records
 
 HOSTILE = "</script><img src=x onerror=alert(1)>&amp;\u2028<!--"

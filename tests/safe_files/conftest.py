@@ -12,7 +12,8 @@ import yaml
 
 from softmatch.data.preparations import plain_preparation
 from softmatch.networks import build_network
-from softmatch.runs import RunFolder, save_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import save_model
 from softmatch.views import ImageViews
 from tests.safe_files.hostile import SHAPE
 

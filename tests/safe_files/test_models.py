@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from softmatch.cli import main
+from softmatch.cli.app import main
 from softmatch.data.preparations import preparation_from
 from softmatch.errors import InputError
-from softmatch.runs import load_model
-from softmatch.training.checked_files import read_checked, write_checked
+from softmatch.files.tensors import read_checked, write_checked
+from softmatch.runs.model import load_model
 from softmatch.views import ImageViews, VectorViews, views_from_settings
 from tests.safe_files.hostile import DEEP, IMAGE, change
 

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from softmatch import report
-from softmatch.runs import RunFolder
+from softmatch.runs.folder import RunFolder
 from tests.report.example import make_run
 
 HOSTILE = "</script></title></td><script>alert(1)</script><img src=x onerror=alert(1)>\"'`&lt;\u2028\u2029\u202e{{7*7}}{%x%}<!--"

@@ -15,13 +15,14 @@ from softmatch import report
 from softmatch.classifier_folder import read_folder
 from softmatch.config import read_file
 from softmatch.data.preparations import plain_preparation
-from softmatch.data.preparations.feature_cache import load_features, store_features
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources import npz
+from softmatch.encoders.encoder_folder import find_encoder
+from softmatch.encoders.feature_cache import load_features, store_features
 from softmatch.errors import InputError
-from softmatch.networks.encoder_folder import find_encoder
-from softmatch.runs import RunFolder, load_model
-from softmatch.training.checked_files import read_checked
+from softmatch.files.tensors import read_checked
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model
 from softmatch.training.checkpoint import newest_good
 from tests.safe_files.hostile import SHAPE, archive, place
 

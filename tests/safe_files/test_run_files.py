@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from softmatch import report
-from softmatch.cli import main
+from softmatch.cli.app import main
 from softmatch.config import read_file
 from softmatch.data import Split
 from softmatch.errors import InputError
-from softmatch.runs import RunFolder, load_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model
 from tests.report.example import make_run
 from tests.safe_files.hostile import DEEP, IMAGE, SHAPE
 

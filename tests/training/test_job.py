@@ -15,7 +15,8 @@ from softmatch.config import read_file
 from softmatch.data import find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
-from softmatch.runs import RunFolder, load_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.job import _file_name, train
 

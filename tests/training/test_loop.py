@@ -15,7 +15,8 @@ from softmatch.data import Batches, find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.training.loop import Record, Trainer
-from softmatch.training.task import Task, build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.task import Task
 
 
 def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:

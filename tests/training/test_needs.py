@@ -13,10 +13,12 @@ from torch.nn import functional as F
 from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.methods.base import Batch, Forward, MakeOptimizer, Method, Output
+from softmatch.methods.base import Forward, MakeOptimizer, Method
 from softmatch.networks.heads import Headed
+from softmatch.step import Batch, Output
 from softmatch.training.loop import Trainer
-from softmatch.training.task import Task, _refuse_unfit, make_trainer, prepare
+from softmatch.training.setup import _refuse_unfit, make_trainer, prepare
+from softmatch.training.task import Task
 
 
 def make_task(source: str = "two-moons", network: Any = None, **settings: Any) -> Task:

@@ -9,7 +9,7 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.training.opening import open_job
-from softmatch.training.task import prepare
+from softmatch.training.setup import prepare
 from tests.own.sources import blobs, texts
 
 

@@ -13,9 +13,9 @@ from softmatch.config import Config, make_config, read_file
 from softmatch.data.examples import Examples
 from softmatch.data.preparations.tfidf import fit_tfidf
 from softmatch.errors import InputError
+from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.training.job import train
 from softmatch.training.opening import Job, open_again, open_job, texts_of
-from softmatch.using.pool import open_pool
 from tests.data.sources.text_copies import news, write_news
 from tests.tiny_encoder import make_text_encoder
 

@@ -14,9 +14,10 @@ import yaml
 
 import softmatch
 from softmatch.config import make_config
-from softmatch.runs import RunFolder, load_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model
 from softmatch.training.job import Result
-from softmatch.training.task import prepare
+from softmatch.training.setup import prepare
 from tests.own.sources import blobs, pictures, texts, write_csv
 from tests.tiny_encoder import make_text_encoder
 

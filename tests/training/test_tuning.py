@@ -16,9 +16,11 @@ from softmatch.data.batches import Batches, Sampler
 from softmatch.data.length_batches import LengthSampler
 from softmatch.data.preparations.tokens import fit_tokens
 from softmatch.errors import InputError
-from softmatch.runs import RunFolder, load_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model
 from softmatch.training.loop import Trainer
-from softmatch.training.task import Task, build_method, effective, make_trainer, prepare, prepare_examples
+from softmatch.training.setup import build_method, effective, make_trainer, prepare, prepare_examples
+from softmatch.training.task import Task
 from tests.tiny_encoder import WORDS, make_resnet, make_text_encoder
 
 QUICK: dict[str, Any] = {

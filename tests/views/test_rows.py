@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from softmatch.processes import World, share
+from softmatch.distributed.processes import World, share
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
 from softmatch.views.rows import Rows, cut
 from softmatch.views.text_statistics import word_statistics

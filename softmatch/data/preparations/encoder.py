@@ -14,15 +14,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.data.pictures import Picture, UnreadableImage
-from softmatch.data.places import expand_home
 from softmatch.data.preparations import Prepared
-from softmatch.data.preparations.feature_cache import cache_key, load_features, store_features
 from softmatch.data.preparations.images import ImagePreparation, picture_names, unreadable
 from softmatch.data.preparations.text_inputs import as_texts
 from softmatch.data.records import Inputs
-from softmatch.errors import InputError
-from softmatch.networks.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
-from softmatch.networks.encoder_folder import (
+from softmatch.distributed.devices import choose_device
+from softmatch.encoders.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
+from softmatch.encoders.encoder_folder import (
     ImageReading,
     TextReading,
     find_encoder,
@@ -30,7 +28,9 @@ from softmatch.networks.encoder_folder import (
     read_text_settings,
     take_fingerprint,
 )
-from softmatch.training.devices import choose_device
+from softmatch.encoders.feature_cache import cache_key, load_features, store_features
+from softmatch.errors import InputError
+from softmatch.files.paths import expand_home
 
 __all__ = ["EncoderPreparation", "fit_image_encoder", "fit_text_encoder"]
 

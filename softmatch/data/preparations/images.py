@@ -29,8 +29,8 @@ from softmatch.data.pictures import (
 )
 from softmatch.data.preparations import Prepared
 from softmatch.data.records import Finding, InputKind, Inputs
-from softmatch.data.words import printable, some
 from softmatch.errors import InputError
+from softmatch.formatting import printable, some
 from softmatch.views.pillow import to_tensor
 
 Progress = Callable[[int, int], None]

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
-from softmatch.config import explain
-from softmatch.errors import InputError
+from softmatch.errors import InputError, explain
 
 __all__ = ["check_settings"]
 

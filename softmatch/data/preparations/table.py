@@ -12,8 +12,8 @@ from torch import Tensor
 from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn, column_from
 from softmatch.data.preparations.table_fit import Fitted, fit_column
 from softmatch.data.records import Column, Finding, InputKind, Inputs
-from softmatch.data.words import quoted, some
 from softmatch.errors import InputError
+from softmatch.formatting import quoted, some
 
 SHOWN = 10
 

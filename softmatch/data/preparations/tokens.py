@@ -11,9 +11,9 @@ from torch import Tensor
 
 from softmatch.data.preparations.text_inputs import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
+from softmatch.encoders.backbones import Tokenizer, load_tokenizer, padded
+from softmatch.encoders.encoder_folder import find_encoder, read_text_settings
 from softmatch.errors import InputError
-from softmatch.networks.backbones import Tokenizer, load_tokenizer, padded
-from softmatch.networks.encoder_folder import find_encoder, read_text_settings
 
 __all__ = ["TokenPreparation", "fit_tokens"]
 

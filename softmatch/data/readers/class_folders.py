@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from softmatch.data.readers.folder_walk import Walked
 from softmatch.data.readers.labels import clean_label
 from softmatch.data.records import Finding
-from softmatch.data.words import printable, some
+from softmatch.formatting import printable, some
 
 UNLABELED_FOLDERS = frozenset({"unlabeled", "unlabelled"})
 """Folders of images without a label: in any case, with _ or - around the name or not."""

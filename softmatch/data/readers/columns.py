@@ -9,8 +9,8 @@ from typing import Literal
 
 from softmatch.data.cells import as_text, is_missing, parse_number
 from softmatch.data.records import Columns, Finding
-from softmatch.data.words import quoted
 from softmatch.errors import InputError, nearest
+from softmatch.formatting import quoted
 
 LABEL_NAMES = frozenset({"label", "labels", "class", "category", "target", "y", "intent", "topic"})
 TEXT_NAMES = frozenset({"text", "texts", "sentence", "message", "review", "utterance"})

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from softmatch.data.records import Finding
-from softmatch.data.words import printable, some
 from softmatch.errors import InputError
+from softmatch.formatting import printable, some
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"})
 """Suffixes of image files, in lower case."""

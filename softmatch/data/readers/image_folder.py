@@ -24,8 +24,8 @@ from softmatch.data.readers.image_tables import Images, Row, find_file_column, f
 from softmatch.data.readers.labels import clean_label, clean_labels
 from softmatch.data.readers.table_source import OpenedTable, read_table
 from softmatch.data.records import Columns, Finding, InputKind, Records, TableReader
-from softmatch.data.words import printable, quoted, some
 from softmatch.errors import InputError
+from softmatch.formatting import printable, quoted, some
 
 PIECE = 65536
 """Rows of a table at a time."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.folder_walk import is_image
 from softmatch.data.records import Finding
-from softmatch.data.words import some
 from softmatch.errors import InputError, nearest
+from softmatch.formatting import some
 
 FILE_NAMES = frozenset({"file", "filename", "path", "filepath", "image", "img", "imagepath", "imagefile", "picture", "photo"})
 PERHAPS_FILE_NAMES = frozenset({"name", "id", "imageid", "imagename", "key"})

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmatch.data.places import expand_home
 from softmatch.data.readers.array_files import is_frame, open_arrays, open_frame, open_npy, open_npz
 from softmatch.data.readers.folder_walk import SUFFIXES, is_image, walk
 from softmatch.data.readers.hub_repositories import open_hub
@@ -15,6 +14,7 @@ from softmatch.data.readers.table_source import is_table, open_table, read_table
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Columns, Opened, TableReader
 from softmatch.errors import InputError
+from softmatch.files.paths import expand_home
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HEAD = 20

@@ -16,8 +16,8 @@ from softmatch.data.readers.labels import clean_labels
 from softmatch.data.readers.parquet_files import Parquet
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, Piece, Records, TableReader
-from softmatch.data.words import some
 from softmatch.errors import InputError
+from softmatch.formatting import some
 
 DELIMITED = (".csv", ".tsv")
 JSON = (".jsonl", ".ndjson", ".json")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.data.examples import Examples
-from softmatch.data.sources import digits, fetch, two_moons
-from softmatch.data.sources.published import PUBLISHED
-from softmatch.data.sources.texts import TEXTS
+from softmatch.data.sources import embedded, fetch
+from softmatch.data.sources.image_datasets import PUBLISHED
+from softmatch.data.sources.text_datasets import TEXTS
 from softmatch.errors import InputError, nearest
 
 
@@ -34,7 +34,7 @@ class Source:
 
 
 def _load_texts(name: str, seed: int, where: Path | None = None) -> Examples:
-    from softmatch.data.sources.text_reading import load  # which needs the readers of users' own tables, and they this module
+    from softmatch.data.sources.open_texts import load  # which needs the readers of users' own tables, and they this module
 
     return load(name, seed, where)
 
@@ -42,8 +42,8 @@ def _load_texts(name: str, seed: int, where: Path | None = None) -> Examples:
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
-        Source("digits", "1,797 real handwritten digits of 8×8 pixels (scikit-learn)", digits.load, digits.DEFAULTS),
-        Source("two-moons", "the paper's figure 1: two interleaved half circles", two_moons.load, two_moons.DEFAULTS),
+        Source("digits", "1,797 real handwritten digits of 8×8 pixels (scikit-learn)", embedded.load_digits, embedded.DIGITS),
+        Source("two-moons", "the paper's figure 1: two interleaved half circles", embedded.load_two_moons, embedded.TWO_MOONS),
         *(Source(name, data.summary, partial(fetch.load, name), data.defaults) for name, data in PUBLISHED.items()),
         *(Source(name, data.summary, partial(_load_texts, name), data.defaults, texts=True) for name, data in TEXTS.items()),
     )

@@ -7,11 +7,14 @@ from pathlib import Path
 import torch
 
 from softmatch.data.examples import Examples
-from softmatch.data.places import expand_home
-from softmatch.data.sources import cache, hub, npz, originals, tree
-from softmatch.data.sources.arrays import Data, Images, Labels, check, join_images, join_labels
-from softmatch.data.sources.published import PUBLISHED, Published
+from softmatch.data.sources import array_cache as cache
+from softmatch.data.sources import hub_datasets as hub
+from softmatch.data.sources import npz, originals, tree
+from softmatch.data.sources.image_datasets import PUBLISHED, Published
+from softmatch.data.sources.pieces import Data, Images, Labels, check, join_images, join_labels
 from softmatch.errors import InputError
+from softmatch.files import cache as files_cache
+from softmatch.files.paths import expand_home
 
 
 def load(name: str, seed: int, where: Path | None = None) -> Examples:
@@ -39,7 +42,7 @@ def _load(dataset: Published, where: Path | None) -> Examples:
 
 
 def _from_hub(dataset: Published) -> cache.Arrays:
-    entry = cache.entry(dataset.name, dataset.hub.identity())
+    entry = files_cache.entry(dataset.name, dataset.hub.identity())
     found = cache.load(entry) or cache.find_verified(dataset.name)
     if found is not None:
         return found
@@ -53,7 +56,7 @@ def _from_files(dataset: Published, where: Path, published: originals.Originals)
         return cache.Arrays(join_images(train), join_labels(train), join_images(test), join_labels(test))
     found = originals.find(where, published)
     if found is not None:
-        entry = cache.entry(dataset.name, cache.identity(found.paths.values()))
+        entry = files_cache.entry(dataset.name, files_cache.identity(found.paths.values()))
         cached = cache.load(entry)
         if cached is not None:
             return cached
@@ -61,7 +64,7 @@ def _from_files(dataset: Published, where: Path, published: originals.Originals)
         return cache.store(entry, _checked(dataset, found.read()), verified)
     files = hub.find_parquet(where, dataset.hub) if where.is_dir() else None
     if files is not None:
-        entry = cache.entry(dataset.name, [dataset.hub.identity(), cache.identity(hub.flat(files))])
+        entry = files_cache.entry(dataset.name, [dataset.hub.identity(), files_cache.identity(hub.flat(files))])
         return cache.load(entry) or cache.store(
             entry, _checked(dataset, hub.read(dataset.hub, files, dataset.shape, dataset.classes)), verified=False
         )
@@ -76,11 +79,11 @@ def _load_tree(dataset: Published, where: Path | None) -> Examples:
         files = None if (where / "val").is_dir() else hub.find_parquet(where, dataset.hub)
         if files is None:
             return tree.read(where, statistics)
-    identity = dataset.hub.identity() if files is None else [dataset.hub.identity(), cache.identity(hub.flat(files))]
-    target = cache.entry(dataset.name, identity)
+    identity = dataset.hub.identity() if files is None else [dataset.hub.identity(), files_cache.identity(hub.flat(files))]
+    target = files_cache.entry(dataset.name, identity)
     if not target.is_dir():
         try:
-            with cache.replacing(target) as scratch:
+            with files_cache.replacing(target) as scratch:
                 hub.write_tree(dataset.hub, files, scratch)
         except OSError as error:
             raise InputError(f"{target} cannot be written: {error.strerror or error}. Set SOFTMATCH_CACHE.") from error

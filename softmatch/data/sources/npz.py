@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from softmatch.data.readers.array_files import FAILURES, refuse_unfit
-from softmatch.data.sources.arrays import Data, Images, Labels, Piece, unlabeled
 from softmatch.data.sources.originals import damaged
+from softmatch.data.sources.pieces import Data, Images, Labels, Piece, unlabeled
 from softmatch.errors import InputError
 
 KEYS = ("x_train", "y_train", "x_test", "y_test")

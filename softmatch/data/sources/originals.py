@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from softmatch.data.sources.arrays import Data, Images
+from softmatch.data.sources.pieces import Data, Images
 from softmatch.errors import InputError
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 
 from softmatch.data.records import Finding, Records
-from softmatch.data.seeds import stream
-from softmatch.data.sources.text_reading import TextData
+from softmatch.data.sources.open_texts import TextData
 from softmatch.errors import InputError
+from softmatch.seeds import stream
 
 
 def draw(data: TextData, train_per_class: int | None, validation_per_class: int | None, seed: int) -> TextData:

@@ -13,10 +13,10 @@ from softmatch.data.readers.parquet_files import Parquet
 from softmatch.data.readers.table_source import read_table
 from softmatch.data.readers.text_lines import open_lines, read_lines
 from softmatch.data.records import Finding, Piece, TableReader
-from softmatch.data.sources.texts import Texts
-from softmatch.data.words import quoted
+from softmatch.data.sources.text_datasets import Texts
 from softmatch.errors import InputError
-from softmatch.foreign_text import parse_json
+from softmatch.files.untrusted import parse_json
+from softmatch.formatting import quoted
 
 TEXT, LABEL = "text", "label"
 ROWS = 10_000

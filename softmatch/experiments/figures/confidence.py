@@ -20,7 +20,7 @@ from softmatch.experiments.sheet import Column, Sheet
 from softmatch.experiments.store import Store
 from softmatch.metrics import BINS
 from softmatch.report.cleaning import Record, number
-from softmatch.report.reading import Contents
+from softmatch.report.run_contents import Contents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

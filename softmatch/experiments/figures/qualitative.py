@@ -18,7 +18,7 @@ from softmatch.experiments.figures.style import INK, colours, means, new_figure,
 from softmatch.experiments.sheet import Column, Sheet
 from softmatch.experiments.store import Store
 from softmatch.report.cleaning import Record
-from softmatch.report.reading import Contents
+from softmatch.report.run_contents import Contents
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

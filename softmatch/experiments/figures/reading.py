@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from softmatch.experiments.sheet import Column, Row, Sheet
 from softmatch.experiments.store import Store
 from softmatch.report.cleaning import Record, number
-from softmatch.report.reading import Contents, read
-from softmatch.runs import RunFolder
+from softmatch.report.run_contents import Contents, read
+from softmatch.runs.folder import RunFolder
 
 Values = NDArray[np.float64]
 Runs = Mapping[str, Sequence[Contents]]

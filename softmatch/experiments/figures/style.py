@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from softmatch.errors import InputError
-from softmatch.training.checked_files import write_atomically
+from softmatch.files.atomic import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

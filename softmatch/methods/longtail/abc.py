@@ -11,11 +11,12 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.methods.around import Around, Make, match_method
-from softmatch.methods.base import Batch, Forward, Output, RecordedForward
+from softmatch.methods.base import Forward, RecordedForward
 from softmatch.methods.longtail.sizes import label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.ramps import Ramp
+from softmatch.methods.wrapper import Around, Make, match_method
+from softmatch.state import Ramp
+from softmatch.step import Batch, Output
 
 HEAD = "balanced"
 STRONG_VIEWS = ("strong", "strong_2")

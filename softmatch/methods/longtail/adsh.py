@@ -10,10 +10,10 @@ from torch import Tensor
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.methods.around import Make, match_method
 from softmatch.methods.longtail.sizes import epoch_steps, label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.seen import refuse_invalid
+from softmatch.methods.wrapper import Make, match_method
+from softmatch.step import refuse_invalid
 from softmatch.weightings import Weighting
 
 Labels = Literal["rectified", "argmax"]

@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.memories import StepCount
-from softmatch.methods.around import Around, Make, match_method
-from softmatch.methods.base import Batch, Encoded, Forward, Labeled, Output, RecordedForward
+from softmatch.methods.base import Encoded, Forward, RecordedForward
 from softmatch.methods.longtail.sizes import label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.methods.wrapper import Around, Make, match_method
+from softmatch.state import StepCount
+from softmatch.step import Batch, Labeled, Output
 
 HEAD = "balanced"
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from softmatch.alignments import Alignment, class_frequencies
 from softmatch.averages import queue_for
 from softmatch.errors import InputError
-from softmatch.methods.around import Around, Make, match_method
 from softmatch.methods.base import MakeOptimizer
 from softmatch.methods.longtail.sizes import label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.methods.wrapper import Around, Make, match_method
 
 GENERATIONS = 6
 SHORTEST_GENERATION = 500

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
-from softmatch.memories import Registry, StepCount
-from softmatch.methods.around import Make, match_method
 from softmatch.methods.match import PAPER_STEPS, Match, Refinement
-from softmatch.seen import Seen
+from softmatch.methods.wrapper import Make, match_method
+from softmatch.state import Registry, StepCount
+from softmatch.step import Seen
 
 EPSILON = 1e-6
 NEWTON_STEPS = 30

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.memories import Registry, StepCount
-from softmatch.methods.around import Make, match_method
 from softmatch.methods.longtail.sizes import epoch_steps, label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.seen import Seen
+from softmatch.methods.wrapper import Make, match_method
+from softmatch.state import Registry, StepCount
+from softmatch.step import Seen
 from softmatch.weightings import Weighting
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from softmatch.views.pictures import EncodedImage
 from torch import Tensor
 
 from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
+from softmatch.data.pictures import EncodedImage
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.errors import InputError

@@ -9,7 +9,7 @@ import pytest
 
 from softmatch.data.readers.image_folder import OpenedFolder
 from softmatch.data.records import Finding
-from softmatch.views.pillow import printable
+from softmatch.formatting import printable
 
 NAMES_ARE_BYTES = pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
 

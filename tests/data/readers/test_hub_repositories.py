@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import EpsImagePlugin, Image
-from softmatch.data.own import hub, open_source
-from softmatch.views.pictures import EncodedImage
 
+from softmatch.data.pictures import EncodedImage
 from softmatch.data.preparations.images import ImagePreparation, fit_images
+from softmatch.data.readers import hub_repositories
 from softmatch.data.readers.hub_repositories import open_hub
+from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
@@ -155,7 +156,7 @@ def test_pixels_are_not_kept_after_they_were_used(tmp_path: Path) -> None:
 
 def test_images_too_many_to_hold_are_to_be_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = str(_images(tmp_path / "shades", _stored(0, 200, 10, 210), [0, 1, 0, 1]))
-    monkeypatch.setattr(hub, "LIMIT", 3 * len(_encoded(0)))
+    monkeypatch.setattr(hub_repositories, "LIMIT", 3 * len(_encoded(0)))
     with pytest.raises(InputError, match=r"shades: its images take more than .* Export them to a folder of files"):
         open_hub(where, Columns()).read()
     assert sum(len(piece) for piece in open_hub(where, Columns()).stream(2)) == 4  # for prediction, however many they are

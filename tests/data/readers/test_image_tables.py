@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from softmatch.using.suggesting import cold_start
 
 from softmatch.data.readers.image_folder import open_folder, open_image_table
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
-from softmatch.using.suggesting import cold_start
 from tests.data.readers.folders import STRANGE, labels, levels, only, origin, others, write, write_table
 from tests.own.sources import pictures, write_csv
 

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from softmatch.data import Examples, find_source
-from softmatch.data.sources.published import PUBLISHED
+from softmatch.data.sources.image_datasets import PUBLISHED
 
 
 @dataclass(frozen=True)

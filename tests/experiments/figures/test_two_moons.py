@@ -62,7 +62,7 @@ def test_the_boundary_is_that_of_the_first_seed_with_labelled_points_as_triangle
 
 @pytest.mark.parametrize("damage", [{}, {"x": [0, 1], "y": [0, 1], "probs": [[0.1, 0.2]], "points": []}], ids=["none", "rows"])
 def test_a_run_without_a_whole_boundary_says_so(tmp_path: Path, damage: dict[str, object]) -> None:
-    from softmatch.runs import RunFolder
+    from softmatch.runs.folder import RunFolder
 
     sheet, store = make_sheet(rows=ROWS[:1], seeds=(0,)), Store(tmp_path)
     RunFolder(finish(store, sheet.runs()[0])).write_json("boundary.json", damage)

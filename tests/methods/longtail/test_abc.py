@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward, Problem, build, fixmatch, pseudo_label
+from softmatch.methods import Forward, Problem, build, fixmatch, pseudo_label
 from softmatch.methods.adamatch import adamatch
 from softmatch.methods.longtail.abc import AuxiliaryBalanced, abc
 from softmatch.networks.heads import Headed
 from softmatch.networks.mlp import MLP
+from softmatch.step import Batch
 from tests.methods.networks import Normalised
 
 COUNTS = (20, 10, 2)

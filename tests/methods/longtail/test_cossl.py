@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Batch, Forward, Problem, build, fixmatch, pseudo_label
-from softmatch.methods.base import Encoded, Labeled
+from softmatch.methods import Forward, Problem, build, fixmatch, pseudo_label
+from softmatch.methods.base import Encoded
 from softmatch.methods.longtail.cossl import CoLearning, TaughtForward, cossl
 from softmatch.networks.heads import Headed
+from softmatch.step import Batch, Labeled
 from tests.methods.networks import Normalised
 
 COUNTS = (20, 10, 2)

@@ -15,7 +15,7 @@ from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, softmatch
 from softmatch.methods.longtail.crest import CReST, CReSTPlus, choose, crest, crest_plus, sampling_shares
 from softmatch.training.loop import Trainer
-from softmatch.training.task import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import CLASSES, STEP_1, STEP_2, close
 
 COUNTS = (2, 16, 4)

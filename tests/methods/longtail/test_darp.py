@@ -13,7 +13,7 @@ from softmatch.methods import Problem, build, fixmatch, softmatch
 from softmatch.methods.debias import debiaspl
 from softmatch.methods.longtail.darp import Refinery, darp, drop_small, solve
 from softmatch.methods.match import Match
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from tests.golden import CLASSES, STEP_1, STEP_2, close
 
 Numbers = NDArray[np.float64]

@@ -12,7 +12,7 @@ from softmatch.methods import Problem, build, fixmatch, flexmatch, softmatch, ud
 from softmatch.methods.adamatch import adamatch
 from softmatch.methods.longtail.saw import ClassWeighted, ClassWeightedCrossEntropy, class_weights, saw
 from softmatch.methods.match import Match
-from softmatch.seen import Seen
+from softmatch.step import Seen
 from softmatch.weightings import Constant, Weighting
 from tests.golden import CLASSES, STEP_1, close, probs_of
 

@@ -1,0 +1,244 @@
+"""Datasets of the Hugging Face hub, from the hub itself or from a local copy of its parquet files (extra `hub`)."""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from softmatch.data.hub_access import fetch, library
+from softmatch.data.pictures import FORMATS, quiet_pillow
+from softmatch.data.records import Finding
+from softmatch.data.sources.originals import damaged
+from softmatch.data.sources.pieces import Data, Images, Labels, Piece, unlabeled
+from softmatch.errors import InputError
+
+ROWS = 1000
+COPY = "Or give a copy of the dataset's own files with --data PATH."
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Where a dataset is on the hub, and how its splits are called.
+
+    Attributes:
+        train: the splits that make up the training set.
+        unlabeled: a split whose labels are not used.
+    """
+
+    id: str
+    config: str | None = None
+    train: tuple[str, ...] = ("train",)
+    unlabeled: str | None = None
+    test: str = "test"
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return (*self.train, *([self.unlabeled] if self.unlabeled else []), self.test)
+
+    def identity(self) -> list[object]:
+        return ["hub", self.id, self.config, *self.splits]
+
+
+@dataclass(frozen=True)
+class Hub(Repository):
+    """Where a dataset of images is on the hub, and how its columns are called."""
+
+    image: str = "image"
+    label: str = "label"
+
+
+Files = Mapping[str, Sequence[Path]]
+"""The parquet files of each split of a local copy."""
+
+
+def find_parquet(where: Path, hub: Repository) -> Files | None:
+    """The parquet files in a folder, as `hf download` or `git clone` leave them; None where there are none.
+
+    Raises:
+        InputError: where a split is missing, or a file is cut off.
+    """
+    found = [path for depth in ("", "*/", "*/*/") for path in sorted(where.glob(f"{depth}*.parquet"))]
+    if not found:
+        return None
+    found = [path for path in found if hub.config in path.relative_to(where).parts] or found
+    files = {split: [path for path in found if _split_of(path) == split] for split in hub.splits}
+    missing = [split for split in hub.splits if not files[split]]
+    if missing:
+        known = ", ".join(sorted({_split_of(path) for path in found}))
+        raise InputError(f"{where} has no parquet file of the split {missing[0]!r} of {hub.id}; it has: {known}.")
+    for path in flat(files):
+        _check_parquet(path)
+    return files
+
+
+def flat(files: Files) -> list[Path]:
+    return [path for paths in files.values() for path in paths]
+
+
+def _split_of(path: Path) -> str:
+    """train-00000-of-00002.parquet, svhn-train.parquet and train/0000.parquet are of the split train."""
+    name = re.sub(r"-\d+-of-\d+.*$", "", path.stem)
+    return path.parent.name if name.isdigit() else name.rpartition("-")[2]
+
+
+def _check_parquet(path: Path) -> None:
+    with path.open("rb") as stream:
+        start = stream.read(12)
+        stream.seek(max(path.stat().st_size - 4, 0))
+        end = stream.read()
+    if start == b"version http":
+        raise InputError(f"{path} is a pointer of Git LFS, not the data: run `git lfs pull` in its folder.")
+    if start[:4] != b"PAR1" or end != b"PAR1":
+        raise damaged(path, "it is not a complete parquet file")
+
+
+def read(hub: Hub, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
+    """All images, decoded, as pieces of a thousand rows.
+
+    Args:
+        files: those of a local copy; None: from the hub, through the hub library's own cache.
+        shape: (C, H, W) that every image must have; C is 1 (grey) or 3.
+        classes: where the hub names the same classes in another order, labels are renumbered to this one.
+    """
+
+    def pieces(split: str) -> Iterator[Piece]:
+        for rows in _batches(hub, split, files):
+            images = np.stack([_decode(cell, shape, rows.name(i)) for i, cell in enumerate(rows.images)])
+            if split == hub.unlabeled:
+                yield unlabeled(images, rows.name())
+            else:
+                yield Piece(images, _renumber(rows, classes), rows.name())
+
+    return Data([piece for split in hub.splits[:-1] for piece in pieces(split)], list(pieces(hub.test)))
+
+
+def write_tree(hub: Hub, files: Files | None, target: Path) -> None:
+    """The still encoded images as target/train/CLASS/ROW.JPEG and target/val/…, for images too many to hold decoded."""
+    for split, part in ((hub.train[0], "train"), (hub.test, "val")):
+        for rows in _batches(hub, split, files, streaming=True):
+            for i, (cell, label) in enumerate(zip(rows.images, _integers(rows), strict=True)):
+                name = re.sub(r"[^a-z0-9]+", "-", rows.classes[label].split(",")[0].lower()) if rows.classes else ""
+                folder = target / part / f"{label:04d}-{name}".rstrip("-")
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f"{rows.first + i:07d}.JPEG").write_bytes(_encoded(cell, rows.name(i)))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some consecutive rows of a split, images still encoded; `classes` are the hub's names, if it has any."""
+
+    images: Sequence[Any]
+    labels: Sequence[Any]
+    classes: Sequence[str]
+    origin: str
+    first: int
+
+    def name(self, row: int | None = None) -> str:
+        return self.origin if row is None else f"{self.origin}, row {self.first + row}"
+
+
+class HubRows:
+    """A split on the hub as a table: see `softmatch.data.records.TableReader`. It stays in the hub library's own cache.
+
+    Attributes:
+        names: of its columns.
+        findings: none; what is wrong is an error.
+    """
+
+    def __init__(self, hub: Repository, split: str) -> None:
+        library(hub.id, COPY)
+        self.origin = _origin(hub, split)
+        self.findings: list[Finding] = []
+        with _explained(self.origin):
+            self.table = fetch(hub.id, hub.config, split=split)
+        self.names: tuple[str, ...] = tuple(self.table.column_names)
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Mapping[str, Sequence[object]]]:
+        """These columns, so many rows at a time."""
+        with _explained(self.origin):
+            yield from self.table.select_columns(list(wanted)).iter(rows)
+
+
+def _batches(hub: Hub, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
+    """The rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
+    datasets = library(hub.id, COPY)
+
+    origin = _origin(hub, split) if files is None else f"split {split!r} in {files[split][0].parent}"
+    first = 0
+    with _explained(origin, local=files is not None), tempfile.TemporaryDirectory() as scratch:
+        if files is None:
+            table = fetch(hub.id, hub.config, split=split, streaming=streaming)
+        else:  # locks go to a folder that can be written, which the user's own cache may not be
+            paths = {split: [str(path) for path in files[split]]}
+            table = datasets.load_dataset("parquet", data_files=paths, split=split, streaming=True, cache_dir=scratch)
+        for column in (hub.image, hub.label):
+            if table.column_names is not None and column not in table.column_names:
+                raise InputError(f"{origin} has no column {column!r}; it has: {', '.join(table.column_names)}.")
+        classes = getattr((table.features or {}).get(hub.label), "names", None) or ()
+        for batch in table.cast_column(hub.image, datasets.Image(decode=False)).iter(ROWS):
+            yield _Rows(batch[hub.image], batch[hub.label], classes, origin, first)
+            first += len(batch[hub.label])
+
+
+def _origin(hub: Repository, split: str) -> str:
+    return f"split {split!r} of {hub.id}"
+
+
+@contextmanager
+def _explained(origin: str, local: bool = False) -> Iterator[None]:
+    """Whatever goes wrong with the hub or a copy of its files, as an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # the network, the hub, its libraries: each has errors of its own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        if local:
+            raise damaged(origin, reason) from error
+        raise InputError(
+            f"{origin} cannot be had from the Hugging Face hub: {reason}. Give a copy that you have with --data PATH."
+        ) from error
+
+
+def _encoded(cell: Any, name: str) -> bytes:
+    if not isinstance(cell, Mapping) or not isinstance(cell.get("bytes"), bytes):
+        raise InputError(f"{name} holds no image.")
+    content: bytes = cell["bytes"]
+    return content
+
+
+def _decode(cell: Any, shape: tuple[int, ...], name: str) -> Images:
+    content = _encoded(cell, name)
+    try:
+        with quiet_pillow(), Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            if (image.height, image.width) != shape[1:]:  # before it is decoded: a few bytes may stand for any number of pixels
+                raise InputError(f"{name}: the image must be {shape[1]}×{shape[2]}, it is {image.height}×{image.width}.")
+            pixels = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
+    except InputError:
+        raise
+    except Exception as error:  # Pillow has no common class for what damaged files lead to
+        raise InputError(f"{name}: the image is cut off or damaged: {error}.") from error
+    return pixels[None] if shape[0] == 1 else pixels.transpose(2, 0, 1)
+
+
+def _integers(rows: _Rows) -> list[int]:
+    for i, label in enumerate(rows.labels):
+        if not isinstance(label, int) or label < 0:
+            raise InputError(f"{rows.name(i)}: the label must be a whole number from 0, it is {label!r}.")
+    return list(rows.labels)
+
+
+def _renumber(rows: _Rows, classes: Sequence[str]) -> Labels:
+    labels = np.asarray(_integers(rows), np.int64)
+    if sorted(rows.classes) != sorted(classes):
+        return labels
+    return np.asarray([classes.index(name) for name in rows.classes], np.int64)[labels]

@@ -1,0 +1,1 @@
+"""Pretrained encoders: their folders, their backbones, and their cached features."""

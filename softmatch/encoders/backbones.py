@@ -1,0 +1,249 @@
+"""Pretrained encoders as torch modules that make one vector of a text or an image, through the transformers library.
+
+No code that comes with an encoder is ever run, and weights are read as safetensors only.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from softmatch.encoders.encoder_folder import ENCODER
+from softmatch.encoders.layers import Layers
+from softmatch.encoders.model_folder import first_line
+from softmatch.encoders.safe_transformers import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
+from softmatch.errors import InputError
+
+__all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenizer", "make_backbone"]
+
+Modality = Literal["text", "image"]
+UNKEPT = ("_name_or_path", "transformers_version")
+"""Of a model's settings, what says where it lies and who has written it."""
+
+
+class Backbone(nn.Module):
+    """The part of a pretrained model that reads one modality, with pooling.
+
+    Args:
+        model: what transformers makes of the encoder's settings.
+        of: the modality. Of a model for both, like CLIP, the other half is left out; of a translator, like T5, the decoder.
+        pooler: whether the model's own layer for one vector of all is used. For texts it never is: it is trained for
+            another purpose, if at all.
+
+    Attributes:
+        config: the model's settings, as JSON.
+        layers: where its layers are, if that was looked at.
+    """
+
+    def __init__(self, model: Any, of: Modality, pooler: bool = True) -> None:
+        super().__init__()
+        self.layers: Layers | None = None
+        self._still: list[nn.Module] = []
+        self.of, self.config = of, {key: value for key, value in model.config.to_dict().items() if key not in UNKEPT}
+        part = model.get_encoder() if self.config.get("is_encoder_decoder") else model
+        self.model = getattr(part, "vision_model" if of == "image" else "text_model", part)
+        self.pooler = pooler and of == "image"
+        if not self.pooler and isinstance(getattr(self.model, "pooler", None), nn.Module):
+            self.model.pooler = None
+        self._takes_vectors = "inputs_embeds" in inspect.signature(self.model.forward).parameters
+
+    def train(self, mode: bool = True) -> Backbone:
+        """What is frozen stays in evaluation mode."""
+        super().train(mode)
+        for module in self._still:
+            module.training = False
+        return self
+
+    def freeze(self, tuned: int | None = None) -> None:
+        """Train only the last so many layers and what comes after them, or nothing.
+
+        The rest has no dropout any more, so what it makes of an input is always the same. Nothing is kept for its gradients:
+        autograd sees by itself that there are none to compute.
+
+        Args:
+            tuned: number of layers; None: no parameters, but all layers stay in training mode, except batch normalisation.
+
+        Raises:
+            InputError: there are not so many layers.
+        """
+        if tuned is None:
+            self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
+            self.model.requires_grad_(False)
+            return
+        if tuned and self.layers is None:
+            raise InputError(f"--tuned-layers {tuned}: no layers were found in this encoder. Give 0, or leave it out.")
+        if self.layers is not None and tuned > self.layers.number:
+            raise InputError(f"--tuned-layers {tuned}: this encoder has {self.layers.number}. Leave it out to train all of it.")
+
+        def is_tuned(name: str) -> bool:
+            return self.layers is not None and 0 < tuned >= self.layers.depth(name)
+
+        self._still = [module for name, module in self.model.named_modules() if not is_tuned(name)]
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(is_tuned(name))
+
+    def forward(self, inputs: Tensor, mask: Tensor | None = None, pooling: str = "mean", dropout: float = 0.0) -> Tensor:
+        """(B, D) of images (B, 3, H, W), or of token ids (B, L).
+
+        Args:
+            mask: of texts: (B, L), true where there is a token. One with a negative id has a vector of zeros for its word.
+            pooling: of texts: "mean" or "cls".
+            dropout: in training, share of the numbers that are dropped of the vectors of the tokens, or of an image's.
+        """
+        pooled = self._read_text(inputs, mask, pooling, dropout) if self.of == "text" else self._read_image(inputs)
+        return F.dropout(pooled, dropout, self.training and self.of == "image")
+
+    def _read_text(self, inputs: Tensor, mask: Tensor | None, pooling: str, dropout: float) -> Tensor:
+        assert mask is not None
+        found = self.model(**self._words(inputs), attention_mask=mask.long())
+        states = F.dropout(found.last_hidden_state, dropout, self.training)
+        if pooling == "cls":
+            return states[:, 0]
+        weight = mask.to(states.dtype)[..., None]
+        return (states * weight).sum(1) / weight.sum(1)
+
+    def _words(self, inputs: Tensor) -> dict[str, Tensor]:
+        """Ids, or the vectors of their words where some have none. What a trace could not decide by the ids, it does for all."""
+        without = inputs < 0
+        if not (self.training and self._takes_vectors if is_traced() else bool(without.any())):
+            return {"input_ids": inputs.long()}
+        if not self._takes_vectors:
+            raise InputError("this encoder takes whole words only: choose views that cut none off.")
+        vectors: Tensor = self.model.get_input_embeddings()(inputs.clamp_min(0))
+        return {"inputs_embeds": vectors.masked_fill(without[..., None], 0.0)}
+
+    def _read_image(self, inputs: Tensor) -> Tensor:
+        out = self.model(pixel_values=inputs)
+        if (pooled := getattr(out, "pooler_output", None)) is not None:
+            return pooled.flatten(1)  # type: ignore[no-any-return]  # the library's output is untyped
+        states: Tensor = out.last_hidden_state
+        return states.mean((2, 3)) if states.ndim == 4 else states.mean(1)
+
+
+def is_traced() -> bool:
+    """Whether a graph is being made of what is computed: it must then not depend on values."""
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]  # missing in torch's stubs
+    return tracing or torch.compiler.is_compiling()
+
+
+def load_backbone(folder: Path, of: Modality) -> Backbone:
+    """The encoder in a folder, with its weights as float32, in evaluation mode.
+
+    Raises:
+        InputError: transformers cannot make it, or its weights are not all there.
+    """
+    model, missing = load_pretrained(ENCODER, "AutoModel", folder, torch.float32)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    pooler = not any("pooler." in name for name in missing)
+    backbone = Backbone(model, of, pooler)
+    lost = [names[id(parameter)] for parameter in backbone.parameters() if names[id(parameter)] in missing]
+    if lost:
+        raise ENCODER.incomplete(folder, lost)
+    return backbone.eval()
+
+
+@torch.no_grad()
+def feature_size(backbone: Backbone, side: int, name: object) -> int:
+    """D, found by trying: models have many names for it.
+
+    Args:
+        side: of the images that are tried.
+        name: of the encoder, for the message.
+
+    Raises:
+        InputError: it does not take what it should, so it is for something else.
+    """
+    ids = torch.zeros(1, 2, dtype=torch.int64)
+    try:
+        found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(torch.zeros(1, 3, side, side))
+    except Exception as error:  # each model of the library has errors of its own
+        message = f"encoder {name} cannot read {backbone.of}s; is it for something else? {first_line(error)}"
+        raise InputError(message) from error
+    return found.shape[1]
+
+
+def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Backbone:
+    """An encoder with these settings and random weights, to load saved ones into."""
+    transformers = import_transformers(ENCODER)
+    refuse_fetching(config, "encoder the saved network")
+    rest = dict(config)
+    try:
+        with quiet():
+            made = transformers.AutoConfig.for_model(rest.pop("model_type"), **rest)
+            return Backbone(transformers.AutoModel.from_config(made, dtype=torch.float32, trust_remote_code=False), of, pooler)
+    except Exception as error:  # each model of the library has errors of its own
+        raise ENCODER.unusable("the saved network", error) from error
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Texts to token ids.
+
+    Attributes:
+        rules: of the tokenizers library.
+        pad: fills up what is shorter than others.
+        mask: stands for a token that is hidden; None: the encoder has none.
+        special: ids that are no words: start, end, padding, mask.
+    """
+
+    rules: Any
+    pad: int
+    mask: int | None
+    special: tuple[int, ...]
+
+    @classmethod
+    def from_saved(cls, rules: str, pad: int, mask: int | None, special: Sequence[int]) -> Tokenizer:
+        """Inverse of `rules.to_str()` and the rest."""
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise ENCODER.missing(ENCODER.indefinite) from error
+        try:
+            return cls(tokenizers.Tokenizer.from_str(rules), pad, mask, tuple(special))
+        except Exception as error:  # the library has no class of its own for what it cannot read
+            raise InputError(f"the saved tokenizer is damaged: {error}.") from error
+
+    def __call__(self, texts: Sequence[str], length: int) -> list[list[int]]:
+        """The ids of each text, at most `length` and at least one."""
+        self.rules.no_padding()
+        self.rules.enable_truncation(length)
+        return [found.ids or [self.pad] for found in self.rules.encode_batch_fast(list(texts))]
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer in an encoder's folder."""
+    transformers = import_transformers(ENCODER)
+    try:
+        with quiet():
+            found = transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)
+        rules = found.backend_tokenizer
+    except Exception as error:  # each tokenizer of the library has errors of its own
+        raise ENCODER.unusable(folder, error) from error
+    pad = next((value for value in (found.pad_token_id, found.eos_token_id) if value is not None), 0)
+    return Tokenizer(rules, pad, found.mask_token_id, tuple(sorted({pad, *found.all_special_ids})))
+
+
+def padded(ids: Sequence[Sequence[int]], pad: int, length: int | None = None) -> Tensor:
+    """int32 (n, length), filled up on the right; by default as long as the longest."""
+    filled = np.full((len(ids), length or max(map(len, ids))), pad, dtype=np.int32)
+    for row, found in zip(filled, ids, strict=True):
+        row[: len(found)] = found
+    return torch.from_numpy(filled)
+
+
+def fit_images(images: Tensor, side: int) -> Tensor:
+    """Float images (B, C, H, W) as an encoder takes them: three channels, side × side."""
+    if images.shape[1] == 1:
+        images = images.expand(-1, 3, -1, -1)
+    if images.shape[-2:] == (side, side):
+        return images
+    return F.interpolate(images, (side, side), mode="bilinear", antialias=True)

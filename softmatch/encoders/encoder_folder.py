@@ -1,0 +1,133 @@
+"""The folder of a pretrained encoder: where it is, what its files say, and their fingerprint. Nothing in it is executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from softmatch.encoders.model_folder import FILES, Kind, find_model, model_fingerprint, read_json
+from softmatch.errors import InputError
+
+__all__ = [
+    "ENCODER",
+    "ImageReading",
+    "TextReading",
+    "find_encoder",
+    "read_image_settings",
+    "read_text_settings",
+    "take_fingerprint",
+]
+
+CONVERT = "import transformers as t; t.AutoModel.from_pretrained('OLD').save_pretrained('NEW')"
+MOST_TOKENS = 256
+USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet, which an encoder that does not say otherwise was trained on."""
+USUAL_SIDE = 224
+LARGEST_SIDE = 2**13
+"""More pixels than any encoder takes: a number beyond is a mistake, and would take all memory."""
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """How an encoder makes one vector of a text.
+
+    Attributes:
+        pooling: the mean of all tokens' vectors, or the first token's.
+        normalize: scale the vector to length 1.
+        length: most tokens; what is longer is cut off.
+        lower: put the text into lower case first.
+    """
+
+    pooling: Literal["mean", "cls"]
+    normalize: bool
+    length: int
+    lower: bool
+
+
+@dataclass(frozen=True)
+class ImageReading:
+    """What an encoder expects of images: pixel values in 0 … 1, minus `mean`, over `std`, in a square of `side` pixels."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    side: int
+
+    @classmethod
+    def from_saved(cls, values: Mapping[str, Any]) -> ImageReading:
+        """From JSON, which has lists for tuples."""
+        return cls(tuple(values["mean"]), tuple(values["std"]), int(values["side"]))
+
+
+def _absent(folder: Path) -> str:
+    if folder.is_dir():
+        return "there is no config.json in it: this is not a folder of a pretrained encoder."
+    what = "is a file" if folder.exists() else "does not exist"
+    return f"the folder {what}. Give the folder of an encoder, or its id on the Hugging Face hub."
+
+
+ENCODER = Kind(
+    noun="encoder",
+    indefinite="a pretrained encoder",
+    extra="text",
+    files=FILES,
+    absent=_absent,
+    conversion=lambda name: f": python -c {CONVERT!r}, and copy its other files too.",
+    copies="give the folder of a copy that you have.",
+    usable="Give an encoder that transformers knows by itself.",
+)
+
+
+def find_encoder(encoder: str, revision: str | None = None) -> Path:
+    """The folder of an encoder; see `find_model`."""
+    return find_model(ENCODER, encoder, revision)
+
+
+def take_fingerprint(folder: Path) -> str:
+    """sha256 over all files that decide the features; copies of an encoder have the same one wherever they lie."""
+    return model_fingerprint(ENCODER, folder)
+
+
+def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
+    """As sentence-transformers saves them, with its defaults where the encoder is not from there.
+
+    Mean and first-token pooling, the length, the case and a final normalisation are followed; dense layers are not: the
+    classifier has linear layers of its own.
+
+    Args:
+        most: tokens of a text, where the encoder takes so many.
+    """
+    pooling, sentence = read_json(folder, "1_Pooling/config.json"), read_json(folder, "sentence_bert_config.json")
+    modules = read_json(folder, "modules.json")
+    first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
+    listed = modules.get("list")
+    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    normalize = any(str(part.get("type", "")).endswith("Normalize") for part in parts)
+    tokenizer, config = read_json(folder, "tokenizer_config.json"), read_json(folder, "config.json")
+    known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
+    length = min([most, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])
+    return TextReading("cls" if first else "mean", normalize, length, sentence.get("do_lower_case") is True)
+
+
+def read_image_settings(folder: Path) -> ImageReading:
+    """From preprocessor_config.json. Images are resized to the final square as a whole, instead of being cropped to it."""
+    found = read_json(folder, "preprocessor_config.json")
+    size = found.get("crop_size") if found.get("do_center_crop") else found.get("size")
+    size = size or found.get("size") or read_json(folder, "config.json").get("image_size") or USUAL_SIDE
+    if isinstance(size, dict):
+        size = size.get("height") or size.get("shortest_edge") or USUAL_SIDE
+    side: Any = size[0] if isinstance(size, list) and size else size
+    normalized = found.get("do_normalize", True)
+    mean = found.get("image_mean", USUAL_MEAN) if normalized else (0.0,) * 3
+    std = found.get("image_std", USUAL_STD) if normalized else (1.0,) * 3
+    try:
+        # (v·f − o − mean)/std for a level v in 0 … 255 is (v/255 − (mean + o)/255f)/(std/255f)
+        factor = 255.0 * (found.get("rescale_factor", 1 / 255) if found.get("do_rescale", True) else 1.0)
+        offset = 1.0 if found.get("rescale_offset") else 0.0
+        means, stds = (tuple(float(value) for value in values) for values in (mean, std))
+        if not (len(means) == len(stds) == 3 and min(stds) > 0 and 0 < int(side) <= LARGEST_SIDE and factor > 0):
+            raise ValueError(f"mean {mean}, std {std}, size {side}")
+        return ImageReading(tuple((m + offset) / factor for m in means), tuple(s / factor for s in stds), int(side))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{folder / 'preprocessor_config.json'} cannot be used: {error}.") from error

@@ -1,0 +1,136 @@
+"""Groups of similar samples, who is typical of a group, and who is far from everybody."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from softmatch.data.image_files import ImageFiles
+from softmatch.data.loading import read_plain
+from softmatch.seeds import derive, stream
+
+Array = npt.NDArray[np.float32]
+
+LARGE = 20_000
+"""Samples from which on k-means works on parts of them."""
+SOME = 2000
+"""Samples that are compared with each other at most."""
+NEIGHBOURS, USUAL_NEIGHBOURS = 20, 5
+SMALLEST_CLUSTER, MOST_CLUSTERS = 5, 500
+FAR = 3.0
+"""Interquartile ranges above the third quartile: what Tukey calls far out."""
+SIDE, DIRECTIONS = 16, 64
+PART = 512
+
+
+def k_means(features: Array, number: int, seed: int) -> npt.NDArray[np.int64]:
+    """The cluster of each sample (N,), 0 … number − 1; some are empty where fewer than that differ."""
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    if number >= len(features):
+        return np.arange(len(features))
+    state = derive(seed, "k-means") % 2**32
+    if len(features) > LARGE:
+        model = MiniBatchKMeans(number, random_state=state, batch_size=4096, n_init=1, max_iter=5)
+    else:
+        model = KMeans(number, random_state=state, n_init=3 if number * len(features) <= 10**5 else 1, max_iter=50)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Number of distinct clusters", ConvergenceWarning)
+        return np.asarray(model.fit_predict(features), dtype=np.int64)
+
+
+def typical(features: Array, number: int, labeled: npt.NDArray[np.bool_], seed: int = 0) -> tuple[list[int], list[int]]:
+    """Positions of the most typical unlabelled samples, one of each cluster, and the sizes of their clusters.
+
+    After Hacohen, Dekel and Weinshall 2022 (TypiClust): as many clusters as there are labels and samples asked for; those with
+    the fewest labels come first, of these the largest; clusters of fewer than five are left out. Typical is who has near
+    neighbours: small is the mean distance to the 20 nearest of the same cluster, or of 2,000 of it.
+
+    Args:
+        features: (N, D).
+        labeled: (N,) which samples have a label.
+    """
+    number = min(number, int((~labeled).sum()))
+    wanted = min(number + int(labeled.sum()), max(MOST_CLUSTERS, number), len(features))
+    places = k_means(features, wanted, seed)
+    sizes, known = np.bincount(places, minlength=wanted), np.bincount(places[labeled], minlength=wanted)
+    order = [k for k in sorted(range(wanted), key=lambda k: (known[k], -sizes[k])) if sizes[k] > known[k]]
+    usable = ([k for k in order if sizes[k] >= SMALLEST_CLUSTER] or order)[:number]
+    members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
+    ranked = {k: _by_typicality(features, members[k], labeled, derive(seed, "cluster", k)) for k in usable}
+    chosen: list[tuple[int, int]] = []
+    while len(chosen) < number:  # where clusters are fewer than samples asked for, they take turns
+        for cluster in usable:
+            if ranked[cluster] and len(chosen) < number:
+                chosen.append((ranked[cluster].pop(0), int(sizes[cluster])))
+        if not any(ranked.values()):
+            break
+    return [position for position, _ in chosen], [size for _, size in chosen]
+
+
+def _by_typicality(features: Array, members: npt.NDArray[np.int64], labeled: npt.NDArray[np.bool_], seed: int) -> list[int]:
+    """Unlabelled members of a cluster, or of 2,000 of it, the most typical first."""
+    if len(members) > SOME:
+        members = members[torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))[:SOME].numpy()]
+    distances = mean_distance(features[members], features[members], min(NEIGHBOURS, len(members) - 1), itself=True)
+    order = members[np.argsort(distances, kind="stable")]
+    return [int(k) for k in order if not labeled[k]]
+
+
+def mean_distance(features: Array, among: Array, neighbours: int, itself: bool = False) -> Array:
+    """Mean distance of each sample to its nearest neighbours among others.
+
+    Args:
+        itself: the samples are those among which neighbours are sought; none is a neighbour of its own.
+    """
+    if neighbours < 1:
+        return np.zeros(len(features), dtype=np.float32)
+    exact = "donot_use_mm_for_euclid_dist"  # the quicker way is off by more than the distances of near neighbours
+    found = []
+    for part in torch.split(torch.from_numpy(features), PART):
+        distances = torch.cdist(part, torch.from_numpy(among), compute_mode=exact)
+        nearest = distances.topk(neighbours + itself, largest=False).values
+        found.append(nearest[:, int(itself) :].mean(1))
+    return torch.cat(found).numpy()
+
+
+def far_out(features: Array, usual: Array) -> npt.NDArray[np.bool_]:
+    """Which samples are far from everything usual: farther from five of it than 3 interquartile ranges beyond the quartile."""
+    neighbours = min(USUAL_NEIGHBOURS, len(usual) - 1)
+    low, high = np.quantile(mean_distance(usual, usual, neighbours, itself=True), (0.25, 0.75))
+    found: npt.NDArray[np.bool_] = mean_distance(features, usual, neighbours) > high + FAR * (high - low)
+    return found
+
+
+def standardized(features: Array) -> Array:
+    """Each feature with mean 0 and variance 1; one that is constant becomes 0."""
+    spread = features.std(0)
+    return np.asarray((features - features.mean(0)) / np.where(spread > 0, spread, 1.0), dtype=np.float32)
+
+
+def reduced(features: Array, seed: int) -> Array:
+    """At most 64 features: the main directions where there are more."""
+    size = min(DIRECTIONS, len(features) - 1)
+    if features.shape[1] <= size:
+        return features
+    from sklearn.decomposition import PCA
+
+    fitted = PCA(size, svd_solver="randomized", random_state=derive(seed, "directions") % 2**32)
+    some = torch.randperm(len(features), generator=stream(seed, "directions"))[:LARGE].numpy()
+    return np.asarray(fitted.fit(features[some]).transform(features), dtype=np.float32)
+
+
+def thumbnails(items: Tensor | ImageFiles) -> Array:
+    """Images (N, C, H, W) as vectors of at most 16×16 pixels a channel, in 0 … 1."""
+    parts = read_plain(items, PART) if isinstance(items, ImageFiles) else torch.split(items, PART)
+    small = []
+    for part in parts:
+        size = min(part.shape[-2], SIDE), min(part.shape[-1], SIDE)
+        small.append((F.adaptive_avg_pool2d(part.float(), size) / 255.0).flatten(1))
+    return torch.cat(small).numpy()

@@ -1,0 +1,389 @@
+"""Predictions of a trained model on files, rows, arrays or a single text: a piece at a time, for data larger than memory."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from softmatch.config import read_file
+from softmatch.data.pictures import UnreadableImage
+from softmatch.data.readers.columns import NoColumn
+from softmatch.data.readers.folder_walk import SUFFIXES
+from softmatch.data.readers.image_folder import OpenedFolder
+from softmatch.data.readers.open_source import HUB_ID, open_source
+from softmatch.data.readers.table_source import is_table
+from softmatch.data.records import Columns, Inputs, Opened, Records
+from softmatch.distributed.devices import choose_device
+from softmatch.errors import InputError
+from softmatch.files.paths import expand_home
+from softmatch.inference.writing import Cell, Values, choose_path, write_table
+from softmatch.metrics import wilson_interval
+from softmatch.networks import Network
+from softmatch.runs.model import Model, load_model
+
+Progress = Callable[[int], None]
+"""Told how many samples are done."""
+
+PIECE_VALUES = 2**25
+FEWEST_ROWS, MOST_IMAGES, MOST_ROWS = 64, 512, 4096
+"""In a piece. Of images fewer, since all of a piece are tried again where one of them cannot be read."""
+SHOWN = 5
+ARRAYS = (".npy", ".npz")
+WHAT = {"image": "images", "text": "texts", "table": "tables of features", "array": "arrays of numbers"}
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Consecutive samples with their predictions.
+
+    Attributes:
+        labels: as the source has them, None where it has none.
+        probs: p(y | x) (n, C), calibrated; NaN in the rows of samples that cannot be used.
+        problems: why not; empty for all others.
+    """
+
+    names: list[str]
+    labels: list[str | None]
+    probs: Tensor
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What was predicted.
+
+    Attributes:
+        file: where all of it stands; None where a single sample was given and no file was asked for.
+        counts: samples for which each class was predicted, the most frequent first.
+        confidence: mean of the largest probability; None where nothing could be predicted.
+        likeliest: of a single sample: its most likely classes with their probabilities.
+        problems: number of samples that could not be used.
+        first_problem: what the first of them is.
+        known: samples whose label the source brings along and the model knows.
+        error: share of these for which another class was predicted; None where there are none.
+        error_interval: 95 %, by Wilson's formula.
+        unknown_labels: samples with a label that is no class of the model.
+    """
+
+    file: Path | None
+    samples: int
+    counts: dict[str, int]
+    confidence: float | None
+    likeliest: tuple[tuple[str, float], ...] = ()
+    problems: int = 0
+    first_problem: str = ""
+    known: int = 0
+    error: float | None = None
+    error_interval: tuple[float, float] | None = None
+    unknown_labels: int = 0
+
+    def describe(self) -> str:
+        """All of it in words, a line for each thing."""
+        lines = [f"{share:7.1%}  {name}" for name, share in self.likeliest]
+        if not self.likeliest:
+            most = [f"{name} {number:,}" for name, number in list(self.counts.items())[:10]]
+            more = f", {len(self.counts) - 10} more classes" if len(self.counts) > 10 else ""
+            lines.append(f"{self.samples:,} samples: {', '.join(most)}{more}")
+            lines.append("" if self.confidence is None else f"mean confidence {self.confidence:.1%}")
+        if self.problems:
+            lines.append(f"{self.problems:,} could not be used (column problem). The first: {self.first_problem}")
+        if self.error is not None and self.error_interval is not None:
+            low, high = self.error_interval
+            lines.append(
+                f"error on the {self.known:,} samples of this source that have a label: {self.error:.1%} "
+                f"(95 % interval {low:.1%} to {high:.1%}); too low where the model was trained on some of them"
+            )
+        if self.unknown_labels:
+            lines.append(f"{self.unknown_labels:,} samples have a label that is no class of the model")
+        if self.file is not None:
+            lines.append(str(self.file))
+        return "\n".join(line for line in lines if line)
+
+
+def predict(
+    run: Path | str,
+    source: Any,
+    out: Path | None = None,
+    columns: Columns | None = None,
+    *,
+    probabilities: bool = True,
+    rows: int | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    network: Network | None = None,
+) -> Predictions:
+    """Predict everything in a source, and write it as CSV or Parquet: name, label, confidence, p_… of each class, problem.
+
+    A file that cannot be read gets a row that says so in the column `problem`, and the rest goes on. The file appears when
+    it is complete, and nothing is ever overwritten.
+
+    Args:
+        run: folder of a finished run.
+        source: what `open_source` takes: a folder or file, an id of the hub, a frame or array. For a model of texts, whatever
+            is no path and does not end like a table is a text itself.
+        out: a name in .csv, .tsv or .parquet. Default: predictions/ of the run, a new name; a single image or text is only
+            returned.
+        columns: where the columns of the source are called otherwise than in training. Labels, where there are some, are
+            compared with.
+        probabilities: false leaves out the p_… of each class.
+        rows: samples in memory at a time.
+        device: "auto", "cpu", "cuda", …
+        network: of your own, for a run with one; see `load_model`.
+    """
+    model = load_model(run, network)
+    use_device(model, choose_device(device))
+    single = _is_single(model, source)
+    try:
+        pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
+    except NoColumn as error:
+        if model.preparation.takes != "text" or (columns is not None and columns.text is not None):
+            raise
+        raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text COLUMN.") from error
+    tally = _Tally(model.classes)
+    path = None
+    if out is not None or not single:
+        path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
+    header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number"}
+    if probabilities:
+        header |= {f"p_{name}": "number" for name in model.classes}
+    header["problem"] = "text"
+    with ExitStack() as stack:
+        write = None if path is None else stack.enter_context(write_table(path, header))
+        for piece in pieces:
+            tally.add(piece)
+            if write is not None:
+                write(_table(piece, model.classes, probabilities))
+            if progress is not None:
+                progress(tally.samples)
+        if not tally.samples:
+            raise InputError(f"there is nothing to predict in {_stem(source)}: it holds no samples.")
+    return tally.result(path)
+
+
+def use_device(model: Model, device: torch.device) -> None:
+    """Let the network, and an encoder that comes before it, compute there."""
+    model.network.to(device)
+    if hasattr(model.preparation, "device"):
+        model.preparation.device = device
+
+
+def predict_pieces(
+    model: Model,
+    source: Any,
+    columns: Columns | None = None,
+    rows: int | None = None,
+    where: str = "the run",
+    trained: Columns | None = None,
+) -> Iterator[Predicted]:
+    """The predictions of a model on a source, a piece at a time.
+
+    Args:
+        where: to call the model's run in messages.
+        trained: see `open_records`.
+    """
+    found = open_records(model, source, columns, rows or _rows(model), where, trained)
+    return (_piece(model, records) for records in found)
+
+
+def columns_for(model: Model, given: Columns | None) -> Columns:
+    """The columns that the model needs, where the user says nothing else."""
+    given, wanted = given or Columns(), model.preparation.columns
+    if model.preparation.takes == "text":
+        return replace(given, text=given.text if given.text is not None or not wanted else wanted[0], augmented=())
+    if model.preparation.takes == "table" and given.features is None:
+        return replace(given, features=wanted)
+    return given
+
+
+def open_records(
+    model: Model, source: Any, columns: Columns | None, rows: int, where: str, trained: Columns | None = None
+) -> Iterator[Records]:
+    """What the model is to predict, a piece at a time.
+
+    Args:
+        trained: where labels were in training, and what meant none; they are there again unless `columns` say otherwise.
+
+    Raises:
+        InputError: it is not of the kind that the model was trained on.
+    """
+    takes = model.preparation.takes
+    if _is_text(model, source):
+        return iter([Records("text", [str(source)], ["1"], [None])])
+    opened = _open(source, columns_for(model, columns), trained or Columns())
+    if opened.kind != takes:
+        raise InputError(
+            f"{opened.where} holds {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
+            f"({model.preparation.describe()})."
+        )
+    if isinstance(opened, OpenedFolder) and opened.test is not None:  # whatever the folder keeps apart is to be predicted too
+        return chain(opened.stream(rows), opened.test.stream(rows))
+    return opened.stream(rows)
+
+
+def _open(source: Any, columns: Columns, trained: Columns) -> Opened:
+    if columns.unlabeled is None:
+        columns = replace(columns, unlabeled=trained.unlabeled)
+    if columns.label is None and trained.label not in (None, columns.text, *(columns.features or ())):
+        try:
+            opened = open_source(source, replace(columns, label=trained.label), need_label=False)
+        except InputError:
+            pass  # there may be no such column; if something else is wrong, it is said without one too
+        else:
+            if opened.columns.label is not None:
+                return opened
+    return open_source(source, columns, need_label=False)
+
+
+def _trained_columns(run: Path) -> Columns:
+    """What the run's settings say about labels; nothing where they cannot be read, which predicting can do without."""
+    try:
+        settings = read_file(run / "config.yaml")
+    except InputError:
+        return Columns()
+    label, unlabeled = (value if isinstance(value := settings.get(key), str) else None for key in ("label", "unlabeled"))
+    return Columns(label=label, unlabeled=unlabeled)
+
+
+def _is_text(model: Model, source: Any) -> bool:
+    """Whether the source is a text itself: nothing that is there, and no single word that ends like a table or an array."""
+    if model.preparation.takes != "text" or not isinstance(source, str) or _is_there(source):
+        return False
+    return len(source.split()) != 1 or not (is_table(Path(source)) or source.lower().endswith(ARRAYS))
+
+
+def _is_there(source: str | Path) -> bool:
+    return os.path.exists(os.path.expanduser(source))  # noqa: PTH110, PTH111  # a text may be too long to be a Path
+
+
+def _is_single(model: Model, source: Any) -> bool:
+    if _is_text(model, source):
+        return True
+    return model.preparation.takes == "image" and isinstance(source, (str, Path)) and _is_image(expand_home(source))
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and path.is_file()
+
+
+def _piece(model: Model, records: Records) -> Predicted:
+    probs, problems = _try_inputs(model, records.inputs, len(records))
+    return Predicted(list(records.names), list(records.labels), probs, problems)
+
+
+def _rows(model: Model) -> int:
+    most = MOST_IMAGES if model.preparation.takes == "image" else MOST_ROWS
+    return min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
+
+
+def _try_inputs(model: Model, inputs: Inputs, number: int, single: bool = False) -> tuple[Tensor, list[str]]:
+    """Probabilities (n, C) of all inputs, and for those that cannot be used the reason; the halves are tried one by one.
+
+    Args:
+        single: whether it is known that single inputs are what is wrong.
+
+    Raises:
+        InputError: something else is wrong, such as that the files of an encoder are others.
+    """
+    try:
+        return model.predict_proba(model.preparation(inputs)), [""] * number
+    except InputError as error:
+        if not single and not isinstance(error, UnreadableImage):
+            model.preparation(_cut(inputs, 0, 0))  # what none of the inputs is to blame for is raised without any of them
+        if number == 1:
+            return torch.full((1, len(model.classes)), torch.nan), [str(error)]
+    middle = number // 2
+    halves = ((0, middle), (middle, number))
+    first, second = (_try_inputs(model, _cut(inputs, *half), half[1] - half[0], single=True) for half in halves)
+    return torch.cat([first[0], second[0]]), first[1] + second[1]
+
+
+def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
+    if isinstance(inputs, Mapping):
+        return {name: column[start:stop] for name, column in inputs.items()}
+    return inputs[start:stop]
+
+
+def _table(piece: Predicted, classes: tuple[str, ...], probabilities: bool) -> dict[str, Values]:
+    confidence, chosen = piece.probs.max(-1)
+    found: dict[str, Values] = {
+        "name": piece.names,
+        "label": [None if problem else classes[k] for k, problem in zip(chosen.tolist(), piece.problems, strict=True)],
+        "confidence": confidence,
+        "problem": [problem or None for problem in piece.problems],
+    }
+    if probabilities:
+        found |= {f"p_{name}": piece.probs[:, k] for k, name in enumerate(classes)}
+    return found
+
+
+def _stem(source: Any) -> str:
+    """What to call the predictions on a source."""
+    if not isinstance(source, (str, Path)):
+        return "predictions"
+    if _is_there(source):
+        return expand_home(source).resolve().stem or "predictions"
+    return Path(source).name if HUB_ID.fullmatch(str(source)) else "text"
+
+
+class _Tally:
+    """Counts over all pieces."""
+
+    def __init__(self, classes: tuple[str, ...]) -> None:
+        self.classes, self.position = classes, {name: k for k, name in enumerate(classes)}
+        self.samples = self.used = self.known = self.wrong = self.unknown = 0
+        self.counts: Counter[int] = Counter()
+        self.confidence = 0.0
+        self.first = torch.zeros(0)
+        self.first_problem = ""
+
+    def add(self, piece: Predicted) -> None:
+        """Count a piece. Raises InputError where it is the first one and nothing in it can be used: so are the others."""
+        good = [k for k, problem in enumerate(piece.problems) if not problem]
+        self.first_problem = self.first_problem or next(filter(None, piece.problems), "")
+        if not self.samples and not good and piece.problems:
+            which = "" if len(piece.problems) == 1 else f"none of the first {len(piece.problems):,} samples can be used. "
+            raise InputError(f"{which}{self.first_problem}")
+        self.first = piece.probs[0] if not self.samples else self.first
+        self.samples += len(piece.names)
+        self.used += len(good)
+        confidence, found = piece.probs[good].max(-1)
+        chosen: list[int] = found.tolist()
+        self.counts.update(chosen)
+        self.confidence += float(confidence.double().sum())
+        labels = [piece.labels[k] for k in good]
+        for label, predicted in zip(labels, chosen, strict=True):
+            if label is not None:
+                true = self.position.get(label)
+                self.unknown += true is None
+                self.known += true is not None
+                self.wrong += true is not None and true != predicted
+
+    def result(self, file: Path | None) -> Predictions:
+        """What has been counted."""
+        likeliest: tuple[tuple[str, float], ...] = ()
+        if self.samples == 1:
+            top = self.first.topk(min(SHOWN, len(self.classes)))
+            likeliest = tuple((self.classes[k], p) for p, k in zip(top.values.tolist(), top.indices.tolist(), strict=True))
+        return Predictions(
+            file=file,
+            samples=self.samples,
+            counts={self.classes[k]: number for k, number in self.counts.most_common()},
+            confidence=self.confidence / self.used if self.used else None,
+            likeliest=likeliest,
+            problems=self.samples - self.used,
+            first_problem=self.first_problem,
+            known=self.known,
+            error=self.wrong / self.known if self.known else None,
+            error_interval=wilson_interval(self.wrong, self.known) if self.known else None,
+            unknown_labels=self.unknown,
+        )

@@ -1,0 +1,191 @@
+"""The unlabelled pool of a run with its pseudo-labels, for review: what the method would train on, and how much it trusts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from softmatch.config import Config
+from softmatch.errors import InputError
+from softmatch.inference.predict import Progress
+from softmatch.inference.unlabeled_pool import Pool, open_pool
+from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
+from softmatch.methods import METHODS, Method, code_in
+from softmatch.methods.match import Match
+from softmatch.methods.semireward import SemiReward
+from softmatch.methods.wrapper import Around
+from softmatch.networks import Network
+from softmatch.training.checkpoint import newest_good
+from softmatch.training.setup import build_method
+
+Order = Literal["doubtful", "certain", "source"]
+PART = 8192
+SCALES = (
+    "The column confidence is calibrated; λ is of the probability as the method sees it in training: aligned where it aligns, "
+    "and before calibration."
+)
+
+
+@dataclass(frozen=True)
+class WrittenPseudoLabels:
+    """What was written.
+
+    Attributes:
+        labeled: samples of these that had a label in training.
+        disputed: labelled samples whose pseudo-label is another one.
+        weight: mean λ; None where there is none.
+        reason: why there is no λ; "" where there is.
+    """
+
+    file: Path
+    samples: int
+    labeled: int
+    disputed: int
+    weight: float | None
+    reason: str
+
+    def describe(self) -> str:
+        """All of it in words."""
+        lines = [f"{self.samples:,} samples of the unlabelled pool, {self.labeled:,} of them with a label"]
+        if self.disputed:
+            lines.append(f"{self.disputed:,} labelled samples get another pseudo-label: look at them first")
+        lines.append(self.reason if self.weight is None else f"mean weight λ {self.weight:.3f}. {SCALES}")
+        return "\n".join([*lines, str(self.file)])
+
+
+def write_pseudo_labels(
+    run: Path | str,
+    out: Path | None = None,
+    source: Any = None,
+    *,
+    order: Order = "doubtful",
+    method: str | None = None,
+    device: str = "auto",
+    progress: Progress | None = None,
+    network: Network | None = None,
+) -> WrittenPseudoLabels:
+    """Write the unlabelled pool as CSV or Parquet: name, pseudo_label, confidence, weight, given_label; text for texts.
+
+    Confidence is the calibrated probability of the pseudo-label, by the averaged network on the plain sample. The weight is λ
+    as the method's state at the end of training gives it for that prediction; during training it was given for the weak view.
+
+    Args:
+        out: a name in .csv, .tsv or .parquet. Default: pseudo_labels.csv of the run, or -2, -3, …
+        source: the data, if they are elsewhere now.
+        order: "doubtful": labelled samples with another pseudo-label, then the least confident first; "certain": the most
+            confident first; "source": as they stand there.
+        method: of your own, for a run with one: its file is run only if you name it here.
+        network: of your own, for a run with one; see `load_model`.
+    """
+    if order not in get_args(Order):
+        raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')
+    refuse_unfit(out)  # now, not after minutes
+    pool = open_pool(run, source, device, network)
+    probs = pool.probabilities(progress)
+    judged = _judge(pool, Path(run), method, probs)
+    confidence = pool.calibrated(probs).gather(1, judged.labels[:, None]).squeeze(1)
+    pseudo, given = [pool.model.classes[k] for k in judged.labels.tolist()], pool.given
+    disputed = [label is not None and label != made for label, made in zip(given, pseudo, strict=True)]
+    chosen = _ordered(order, confidence, torch.tensor(disputed, dtype=torch.bool))
+    places, names = chosen.tolist(), pool.names(pool.positions[chosen])
+    table: dict[str, Values] = {
+        "name": names,
+        "pseudo_label": [pseudo[k] for k in places],
+        "confidence": confidence[chosen],
+        "weight": [None] * len(places) if judged.weights is None else judged.weights[chosen],
+        "given_label": [given[k] for k in places],
+    }
+    path = choose_path(out, Path(run), "pseudo_labels.csv")
+    write_samples(path, table, ("confidence", "weight"), pool.texts(names))
+    weight = None if judged.weights is None else float(judged.weights.double().mean())
+    return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, judged.reason)
+
+
+def _ordered(order: Order, confidence: Tensor, disputed: Tensor) -> Tensor:
+    if order == "source":
+        return torch.arange(len(confidence))
+    if order == "certain":
+        return confidence.argsort(descending=True, stable=True)
+    first = confidence.argsort(stable=True)
+    return first[(~disputed[first]).to(torch.int8).argsort(stable=True)]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Pseudo-labels (n,) with their weights, or the reason why there are none."""
+
+    labels: Tensor
+    weights: Tensor | None
+    reason: str = ""
+
+
+def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> _Judged:
+    """The whole pool by the method's final state; by the network alone where the method has no weights, or cannot be had."""
+    alone, config = probs.argmax(-1), _spelled_out(pool.task.config)
+    name = config.method if given is None or given == pool.task.config.method else given
+    used = [name, config.method_options] if name == config.method else name  # as `build_method` does
+    if unnamed := code_in(used) - code_in(given):
+        reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
+        return _Judged(alone, None, f"no weights: {reason}")
+    method = build_method(replace(pool.task, config=config), name)
+    if _match(method) is None:
+        return _Judged(alone, None, f"no weights: {name} has no λ for each sample")
+    saved, _ = newest_good(run / "checkpoints")
+    if saved is None:
+        return _Judged(alone, None, "no weights: the run has no checkpoint any more, which holds the method's state")
+    state = {key.removeprefix("method."): value for key, value in saved.tensors.items() if key.startswith("method.")}
+    _restore(method, pool, state)
+    found = [weigh(method, probs[part], part) for part in torch.split(torch.arange(len(probs)), PART)]
+    labels, weights = zip(*(one for one in found if one is not None), strict=True)
+    return _Judged(torch.cat(labels), torch.cat(weights))
+
+
+def _spelled_out(config: Config) -> Config:
+    """The method inside another, which may be an option of that, as part of the name: saw+softmatch."""
+    inside = config.method_options.get("base")
+    if config.method not in METHODS or not isinstance(inside, str):
+        return config
+    return config.model_copy(update={"method": f"{config.method}+{inside}"})
+
+
+def _restore(method: Method, pool: Pool, state: dict[str, Tensor]) -> None:
+    """The state at the end of training; `begin` makes what a method has besides, such as a rewarder."""
+    method.begin(pool.model.network, lambda module: torch.optim.SGD(module.parameters(), lr=0.0))
+    try:
+        method.load_state_dict(state)
+    except RuntimeError as error:
+        raise InputError(f"the state of the method in the newest checkpoint is not that of this method: {error}") from error
+    method.eval()
+
+
+def _match(method: Method) -> Match | None:
+    inner = method.base if isinstance(method, Around) else method
+    return inner if isinstance(inner, Match) else None
+
+
+@torch.no_grad()
+def weigh(method: Method, probs: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
+    """Pseudo-labels and λ that a method gives to predictions, as in a training step but without learning from them.
+
+    None for methods that have no λ for each sample (MixMatch, Π model, supervised …). What SemiReward keeps depends on the
+    other samples of a batch: for it, λ is that of the method inside.
+
+    Args:
+        probs: predictions (B, C).
+        index: positions in the unlabelled set (B,), for methods that remember samples.
+    """
+    match = _match(method)
+    if match is None:
+        return None
+    refined = probs if match.refinement is None else match.refinement(probs, index)
+    aligned = match.alignment(refined)
+    target = match.target(aligned if match.align_targets else refined)
+    labels = target.argmax(-1)
+    weights: Tensor = match.weighting(aligned, labels)
+    if match.sample_factor is not None and not isinstance(method, SemiReward):
+        weights = weights * match.sample_factor(target, index)
+    return labels, weights

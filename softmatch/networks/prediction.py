@@ -1,0 +1,89 @@
+"""Predictions of a network on items, in bounded memory and on several processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import closing
+from itertools import islice
+
+import torch
+from torch import Tensor, nn
+
+from softmatch.data.image_files import ImageFiles
+from softmatch.data.length_batches import text_lengths
+from softmatch.data.loading import PART, read_plain
+from softmatch.distributed import processes
+from softmatch.views import TextViews, Views
+
+MOST_VALUES = 1024 * 3 * 64 * 64
+"""Of the items that go through the network at once, by default: 1,024 images of 64×64, fewer where they are larger."""
+
+
+@torch.no_grad()
+def predict_probabilities(
+    network: nn.Module,
+    views: Views,
+    items: Tensor | ImageFiles,
+    device: torch.device,
+    batch: int | None = None,
+    workers: int | None = None,
+    shared: bool = False,
+    check: Callable[[], None] | None = None,
+) -> Tensor:
+    """p(y | x) of every item (N, C), on the host, in evaluation mode. Texts are read by length, so that they need little padding.
+
+    Args:
+        batch: items at a time; by default at most 1,024, and fewer of large images.
+        workers: processes that read files meanwhile, as of `LoadedBatches`. No more than a few batches are in memory.
+        shared: all processes that train together ask for this at once: each predicts its share, and gets the predictions of all.
+        check: called before each batch, equally often by all processes; what it raises ends the predictions.
+    """
+    size = batch or min(1024, max(MOST_VALUES // math.prod(items.shape[1:]), 1))
+    if isinstance(items, ImageFiles):
+        size = -(-size // PART) * PART  # files are read in whole parts
+    world = processes.world() if shared and len(items) else processes.World()
+    shares = [processes.share(len(items), processes.World(rank, world.size)) for rank in range(world.size)]
+    numbers = [share.stop - share.start for share in shares]
+    rounds = max(-(-max(numbers) // size), 1)
+    order = _by_length(items, views, shares[world.rank])
+    probs, was_training = list[Tensor](), network.training
+    network.eval()
+    try:
+        with closing(_pieces(items, shares[world.rank], size, workers, order)) as pieces:
+            for _ in range(rounds):
+                if check is not None:
+                    check()
+                for piece in islice(pieces, 1):
+                    probs.append(torch.softmax(network(views.plain(piece.to(device))).float(), -1).cpu())
+    finally:
+        network.train(was_training)
+    width = processes.largest(probs[0].shape[1] if probs else 0) if world.size > 1 else 0
+    found = torch.cat(probs) if probs else torch.zeros(0, width)
+    return processes.gather_rows(found if order is None else found[torch.argsort(order)], numbers)
+
+
+def _by_length(items: Tensor | ImageFiles, views: Views, rows: slice) -> Tensor | None:
+    """Positions within these rows, of the longest texts first; None for other items."""
+    if not isinstance(views, TextViews) or isinstance(items, ImageFiles):
+        return None
+    return torch.argsort(text_lengths(items[rows], views.pad).cpu(), descending=True, stable=True)
+
+
+def _pieces(
+    items: Tensor | ImageFiles, rows: slice, size: int, workers: int | None, order: Tensor | None
+) -> Generator[Tensor, None, None]:
+    """These rows of the items, `size` at a time. Of no rows of some there is no piece, of nothing at all an empty one.
+
+    Args:
+        order: that the rows of a tensor come in; None: as they are.
+    """
+    if len(items) and rows.start == rows.stop:
+        return
+    if isinstance(items, ImageFiles):
+        whole = rows.stop - rows.start == len(items)
+        yield from read_plain(items if whole else items[torch.arange(rows.start, rows.stop)], size, workers)
+    elif order is None:
+        yield from torch.split(items[rows], size)
+    else:
+        yield from (items[rows][part] for part in torch.split(order, size))

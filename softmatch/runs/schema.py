@@ -1,0 +1,142 @@
+"""What model.json may say, and whether the weights beside it are those of the network that it names: before memory is taken."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+from torch.overrides import TorchFunctionMode
+
+from softmatch.errors import InputError, explain
+from softmatch.files.tensors import Header
+from softmatch.networks import ENCODER, build_network
+
+__all__ = ["FORMAT", "Description", "describe", "refuse_other_weights"]
+
+FORMAT = 1
+LARGEST_ITEM = 2**26
+"""Numbers in an item: more than the largest photographs have."""
+MANY_LAYERS = 256
+LAYERS = re.compile(r"layer|depth|block|stage|expert", re.IGNORECASE)
+"""In the names of settings that say how often a part of a network is repeated."""
+
+Count = Annotated[int, Field(ge=1, le=LARGEST_ITEM)]
+
+
+class Architecture(BaseModel):
+    """See `architecture()` of the networks with a pretrained encoder."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    config: dict[str, Any]
+    of: Literal["text", "image"]
+    pooler: bool
+    features: Count
+    side: Annotated[int, Field(ge=1, le=2**13)] | None = None
+    pad: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    pooling: Literal["mean", "cls"] | None = None
+    head: Literal["linear", "gelu"] = "linear"
+
+
+class Description(BaseModel):
+    """model.json. Views and preparations check their own settings when they are made of them."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    format: int
+    network: str = Field(max_length=1000)
+    architecture: Any = None
+    shape: list[Count] = Field(min_length=1, max_length=8)
+    classes: list[str] = Field(min_length=1, max_length=2**20)
+    views: dict[str, Any]
+    preparation: dict[str, Any] | None = None
+    temperature: Annotated[FiniteFloat, Field(ge=1e-6, le=1e6)] = 1.0
+
+
+def describe(about: Any, where: object) -> Description:
+    """The content of model.json, checked.
+
+    Args:
+        where: the run, for messages.
+    """
+    if not isinstance(about, dict):
+        raise InputError(f"the model in {where} cannot be read: model.json holds a {type(about).__name__}.")
+    if about.get("format") != FORMAT:
+        raise InputError(f"{where}/model has format {str(about.get('format'))[:99]}; this version reads {FORMAT}.")
+    try:
+        found = Description.model_validate_json(json.dumps(about))
+        if found.network.startswith(ENCODER):
+            Architecture.model_validate_json(json.dumps(found.architecture))
+    except ValidationError as error:
+        raise InputError(f"the model in {where} cannot be read: model.json: {explain(error)}") from error
+    if prod(found.shape) > LARGEST_ITEM:
+        raise InputError(f"the model in {where} cannot be read: items of {'×'.join(map(str, found.shape))} are too large.")
+    if wrong := _misfit(found):
+        raise InputError(f"the model in {where} cannot be read: {wrong}.")
+    return found
+
+
+def _misfit(found: Description) -> str | None:
+    """What of the views and the preparation does not fit to the shape of the items."""
+    kind, shape, mean = found.views.get("kind"), found.shape, found.views.get("mean")
+    if kind in ("image", "text", "vector") and len(shape) != (3 if kind == "image" else 1):
+        return f"items of shape {shape} have no views of the kind {kind!r}"
+    channels = shape[0]
+    if kind != "text" and isinstance(mean, list) and len(mean) not in (1, channels) and (kind == "vector" or channels != 1):
+        return f"there are {len(mean)} means for {channels} channels or features"
+    made = found.preparation or {}
+    if made.get("kind") == "image" and [made.get(key) for key in ("channels", "height", "width")] != shape:
+        return f"its images are prepared as others than {'×'.join(map(str, shape))}"
+    if made.get("kind") == "array" and made.get("shape") != shape:
+        return f"its arrays are prepared as others than {'×'.join(map(str, shape))}"
+    return None
+
+
+def refuse_other_weights(found: Description, header: Header, where: object) -> None:
+    """Raise InputError unless a file holds exactly the weights of the described network, which is made without its memory."""
+    if found.network.startswith(ENCODER):
+        most = max(MANY_LAYERS, len(header.shapes))
+        for name, number in _whole_numbers(found.architecture["config"]):
+            if LAYERS.search(name) and number > most:
+                said = f"{name[:99]} is {number}, and there are {len(header.shapes)} weights"
+                raise InputError(f"the model in {where} cannot be read: {said}.")
+    depth = re.match(r"wrn-(\d+)-", found.network)
+    if depth is not None and int(depth[1]) > len(header.shapes):
+        raise InputError(f"the model in {where} cannot be read: {len(header.shapes)} weights are not those of {found.network}.")
+    with torch.device("meta"), _Undrawn():
+        network = build_network(found.network, found.shape, len(found.classes), architecture=found.architecture)
+    wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+    for name in sorted(wanted.keys() | header.shapes.keys()):
+        ours, theirs = wanted.get(name), header.shapes.get(name)
+        if ours != theirs:
+            said = f"{found.network!r} has {name[:99]!r} of shape {ours}, the file {theirs}".replace("None", "none")
+            raise InputError(f"the model in {where} cannot be read: its weights are of another network: {said}.")
+
+
+class _Undrawn(TorchFunctionMode):
+    """No numbers are drawn for weights that are none: for those torch would first import a compiler, for seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        if getattr(func, "__name__", "") in ("normal_", "uniform_", "trunc_normal_"):
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
+def _whole_numbers(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number in settings, with the name that it stands under; of a list the sum, and its length."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _whole_numbers(item, str(key))
+    elif isinstance(value, list):
+        numbers = [item for item in value if type(item) is int]
+        yield name, max(len(value), sum(numbers))
+        for item in value:
+            yield from _whole_numbers(item, name)
+    elif type(value) is int:
+        yield name, value

@@ -1,0 +1,316 @@
+"""One network of a run, trained from its first step or its last checkpoint to the end, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from softmatch.data.loading import LOST_WORKER
+from softmatch.distributed.processes import is_lost_process, tell, tell_tensors, world
+from softmatch.errors import InputError, LoadingError, OutOfMemory, ProcessLost, Stopped, TrainingError
+from softmatch.methods import Method
+from softmatch.networks.prediction import predict_probabilities
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import save_model
+from softmatch.training.boundary import save_boundary
+from softmatch.training.checkpoint import CheckpointWriter, list_checkpoints, newest_good, read_checked, write_checked
+from softmatch.training.loop import Record, Trainer
+from softmatch.training.setup import checkpoint_every, make_trainer
+from softmatch.training.stop import Stop, Stopping
+from softmatch.training.task import Task
+
+SAMPLES = 16
+WRONG, PROBS, RECORDS = "wrong.", "probs", "records"
+"""Names of what is kept beside the state of training: which test samples were wrong at each record, the last predictions, and
+the bytes of metrics.jsonl."""
+
+
+class Listener(Protocol):
+    """Is told what happens; the command line's draws it."""
+
+    def understood(self, task: Task, run: RunFolder) -> None: ...
+
+    def record(self, role: str, record: Record, steps: int) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Fit(NamedTuple):
+    """Which network of a run is trained: where it goes, what to call it, who is told, and what may end it.
+
+    Attributes:
+        keep: keep its model and last checkpoints, not only its figures.
+    """
+
+    run: RunFolder
+    role: str
+    listener: Listener | None
+    stop: Stop
+    keep: bool = True
+
+
+@dataclass
+class Fitted:
+    """Predictions on the test samples, the last record, seconds, and what was wrong at each record. Grows as training goes on.
+
+    Attributes:
+        lines: of metrics.jsonl, as they stand there; in the main process.
+        judged: quantity and quality of the last record that has them: a run may end with labels alone.
+        wrong: of the folds of a cross-fit.
+        best: the lowest error at a record.
+    """
+
+    probs: Tensor
+    record: Record = field(default_factory=dict)
+    judged: Record = field(default_factory=dict)
+    seconds: float = 0.0
+    wrong: dict[int, Tensor] = field(default_factory=dict)
+    lines: bytearray = field(default_factory=bytearray)
+    best: float | None = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        lines = torch.from_numpy(np.frombuffer(self.lines, dtype=np.uint8).copy())
+        return {PROBS: self.probs, RECORDS: lines, **{f"{WRONG}{step}": wrong for step, wrong in self.wrong.items()}}
+
+    def notes(self) -> dict[str, Any]:
+        """The rest, as JSON; what the curves hold for each step stands in metrics.jsonl already."""
+        figures = {key: value for key, value in self.record.items() if isinstance(value, int | float) or value is None}
+        return {"record": figures, "judged": self.judged, "seconds": self.seconds, "best": self.best}
+
+    def is_best(self, error: float | None) -> bool:
+        """Whether an error is the lowest so far."""
+        if error is None or (self.best is not None and error >= self.best):
+            return False
+        self.best = error
+        return True
+
+    @classmethod
+    def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> Fitted:
+        found = {int(name.removeprefix(WRONG)): value for name, value in tensors.items() if name.startswith(WRONG)}
+        wrong = {step: found[step] for step in sorted(found)}  # a file has them in another order
+        lines = bytearray(tensors[RECORDS].numpy().tobytes())
+        best = None if notes["best"] is None else float(notes["best"])
+        return cls(tensors[PROBS], dict(notes["record"]), dict(notes["judged"]), float(notes["seconds"]), wrong, lines, best)
+
+    def refuse_unless_of(self, task: Task, finished: bool) -> None:
+        """Raise InputError unless the predictions are of this task's test samples; there are none before the first record."""
+        number, shape = len(task.test[1]), tuple(self.probs.shape)
+        shapes = {(number, len(task.examples.classes)), (number if finished else 0, len(task.examples.classes))}
+        if self.probs.dtype != torch.float32 or shape not in shapes:
+            raise InputError(f"it has predictions {shape}, and there are {number} test samples.")
+        if any(each.dtype != torch.bool or each.shape != (number,) for each in self.wrong.values()):
+            raise InputError(f"its errors are not those of {number} test samples.")
+        if not all(isinstance(value, int | float | None) for value in (*self.record.values(), *self.judged.values())):
+            raise InputError("its figures are no numbers.")
+
+
+@dataclass
+class Curve:
+    """Which held-out samples were wrong at each recorded step, gathered over the folds of a cross-fit."""
+
+    wrong: dict[int, list[Tensor]] = field(default_factory=dict)
+    labels: list[Tensor] = field(default_factory=list)
+
+    def figures(self, step: int, num_classes: int) -> Record:
+        """The error of all folds at that step, as a record has it."""
+        if len(self.wrong.get(step, ())) != len(self.labels):  # not known of every fold
+            return {}
+        pooled = error_figures(torch.cat(self.wrong[step]), torch.cat(self.labels), num_classes)
+        return {**pooled, "test_error_of": "the folds"}
+
+    def add(self, fitted: Fitted, labels: Tensor) -> None:
+        self.labels.append(labels)
+        for step, wrong in fitted.wrong.items():
+            self.wrong.setdefault(step, []).append(wrong)
+
+
+def error_figures(wrong: Tensor, labels: Tensor, num_classes: int) -> Record:
+    """The error rate, and that of each true class; None for a class without test samples."""
+    counts = torch.bincount(labels, minlength=num_classes)
+    errors = torch.bincount(labels, weights=wrong.double(), minlength=num_classes)
+    each = [float(e / n) if n else None for e, n in zip(errors, counts, strict=True)]
+    return {"test_error": float(wrong.double().mean()), "test_class_errors": each}
+
+
+def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitted:
+    """Train, evaluate, record, checkpoint and save. What an earlier process has done of it is not done again.
+
+    Args:
+        known: figures for the records where there is nothing to evaluate on.
+    """
+    done = _outcome(task, to)
+    if done is not None:
+        if world().is_main and not to.keep:
+            to.run.drop_checkpoints()  # the earlier process may have been killed before it could
+        return done
+    trainer = make_trainer(task, method, to.stop.check)
+    try:
+        fitted = _go_on(task, trainer, to)
+        with _writer(to) as writer:
+            _train(task, trainer, fitted, to, writer, known)
+    except (LoadingError, OutOfMemory, InputError) as error:
+        raise type(error)(f"{error}\n{_last_checkpoint(to.run)}") from error
+    except TrainingError as error:
+        raise TrainingError(f"{error}\n{_rescue(to.run)}") from error
+    except RuntimeError as error:
+        raise _explained(error, to.run) from error
+    finally:
+        trainer.batches.close()
+    if world().is_main:
+        if to.keep:
+            save_model(
+                to.run,
+                trainer.result,
+                task.network_name,
+                task.shape,
+                task.views,
+                task.examples.classes,
+                task.preparation,
+                task.some_items(SAMPLES),
+            )
+            save_boundary(task, trainer.result, to.run)
+        write_checked(to.run.outcome, fitted.tensors(), fitted.notes())
+        if not to.keep:
+            to.run.drop_checkpoints()
+    return fitted
+
+
+def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: CheckpointWriter | None, known: Curve | None) -> None:
+    """To the last step, or until a signal comes: then everything is saved and Stopped is raised."""
+    every, number = checkpoint_every(task.config), len(task.examples.classes)
+    items, labels = task.test
+    predict = partial(
+        predict_probabilities,
+        views=task.views,
+        items=items,
+        device=task.device,
+        workers=task.config.workers,
+        shared=True,
+        check=to.stop.check,
+    )
+
+    def save(wait: bool = False) -> None:
+        fitted.seconds = trainer.seconds
+        if writer is not None:
+            state = {**trainer.state(), **fitted.tensors()}
+            error = fitted.record.get("test_error") if fitted.record.get("step") == trainer.step else None
+            writer.write(trainer.step, state, fitted.notes(), error, wait)
+
+    def after_step() -> None:
+        if trainer.step % every == 0 and not trainer.due:
+            save()
+        to.stop.check()
+
+    try:
+        for record in trainer.run(after_step):
+            if len(labels):
+                fitted.probs = predict(trainer.result)
+                wrong = fitted.probs.argmax(-1) != labels
+                record |= error_figures(wrong, labels, number)
+                if not to.keep:  # the figures of all folds need it
+                    fitted.wrong[trainer.step] = wrong
+            elif known is not None:
+                record |= known.figures(trainer.step, number)
+            if record.get("quantity") is not None:
+                fitted.judged = {"quantity": record["quantity"], "quality": record["quality"]}
+            fitted.record = record
+            if world().is_main:
+                fitted.lines += to.run.append_record(record)
+            trainer.clear()
+            if to.listener is not None:
+                to.listener.record(to.role, record, task.config.steps)
+            best = fitted.is_best(record.get("test_error"))
+            if trainer.step % every == 0 or trainer.step == task.config.steps or best:
+                save()
+    except Stopping:
+        save(wait=True)
+        by = f" by {to.stop.signal}" if to.stop.signal else ""
+        raise Stopped(f"stopped{by} at step {trainer.step:,} of {task.config.steps:,} ({to.role.strip()})") from None
+    fitted.seconds = trainer.seconds
+
+
+def _writer(to: Fit) -> AbstractContextManager[CheckpointWriter | None]:
+    """Of checkpoints, in the main process."""
+    if not world().is_main:
+        return nullcontext()
+    return CheckpointWriter(to.run.checkpoints)
+
+
+def _outcome(task: Task, to: Fit) -> Fitted | None:
+    """Of a network that is trained already."""
+    found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+    if world().is_main and to.run.outcome.exists():
+        try:
+            found = read_checked(to.run.outcome)
+            Fitted.read(*found).refuse_unless_of(task, finished=True)
+        except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
+            found = None
+            why = str(error) if isinstance(error, InputError) else "it is not the outcome of a network."
+            why = why if why.startswith(str(to.run.outcome)) else f"{to.run.outcome} is damaged: {why}"
+            _say(to, f"{why} Its training is done again from the last checkpoint.")
+    notes = tell(json.dumps(None if found is None else found[1]) if world().is_main else None)
+    if json.loads(notes) is None:
+        return None
+    fitted = Fitted.read(tell_tensors(None if found is None else found[0]), json.loads(notes))
+    if world().is_main:
+        to.run.put_records(bytes(fitted.lines))
+        _say(to, f"{to.role.strip()}: trained before.")
+    return fitted
+
+
+def _go_on(task: Task, trainer: Trainer, to: Fit) -> Fitted:
+    """Bring the trainer to the newest good checkpoint; the records after it are made again."""
+    step, tensors, notes = 0, None, None
+    if world().is_main:
+        found, damaged = newest_good(to.run.checkpoints)
+        for text in damaged:
+            _say(to, f"{text} It is left out.")
+        if found is not None:
+            step, tensors, notes = found.step, found.tensors, found.notes
+            _say(to, f"{to.role.strip()}: going on after step {step:,} of {task.config.steps:,}.")
+    step, notes = json.loads(tell(json.dumps([step, notes]) if world().is_main else None))
+    fitted = Fitted(torch.zeros(0, len(task.examples.classes)))
+    state = tell_tensors(tensors)
+    try:
+        if step:
+            fitted = Fitted.read(state, notes)
+            fitted.refuse_unless_of(task, finished=False)
+            trainer.load_state(step, state)
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"the checkpoint of step {step:,} in {to.run.checkpoints} does not fit this run: {error}") from error
+    trainer.seconds = fitted.seconds
+    if world().is_main:
+        to.run.put_records(bytes(fitted.lines))
+    return fitted
+
+
+def _say(to: Fit, text: str) -> None:
+    if to.listener is not None:
+        to.listener.note(text)
+
+
+def _explained(error: RuntimeError, run: RunFolder) -> Exception:
+    """What the user can do something about, in words; other errors as they are."""
+    text = str(error)
+    if "DataLoader worker" in text:  # torch's signal handler raises it wherever training is just then
+        return LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}")
+    if is_lost_process(error):
+        return ProcessLost(f"another of the {world().size} processes has ended.\n{_last_checkpoint(run)}")
+    return error
+
+
+def _last_checkpoint(run: RunFolder) -> str:
+    saved = list_checkpoints(run.checkpoints)
+    return f"The last good checkpoint is {saved[-1]}." if saved else "There is no checkpoint yet."
+
+
+def _rescue(run: RunFolder) -> str:
+    return f"{_last_checkpoint(run)} Try a lower --lr, --clip 1, --precision float32, or check the data for extreme values."

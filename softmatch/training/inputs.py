@@ -1,0 +1,134 @@
+"""The views and batches that a task trains on, by its settings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from softmatch.config import Config
+from softmatch.data import Examples, Split
+from softmatch.data.batches import Batches, Draws, make_roles
+from softmatch.data.length_batches import LengthSampler, text_lengths
+from softmatch.data.loading import LoadedBatches, item_statistics, make_batches
+from softmatch.data.preparations.tokens import TokenPreparation
+from softmatch.data.split import hold_out_labels
+from softmatch.errors import InputError, nearest
+from softmatch.methods import Method
+from softmatch.seeds import derive
+from softmatch.training.opening import split_seed
+from softmatch.training.task import Task
+from softmatch.views import ImageViews, TextViews, VectorViews, Views
+from softmatch.views.text_statistics import word_statistics
+from softmatch.views.text_words import find_continuing
+
+BUCKETS = 50
+AnyViews = TypeVar("AnyViews", bound=Views)
+
+
+def make_views(examples: Examples, split: Split, options: dict[str, Any], workers: int | None = None) -> Views:
+    """The views of a modality, with the statistics of the training items."""
+    if isinstance(examples.preparation, TokenPreparation):
+        return _text_views(examples.preparation, examples, split, options)
+    kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
+    mean: Sequence[float]
+    std: Sequence[float]
+    if examples.statistics is not None:
+        mean, std = examples.statistics
+    elif examples.kind == "image":
+        mean, std = item_statistics(examples.items, split.unlabeled, workers)
+    else:
+        assert isinstance(examples.items, Tensor)
+        items = examples.items[split.unlabeled].double()
+        mean = items.mean(0).tolist()
+        spread = items.std(0)
+        if examples.preparation is not None and examples.preparation.takes in ("text", "image"):
+            # Directions of an embedding share a scale: those that hardly vary are noise, and would be as loud as the rest.
+            spread = spread.square().mean().sqrt().expand_as(spread)
+        std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # what never varied has no scale
+    return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
+
+
+def _text_views(preparation: TokenPreparation, examples: Examples, split: Split, options: Mapping[str, Any]) -> Views:
+    """Texts are counted only where the views need it."""
+    continues = find_continuing(preparation.tokenizer.rules.get_vocab())
+    views = _build_views(TextViews, {**preparation.view_options, "continues": continues, "statistics": None}, options)
+    if views.shares["replace"]:
+        assert isinstance(examples.items, Tensor)
+        views.statistics = word_statistics(examples.items, split.unlabeled, (views.pad, *views.special), continues)
+    return views
+
+
+def _build_views(kind: Callable[..., AnyViews], own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyViews:
+    known = inspect.signature(kind).parameters
+    for name in options:
+        if name not in known or name in own:
+            raise InputError(
+                f"views: this kind of data has no option {name!r}. {nearest(name, [k for k in known if k not in own])}"
+            )
+    try:
+        return kind(**own, **options)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"views: {error}") from error
+
+
+def hold_out(task: Task, split: Split, method: Method) -> tuple[Tensor, Tensor]:
+    """The labelled samples that are trained on, and those that the method keeps out."""
+    labels = task.examples.labels[split.labeled]
+    return hold_out_labels(split.labeled, labels, method.validation_share, split_seed(task.config))
+
+
+def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batches | LoadedBatches:
+    """Of a method.
+
+    Args:
+        added: labels of unlabelled samples that the method has added to the labelled ones; −1 for the others.
+    """
+    config, examples, split = task.config, task.examples, task.split
+    labeled, validation = split.labeled, None
+    if "validation" in method.streams:
+        labeled, held_out = hold_out(task, split, method)
+        validation = examples.items[held_out], examples.labels[held_out]
+    labels = examples.labels[labeled]
+    if added is not None:
+        chosen = (added.cpu() >= 0).nonzero().flatten()
+        labeled = torch.cat([labeled, split.unlabeled[chosen]])
+        labels = torch.cat([labels, added.cpu()[chosen].to(labels.dtype)])
+    roles = make_roles(
+        labeled_items=examples.items[labeled],
+        labels=labels,
+        unlabeled_items=examples.items,
+        labeled_batch=config.labeled_batch,
+        unlabeled_batch=config.unlabeled_batch,
+        seed=config.seed,
+        labeled_views=method.labeled_views,
+        unlabeled_views=method.unlabeled_views,
+        pool=split.unlabeled,
+        streams=method.streams,
+        validation=validation,
+        augmented=None if examples.augmented is None else (examples.augmented[labeled], examples.augmented),
+        unlabeled_draws=_draws_by_length(task),
+    )
+    return make_batches(roles, task.views, config.seed, task.device, config.workers)
+
+
+def _draws_by_length(task: Task) -> Draws | None:
+    """Batches of texts of similar lengths; None where all items are of one size, or batches are to be as they are drawn."""
+    config, items, pool = task.config, task.examples.items, task.split.unlabeled
+    buckets = length_buckets(config, task.examples.kind)
+    if buckets is None or buckets == 1:
+        return None
+    assert isinstance(items, Tensor)
+    assert isinstance(task.views, TextViews)
+    lengths = text_lengths(items, task.views.pad)[pool]
+    return LengthSampler(lengths, config.unlabeled_batch, derive(config.seed, "unlabeled"), buckets)
+
+
+def length_buckets(config: Config, kind: str) -> int | None:
+    """Batches among which texts are sorted by length; 1: none are sorted. None for items of another kind."""
+    if kind != "text":
+        return None
+    return BUCKETS if config.length_buckets is None else config.length_buckets

@@ -1,0 +1,336 @@
+"""From a job to a trainer: the task, its method, network, batches and averages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from softmatch.averages import PAPER_MOMENTUM, momentum_for
+from softmatch.config import Config
+from softmatch.data import Examples
+from softmatch.data.examples import UNLABELED
+from softmatch.distributed import processes
+from softmatch.distributed.devices import choose_device
+from softmatch.encoders.layers import depths
+from softmatch.errors import InputError
+from softmatch.methods import Method, Problem, build
+from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_encoder, is_own
+from softmatch.networks.heads import Headed, feature_size
+from softmatch.networks.prediction import predict_probabilities
+from softmatch.seeds import derive
+from softmatch.training.ema import ModelAverage
+from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
+from softmatch.training.loop import Parts, Trainer
+from softmatch.training.opening import Job, open_again, split_seed
+from softmatch.training.schedule import make_optimizer
+from softmatch.training.splitting import choose_evaluation
+from softmatch.training.task import Task
+from softmatch.views import Views
+
+RECORDS_PER_RUN = 40
+CHECKPOINTS_PER_RUN = 10
+POOL_PART = 8192
+LONG_SETTING = 20
+CPU_MICRO_BATCH = 64
+"""Images whose activations stay in a processor's cache; see benchmarks/results/step.md."""
+ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
+"""Settings that are about a pretrained encoder that is trained."""
+
+
+def prepare(source: str, config: Config, network: Network | None = None) -> Task:
+    """Read the source again by complete settings, as of a run folder. Nothing is written."""
+    return prepare_job(open_again(source, config), network)
+
+
+def prepare_job(job: Job, network: Network | None = None) -> Task:
+    """Draw the split, choose what "auto" stands for. Nothing is written."""
+    examples, config = job.examples, job.config
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    evaluation = choose_evaluation(job)
+    chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
+    _refuse_misfit(config, chosen, examples.kind)
+    views = make_views(examples, evaluation.final, config.views, config.workers)
+    built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
+    _refuse_without_layers(config, built)
+    _try_network(built, describe_network(chosen), examples, views)
+    return Task(
+        job.source,
+        job.name,
+        config,
+        examples,
+        evaluation.final,
+        views,
+        chosen,
+        sum(p.numel() for p in built.parameters()),
+        feature_size(built),
+        choose_device(config.device),
+        evaluation,
+        job.findings,
+        processes.world().size,
+        sum(p.numel() for p in built.parameters() if p.requires_grad),
+    )
+
+
+def prepare_examples(source: str, config: Config, examples: Examples, network: Network | None = None) -> Task:
+    """`prepare` with examples that have been read already; `source` is what to call them."""
+    return prepare_job(Job(source, config, examples), network)
+
+
+def _tuning(config: Config) -> Tuning:
+    """What of an encoder is trained, and its head."""
+    return Tuning(config.head, config.tuned_layers, config.lora)
+
+
+def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
+    """Raise InputError for settings about an encoder that is trained where there is none.
+
+    Args:
+        kind: of the items.
+    """
+    missing = "give --fine-tune" if config.encoder is not None else "give --encoder and --fine-tune"
+    for key in ENCODER_ONLY:
+        if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
+            raise InputError(
+                f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
+                f"{describe_network(network)!r}: {missing}, or leave it out."
+            )
+    if config.length_buckets is not None and kind != "text":
+        raise InputError(
+            "--length-buckets is for texts and a pretrained encoder that is trained: "
+            f"{'' if config.fine_tune else f'{missing}, or '}leave it out."
+        )
+
+
+def _refuse_without_layers(config: Config, network: nn.Module) -> None:
+    """Raise InputError for a decay from layer to layer of an encoder that has none."""
+    if config.layer_decay != 1.0 and not any(depths(network).values()):
+        raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
+
+
+@torch.no_grad()
+def _try_network(network: nn.Module, name: str, examples: Examples, views: Views) -> None:
+    """Two items through the network before anything is written: it must give a logit for each class."""
+    items = examples.items if isinstance(examples.items, Tensor) else torch.zeros(2, *examples.items.shape[1:], dtype=torch.uint8)
+    wanted = (min(len(items), 2), len(examples.classes))
+    try:
+        shape = tuple(network.eval()(views.plain(items[:2])).shape)
+    except Exception as error:
+        shape_in = "×".join(map(str, items.shape[1:]))
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise InputError(f"network {name!r} cannot take items of {shape_in}: {reason}") from error
+    if shape != wanted:
+        raise InputError(f"network {name!r} gives {shape} for a batch of two; {wanted}, a logit for each class, is needed.")
+
+
+def effective(task: Task) -> dict[str, Any]:
+    """All settings as plain values, with what "auto" and the settings left open have become."""
+    config = task.config
+    found = config.model_dump(mode="json")
+    share = "the network's own" if is_own(task.network) else _norm_share(task, build_method(task, config.method))
+    found |= {
+        "labels": len(task.split.labeled),
+        "model": task.network_name,
+        "device": str(task.device),
+        "processes": task.processes,
+        "threads": torch.get_num_threads(),
+        "split_seed": split_seed(config),
+        "views": {key: value for key, value in task.views.settings().items() if key != "kind" and not _is_long(value)},
+        "statistics_momentum": _momentum(config, config.statistics_momentum),
+        "model_momentum": _momentum(config, config.model_momentum),
+        "batch_norm_momentum": share,
+        "micro_batch": micro_batch(task),
+        "length_buckets": length_buckets(config, task.examples.kind),
+        "evaluate_every": _evaluate_every(config),
+        "checkpoint_every": checkpoint_every(config),
+    }
+    return found
+
+
+def _is_long(value: Any) -> bool:
+    """The mean of each of 256 features is nothing to read."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > LONG_SETTING
+
+
+def micro_batch(task: Task) -> int:
+    """Most images in one pass of separate statistics; 0: whole views."""
+    if task.config.batch_statistics == "joint":
+        return 0
+    if task.config.micro_batch is not None:
+        return task.config.micro_batch
+    return CPU_MICRO_BATCH if task.device.type == "cpu" and task.examples.kind == "image" else 0
+
+
+def _norm_share(task: Task, method: Method) -> float:
+    """Share of a pass in the running statistics. A step of several passes moves them as far as a step of one."""
+    config, most = task.config, micro_batch(task)
+    if config.batch_norm_momentum is not None:
+        return config.batch_norm_momentum
+    passes = 1
+    if config.batch_statistics == "separate":
+        batches = [config.labeled_batch] * len(method.labeled_views)
+        tracked = method.unlabeled_views if method.tracked_views is None else method.tracked_views
+        batches += [config.unlabeled_batch] * len(tracked)
+        shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count alike
+        passes = sum(-(-size // most) if most else 1 for size in shares)
+    return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
+
+
+def _evaluate_every(config: Config) -> int:
+    return config.evaluate_every or max(config.steps // RECORDS_PER_RUN, 1)
+
+
+def checkpoint_every(config: Config) -> int:
+    """Steps between two checkpoints: by default whole numbers of records, so that each is of a measured network."""
+    every = _evaluate_every(config)
+    return config.checkpoint_every or max(round(config.steps / CHECKPOINTS_PER_RUN / every), 1) * every
+
+
+def build_method(task: Task, name: str) -> Method:
+    """The method of that name for this task, with the momenta that follow from its number of steps."""
+    config, labels = task.config, task.examples.labels[task.split.labeled]
+    counts = torch.bincount(labels, minlength=len(task.examples.classes)).double()
+    problem = Problem(
+        num_classes=len(task.examples.classes),
+        num_unlabeled=len(task.split.unlabeled),
+        num_labeled=len(labels),
+        class_counts=tuple(counts.long().tolist()),
+        labeled_batch=config.labeled_batch,
+        unlabeled_batch=config.unlabeled_batch,
+        kind=task.examples.kind,
+        shape=task.shape,
+        total_steps=config.steps,
+        momentum=_momentum(config, config.statistics_momentum),
+        start="debiased" if config.averages == "scaled" else "paper",
+        class_prior=tuple((counts / counts.sum()).tolist()),
+    )
+    method = build(name, problem, config.method_options if name == config.method else None)
+    _refuse_unfit(task, method, name)
+    return method
+
+
+def _refuse_unfit(task: Task, method: Method, name: str) -> None:
+    """What the method needs and this task has not, before anything is trained or written."""
+    kind, labels = task.examples.kind, task.examples.labels[task.split.labeled]
+    if kind not in method.kinds:
+        raise InputError(f"method {name!r} cannot train on items of kind {kind!r}; it is for {' and '.join(method.kinds)}.")
+    if method.needs_features and task.num_features is None:
+        raise InputError(
+            f"method {name!r} uses the features of the network; {task.network_name!r} does not show them: give it a method "
+            "features(x) and a linear layer `head` that makes logits of them."
+        )
+    if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
+        raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of a class.")
+    if task.config.warmup > task.config.steps // method.generations:
+        each = f" in each of {method.generations} generations" if method.generations > 1 else ""
+        raise InputError(
+            f"--warmup {task.config.warmup} is more than the {task.config.steps // method.generations} steps{each}: give fewer."
+        )
+    if method.generations > task.config.steps:
+        raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
+    _refuse_small_batches(task, method, name)
+
+
+def _refuse_small_batches(task: Task, method: Method, name: str) -> None:
+    """Each of several processes needs a row of each batch."""
+    config, number = task.config, task.processes
+    if number == 1:
+        return
+    batches = {"--labeled-batch": config.labeled_batch}
+    if method.unlabeled_views or "validation" in method.streams:
+        batches["--unlabeled-batch"] = config.unlabeled_batch
+    for option, size in batches.items():
+        if size < number:
+            raise InputError(
+                f"{option} {size} has no row for each of {number} processes: give {number} or more, or fewer processes."
+            )
+    for split in (task.split, *task.evaluation.folds) if "validation" in method.streams else ():
+        if (held_out := len(hold_out(task, split, method)[1])) < number:
+            raise InputError(
+                f"method {name!r} learns from labels that it keeps out of training, here {held_out}, and each of {number} "
+                "processes needs one: give more --labels, or fewer processes."
+            )
+
+
+def _momentum(config: Config, given: float | None) -> float:
+    if given is not None:
+        return given
+    return PAPER_MOMENTUM if config.averages == "paper" else momentum_for(config.steps)
+
+
+def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = None) -> Trainer:
+    """Network, batches, optimiser and averages of one run, from its seed.
+
+    Args:
+        check: called again and again while all unlabelled samples are predicted; see `predict_probabilities`.
+    """
+    config = task.config
+    make = partial(
+        make_optimizer,
+        name=config.optimizer,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        decay=config.decay,
+        layer_decay=config.layer_decay,
+        head_rate=config.head_rate,
+    )
+
+    def make_parts(generation: int, added: Tensor | None) -> Parts:
+        network = _network(task, method, generation)
+        average = ModelAverage(network, _momentum(config, config.model_momentum), warm=config.averages == "scaled")
+        return Parts(network, make_task_batches(task, method, added), make(network), average)
+
+    return Trainer(
+        make_parts,
+        method.to(task.device),
+        make_optimizer=make,
+        predict_pool=partial(_predict_pool, task, check),
+        steps=config.steps,
+        lr=config.lr,
+        num_classes=len(task.examples.classes),
+        truth=_truth(task),
+        every=_evaluate_every(config),
+        device=task.device,
+        warmup=config.warmup,
+        clip=config.clip,
+        precision=config.precision,
+        batch_statistics=config.batch_statistics,
+        micro_batch=micro_batch(task) or None,
+        compiled=config.compile,
+    )
+
+
+def _truth(task: Task) -> Tensor:
+    """Of the unlabelled samples; −1 for all where none is known but of those trained on, which say nothing about the rest."""
+    truth = task.examples.labels[task.split.unlabeled]
+    hidden = truth[~torch.isin(task.split.unlabeled, task.split.labeled)]
+    return truth if bool((hidden != UNLABELED).any()) else torch.full_like(truth, UNLABELED)
+
+
+def _network(task: Task, method: Method, generation: int) -> nn.Module:
+    """New weights, and the heads that the method asks for."""
+    seed = task.config.seed
+    torch.manual_seed(derive(seed, "network") if not generation else derive(seed, "network", generation))
+    share, tuning = _norm_share(task, method), _tuning(task.config)
+    network = build_network(task.network, task.shape, len(task.examples.classes), share, tuning=tuning)
+    if task.num_features is not None and (heads := method.heads(task.num_features)):
+        network = Headed(network, heads)
+    network = network.to(task.device)
+    if task.examples.kind == "image" and not is_own(task.network):  # the user's may reshape in a way that needs the usual layout
+        network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
+    if task.processes > 1 and not micro_batch(task):  # the passes of micro-batches have statistics of their own anyway
+        from softmatch.distributed.batch_norm import synchronise
+
+        network = synchronise(network)
+    return network
+
+
+def _predict_pool(task: Task, check: Callable[[], None] | None, network: nn.Module) -> Tensor:
+    """Of all unlabelled samples, a part at a time: a cut-out of them all would be a second copy in memory."""
+    predict = partial(predict_probabilities, network, task.views, device=task.device, workers=task.config.workers)
+    parts = torch.split(task.split.unlabeled, POOL_PART)
+    return torch.cat([predict(task.examples.items[part], shared=True, check=check) for part in parts])

@@ -1,0 +1,281 @@
+"""Exported models compute what the original does, say what they need, and are removed where they do not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import softmatch
+from softmatch.data.preparations import plain_preparation, preparation_from
+from softmatch.data.preparations.table import TablePreparation
+from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+from softmatch.errors import InputError, SoftmatchError
+from softmatch.inference.export import export
+from softmatch.inference.model_inputs import about_inputs
+from softmatch.networks import build_network
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model, save_model, set_temperature
+from softmatch.views import ImageViews, VectorViews
+from tests.inference.tables import read_csv
+from tests.own.sources import write_csv
+from tests.tiny_encoder import make_text_encoder, make_vit
+
+IMAGES = ImageViews([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
+
+
+def saved(folder: Path, name: str, shape: tuple[int, ...], network: nn.Module | None = None, samples: int = 6) -> Path:
+    """A run with nothing but a model of random weights."""
+    folder.mkdir()
+    run, views = RunFolder(folder), IMAGES if len(shape) == 3 else VectorViews([1.0] * shape[0], [2.0] * shape[0])
+    built = build_network(name, shape, 4) if network is None else network
+    items = torch.randint(256, (samples, *shape), dtype=torch.uint8) if len(shape) == 3 else torch.randn(samples, *shape)
+    preparation = plain_preparation(views.kind, shape)
+    save_model(run, built, name, shape, views, ("a", 'b "c"', "ü,\n", "😀"), preparation, items if samples else None)
+    set_temperature(run, 0.5)
+    return folder
+
+
+def load_script(path: Path, extra: dict[str, str] | None = None) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer versions of torch would rather load something else
+        return torch.jit.load(path, _extra_files=extra)  # type: ignore[no-any-return,no-untyped-call]  # torch's own signature
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
+def test_torchscript_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+    run = saved(tmp_path / "run", name, shape)
+    found = export(run, "torchscript")
+    assert found.path == run / "export" / "model.pt"
+    assert [path.name for path in found.files] == ["model.pt", "model.pt.json"]
+    assert (found.samples, found.difference) == (6, pytest.approx(0.0, abs=1e-6))
+    extra = {"softmatch.json": ""}
+    loaded = load_script(found.path, extra)
+    model = load_model(run)
+    assert model.samples is not None
+    again = torch.cat([model.samples] * 2)
+    assert torch.allclose(loaded(again), model.predict_proba(again), atol=1e-6)
+    assert torch.allclose(loaded(again).sum(-1), torch.ones(12))
+    about = json.loads(found.files[1].read_text(encoding="utf-8"))
+    assert about == json.loads(extra["softmatch.json"])
+    assert about["classes"] == ["a", 'b "c"', "ü,\n", "😀"]
+    kind = "float32" if name == "mlp" else "uint8"
+    assert (about["input"]["type"], about["input"]["shape"]) == (kind, ["batch", *shape])
+    assert (about["output"], about["temperature"]) == (
+        {"name": "probabilities", "type": "float32", "shape": ["batch", 4]},
+        0.5,
+    )
+    assert preparation_from(about["preparation"], {}).describe() == model.preparation.describe()
+    assert sorted(path.name for path in (run / "export").iterdir()) == ["model.pt", "model.pt.json"]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
+def test_onnx_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    run = saved(tmp_path / "run", name, shape)
+    found = export(run, "onnx")
+    assert [path.name for path in found.files] == ["model.onnx", "model.onnx.json"]
+    assert found.difference < 1e-5
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(found.path, providers=["CPUExecutionProvider"])
+    assert [(put.name, put.shape) for put in session.get_inputs()] == [("items", ["batch", *shape])]
+    assert [put.name for put in session.get_outputs()] == ["probabilities"]
+    model = load_model(run)
+    assert model.samples is not None
+    again = torch.cat([model.samples] * 2)
+    made = torch.from_numpy(session.run(None, {"items": again.numpy()})[0])
+    assert torch.allclose(made, model.predict_proba(again), atol=1e-5)
+    about = json.loads(session.get_modelmeta().custom_metadata_map["softmatch"])
+    assert about == json.loads(found.files[1].read_text(encoding="utf-8"))
+    assert about["classes"] == ["a", 'b "c"', "ü,\n", "😀"]
+    assert not (tmp_path / "home").exists()  # nothing reports to anybody
+
+
+def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Path) -> None:
+    found = export(digits_run, "safetensors", tmp_path / "copy")
+    assert found.files == (tmp_path / "copy",)
+    original, copy = load_model(digits_run), load_model(tmp_path / "copy")
+    assert original.samples is not None
+    assert copy.samples is None
+    assert copy.temperature == original.temperature != 1.0
+    assert torch.equal(copy.predict_proba(original.samples), original.predict_proba(original.samples))
+    assert "head.weight" in load_file(tmp_path / "copy" / "model" / "model.safetensors")
+    with pytest.raises(InputError, match="has saved no samples to compare on"):
+        export(tmp_path / "copy", "safetensors")
+
+
+def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path) -> None:
+    found = export(text_folder / "run", "torchscript", tmp_path / "m.pt")
+    assert "what the preparation makes of a text, not the text itself" in found.describe()
+    about = json.loads((tmp_path / "m.pt.json").read_text())
+    tensors = load_file(tmp_path / "m.pt.preparation.safetensors")
+    assert "m.pt.preparation.safetensors" in about["how_to_use"][0]
+    with safe_open(tmp_path / "m.pt.preparation.safetensors", "pt") as file:
+        assert set(file.keys()) == set(load_model(text_folder / "run").preparation.tensors())
+    items = preparation_from(about["preparation"], tensors)(["cat dog fur", "train ticket"])
+    probs = load_script(tmp_path / "m.pt")(items)
+    assert [about["classes"][k] for k in probs.argmax(-1)] == ["animals", "travel"]
+
+
+def test_an_encoder_that_was_trained_too_is_in_the_graph(tmp_path: Path) -> None:
+    encoder = make_text_encoder(tmp_path / "encoder")
+    rows = [("cat dog bird", "a"), ("the tree mat", "b")] * 6 + [("bird cat", ""), ("tree", "")] * 6
+    source = write_csv(tmp_path / "t.csv", rows, ("text", "label"))
+    run = tmp_path / "run"
+    softmatch.train(str(source), encoder=str(encoder), fine_tune=True, steps=1, twin=False, evaluation="none", out=run)
+    shutil.rmtree(encoder)
+    found = export(run, "torchscript")
+    assert found.difference < 1e-5
+    about = json.loads((run / "export" / "model.pt.json").read_text())
+    assert about["input"]["type"] == "int64"
+    tokens = preparation_from(about["preparation"], load_file(run / "export" / "model.pt.preparation.safetensors"))
+    model, texts = load_model(run), ["cat", "the bird ran on the tree", ""]
+    expected = model.predict_proba(model.preparation(texts))
+    assert torch.allclose(load_script(found.path)(tokens(texts)), expected, atol=1e-5)
+
+
+def test_a_frozen_encoder_of_images_is_not_in_the_graph(tmp_path: Path) -> None:
+    encoder, images = make_vit(tmp_path / "encoder"), tmp_path / "images"
+    for number in range(16):
+        place = images / ("a", "b", "unlabeled", "unlabeled")[number % 4]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (number * 15, 255 * (number % 2), 90)).save(place / f"{number}.png")
+    run = tmp_path / "run"
+    softmatch.train(str(images), encoder=str(encoder), steps=1, twin=False, evaluation="none", out=run)
+    found = export(run, "torchscript")
+    assert "float features that the pretrained encoder makes" in found.begins
+    assert "pixels" not in found.begins
+    about = json.loads(found.files[1].read_text(encoding="utf-8"))
+    assert about["input"]["type"] == "float32"
+    assert str(encoder) in about["how_to_use"][0]
+
+
+def test_the_json_is_enough_to_make_the_input(table_folder: Path, image_folder: Path, tmp_path: Path) -> None:
+    export(table_folder / "run", "torchscript", tmp_path / "t.pt")
+    about = json.loads((tmp_path / "t.pt.json").read_text(encoding="utf-8"))
+    columns = {column["name"]: column for column in about["preparation"]["columns"]}
+    rows = read_csv(table_folder / "wine.csv")[:20]
+    assert about["features"] == list(columns)  # of numbers alone, none of them missing
+
+    def feature(name: str, cell: str) -> float:
+        column = columns[name]
+        return (min(max(float(cell), column["low"]), column["high"]) - column["fill"]) / column["scale"]  # as `how_to_use` says
+
+    items = torch.tensor([[feature(name, row[name]) for name in about["features"]] for row in rows])
+    preparation = load_model(table_folder / "run").preparation
+    cells = {name: [row[name] for row in rows] for name in columns}
+    assert torch.allclose(items, preparation(cells), atol=1e-5)
+    export(image_folder / "run", "torchscript", tmp_path / "i.pt")
+    about = json.loads((tmp_path / "i.pt.json").read_text(encoding="utf-8"))
+    assert (about["image"]["channels"], about["image"]["layout"], about["image"]["type"]) == ("grey", "NCHW", "uint8")
+    assert about["image"]["resampling"].endswith("squashed to width×height = 8×8")
+    assert "softmax are inside the graph" in about["how_to_use"][-1]
+
+
+def test_features_of_a_table_are_named_in_their_order() -> None:
+    table = TablePreparation(
+        [
+            NumberColumn("age", "number", 3.0, 0.0, 9.0, 2.0, True),
+            NumberColumn("same", "number", 1.0, 1.0, 1.0, 0.0, True),
+            CategoryColumn("city", ("Bern", "Rome"), True, True),
+        ]
+    )
+    about = about_inputs(table, "m.onnx")
+    assert about["features"] == [
+        "age",
+        "age is missing",
+        "same is missing",
+        "city = Bern",
+        "city = Rome",
+        "city is another word",
+        "city is missing",
+    ]
+    assert table({"age": ["5"], "same": ["1"], "city": ["Oslo"]}).tolist() == [[1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
+
+
+def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_path: Path) -> None:
+    for folder, source in ((table_folder, "wine.csv"), (image_folder, "images")):
+        run = shutil.copytree(folder / "run", tmp_path / folder.name)
+        (run / "model" / "samples.safetensors").unlink()
+        with pytest.raises(InputError, match="give some with --source"):
+            export(run, "torchscript")
+        found = export(run, "torchscript", source=folder / source)
+        assert found.samples == (178 if source == "wine.csv" else 80)
+    with pytest.raises(InputError, match="was trained on"):
+        export(run, "torchscript", source=table_folder / "wine.csv")
+
+
+class Branching(nn.Module):
+    """Does something else with a single item, which a trace of two does not see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(5, 4)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.linear(inputs) if len(inputs) > 1 else self.linear(-inputs)
+
+
+class Refusing(nn.Module):
+    """Cannot be traced."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if torch.jit.is_tracing():  # type: ignore[attr-defined,no-untyped-call]  # missing in torch's stubs
+            raise KeyError("not like this")
+        return inputs[:, :4]
+
+
+def test_an_export_that_computes_something_else_is_removed(tmp_path: Path) -> None:
+    network = Branching()
+    run = saved(tmp_path / "run", "tests:Branching", (5,), network)
+    with pytest.raises(SoftmatchError, match="does not compute what the original does: with 1 samples at a time"):
+        export(run, "torchscript", network=network)
+    assert list((run / "export").iterdir()) == []
+    single = saved(tmp_path / "single", "tests:Branching", (5,), network, samples=1)
+    with pytest.raises(SoftmatchError, match="does not compute what the original does"):
+        export(single, "torchscript", network=network)
+
+
+def test_a_network_that_cannot_be_exported_says_why(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(5, 5), Refusing())
+    run = saved(tmp_path / "run", "tests:Refusing", (5,), network)
+    with pytest.raises(InputError, match="cannot be exported as TorchScript: 'not like this'"):
+        export(run, "torchscript", network=network)
+    with pytest.raises(InputError, match="a network of your own"):
+        export(run, "torchscript")
+    assert list((run / "export").iterdir()) == []
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    run = saved(tmp_path / "run", "mlp", (5,))
+    assert [export(run, "torchscript").path.name for _ in range(2)] == ["model.pt", "model-2.pt"]
+    (tmp_path / "m.pt").write_text("precious")
+    with pytest.raises(InputError, match="never overwritten"):
+        export(run, "torchscript", tmp_path / "m.pt")
+    (tmp_path / "n.pt.json").write_text("precious")
+    with pytest.raises(InputError, match=r"n\.pt\.json exists already"):
+        export(run, "torchscript", tmp_path / "n.pt")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {
+        "m.pt": "precious",
+        "n.pt.json": "precious",
+    }
+    with pytest.raises(InputError, match="there is no folder"):
+        export(run, "torchscript", tmp_path / "no" / "m.pt")
+    with pytest.raises(InputError, match="Did you mean 'onnx'"):
+        export(run, "onxx")  # type: ignore[arg-type]  # the mistake
+
+
+def test_onnx_without_its_libraries_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(InputError, match=r"pip install 'softmatch\[onnx\]'"):
+        export(saved(tmp_path / "run", "mlp", (5,)), "onnx")

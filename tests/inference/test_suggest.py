@@ -1,0 +1,171 @@
+"""Suggestions: distinct, unlabelled and doubtful; before training, typical; and in words for whoever labels them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import softmatch
+from softmatch.data.records import Columns
+from softmatch.data.understanding import Reading
+from softmatch.errors import InputError
+from softmatch.inference.suggest import cold_start, suggest
+from softmatch.inference.unlabeled_pool import open_pool
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import set_temperature
+from tests.inference.tables import read_csv
+from tests.own.sources import write_csv
+
+
+def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_path: Path) -> None:
+    found = suggest(digits_run, 15, tmp_path / "s.csv", device="cpu")
+    pool = open_pool(digits_run, device="cpu")
+    assert len(set(found.names)) == len(found.positions) == 15
+    assert not set(found.positions) & set(pool.task.split.labeled.tolist())
+    assert set(found.positions) <= set(pool.positions.tolist())
+    top = pool.calibrated(pool.probabilities()).topk(2)
+    margin = dict(zip(pool.positions.tolist(), (top.values[:, 0] - top.values[:, 1]).tolist(), strict=True))
+    margins = [margin[k] for k in found.positions]
+    assert margins == sorted(margins)
+    assert max(margins) < np.quantile(list(margin.values()), 0.2)
+    rows = read_csv(tmp_path / "s.csv")
+    assert list(rows[0]) == ["name", "label", "predicted", "second", "margin", "reason"]
+    assert [row["name"] for row in rows] == list(found.names) == [str(k) for k in found.positions]
+    assert {row["label"] for row in rows} == {""}
+    assert [float(row["margin"]) for row in rows] == pytest.approx(margins, abs=1e-5)
+    likely = dict(zip(pool.positions.tolist(), top.indices.tolist(), strict=True))
+    assert [[int(row["predicted"]), int(row["second"])] for row in rows] == [likely[k] for k in found.positions]
+    assert all(row["reason"].startswith(f"{row['predicted']} (") for row in rows)
+    assert suggest(digits_run, 15, tmp_path / "again.csv", device="cpu").names == found.names
+
+
+def test_suggestions_differ_from_each_other(digits_run: Path, tmp_path: Path) -> None:
+    """The features of the chosen ones lie farther apart than those of the most doubtful ones."""
+    pool = open_pool(digits_run, device="cpu")
+    chosen = suggest(digits_run, 10, tmp_path / "s.csv", device="cpu").positions
+    top = pool.calibrated(pool.probabilities()).topk(2).values
+    order = (top[:, 0] - top[:, 1]).argsort()
+    labeled = set(pool.task.split.labeled.tolist())
+    doubtful = [k for k in pool.positions[order].tolist() if k not in labeled][:10]
+
+    def spread(positions: list[int]) -> float:
+        items = pool.examples.items[torch.tensor(positions)]
+        features = pool.model.network.features(pool.model.views.plain(items)).detach()  # type: ignore[operator]  # a method
+        return float(torch.pdist(features).mean())
+
+    assert spread(list(chosen)) > spread(doubtful)
+
+
+def test_copies_are_suggested_once_and_never_of_a_labelled_sample(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(0)
+    points = [(round(float(x), 3), round(float(y), 3)) for x, y in drawn.normal(size=(30, 2))]
+    labeled = [(*point, "ab"[point[0] > 0]) for point in points[:10]]
+    others = [*points[10:], points[3], points[12], points[20]]
+    source = write_csv(tmp_path / "t.csv", [*labeled, *[(*point, "") for point in others]], ("x", "y", "label"))
+    softmatch.train(str(source), steps=3, twin=False, evaluation="none", out=tmp_path / "run")
+    found = suggest(tmp_path / "run", 50, tmp_path / "s.csv")
+    rows = read_csv(source)
+    content = [(rows[k]["x"], rows[k]["y"]) for k in found.positions]
+    assert sorted(content) == sorted({(str(x), str(y)) for x, y in points[10:]})
+
+
+def test_texts_are_shown_and_the_default_is_in_the_run(text_folder: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_folder / "run", tmp_path / "run")
+    found = suggest(run, 4)
+    assert found.file == run / "to_label.csv"
+    source = read_csv(text_folder / "texts.csv")
+    assert [row["text"] for row in read_csv(found.file)] == [source[int(name) - 1]["text"] for name in found.names]
+    assert all(source[int(name) - 1]["label"] == "" for name in found.names)
+    assert found.describe().endswith("to_label.csv: fill in the column label")
+    assert suggest(run, 4).file == run / "to_label-2.csv"
+
+
+def test_a_network_that_shows_no_features(tmp_path: Path) -> None:
+    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "twin": False}
+    network = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    softmatch.train("two-moons", network=network, out=tmp_path / "run", **quick)
+    assert len(set(suggest(tmp_path / "run", 5, network=network).names)) == 5
+
+
+def test_impossible_wishes(digits_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--number 0"):
+        suggest(digits_run, 0)
+    with pytest.raises(InputError, match="--number -1"):
+        cold_start("digits", -1, tmp_path / "c.csv")
+    full = write_csv(tmp_path / "full.csv", [(1, "a"), (2, "b"), (3, "a")], ("x", "label"))
+    with pytest.raises(InputError, match="no sample without a label"):
+        cold_start(full, 2, tmp_path / "c.csv")
+    softmatch.train(str(full), steps=1, twin=False, evaluation="none", out=tmp_path / "run")
+    with pytest.raises(InputError, match="nothing left to label"):
+        suggest(tmp_path / "run")
+    assert not (tmp_path / "c.csv").exists()
+
+
+def test_cold_start_of_a_named_source(tmp_path: Path) -> None:
+    found = cold_start("digits", 10, tmp_path / "c.csv")
+    assert len(set(found.positions)) == 10
+    rows = read_csv(tmp_path / "c.csv")
+    assert list(rows[0]) == ["name", "label", "reason"]
+    assert all(row["reason"].startswith("the most typical of ") for row in rows)
+    assert cold_start("digits", 10, tmp_path / "d.csv").names == found.names
+
+
+def test_cold_start_of_texts_without_any_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [("cat dog fur",), ("dog cat paw",), ("fur paw cat",)] * 8 + [
+        ("train ticket",),
+        ("plane ticket",),
+        ("train road",),
+    ] * 8
+    source = write_csv(tmp_path / "t.csv", texts, ("text",))
+    monkeypatch.chdir(tmp_path)
+    found = cold_start(source, 2)
+    assert found.file == Path("to_label.csv")
+    shown = [row["text"] for row in read_csv(found.file)]
+    assert sum("ticket" in text or "train" in text for text in shown) == 1
+
+
+def test_cold_start_leaves_labelled_rows_alone_and_takes_named_columns(table_folder: Path, tmp_path: Path) -> None:
+    found = cold_start(table_folder / "wine.csv", 6, tmp_path / "c.csv", Reading(Columns(label="grade")))
+    assert len(set(found.names)) == 6
+    assert all((int(name) - 1) % 6 for name in found.names)
+
+
+def test_cold_start_says_which_columns_it_uses(table_folder: Path, tmp_path: Path) -> None:
+    told = cold_start(table_folder / "wine.csv", 6, tmp_path / "c.csv").describe()
+    assert "features: 'alcohol'" in told
+    assert "no column is known to hold labels. If one does, name it with --label" in told
+    rows = [(k, k % 7, "ab"[k % 2] if k < 10 else "") for k in range(40)]
+    found = cold_start(write_csv(tmp_path / "t.csv", rows, ("x", "z", "target")), 4, tmp_path / "d.csv")
+    assert "label: column 'target'; features: 'x', 'z'" in found.describe()
+    assert "--label" not in found.describe()
+    assert all(int(name) > 10 for name in found.names)
+
+
+def test_cold_start_of_a_single_sample(image_folder: Path, tmp_path: Path) -> None:
+    image = next((image_folder / "images" / "unlabeled").iterdir())
+    with pytest.raises(InputError, match="holds a single sample"):
+        cold_start(image, 2, tmp_path / "c.csv")
+    assert not (tmp_path / "c.csv").exists()
+
+
+def test_no_doubt_is_claimed_where_there_is_none(text_folder: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(text_folder / "run", tmp_path / "run")
+    set_temperature(RunFolder(run), 0.01)
+    found = suggest(run, 4)
+    rows = read_csv(found.file)
+    assert all(float(row["margin"]) > 0.9 for row in rows)
+    assert all("the model is sure of it" in row["reason"] and "doubtful" not in row["reason"] for row in rows)
+    assert "the model is sure of them all" in found.explanation
+
+
+def test_cold_start_of_images_leaves_out_what_cannot_be_read(image_folder: Path, tmp_path: Path) -> None:
+    images = shutil.copytree(image_folder / "images", tmp_path / "images")
+    (images / "unlabeled" / "zz.png").write_bytes(b"x")
+    found = cold_start(images, 5, tmp_path / "c.csv")
+    assert [row["name"] for row in read_csv(tmp_path / "c.csv")] == list(found.names)
+    assert all((images / name).is_file() and name.startswith("unlabeled/") for name in found.names)
+    assert "unlabeled/zz.png" not in found.names

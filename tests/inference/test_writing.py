@@ -1,0 +1,165 @@
+"""Tables: every cell survives, nothing half is left behind, nothing is overwritten."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from softmatch.errors import InputError, SoftmatchError
+from softmatch.inference.writing import choose_path, free_path, write_table
+
+HARD = [
+    'a "b", c',
+    "line\nbreak",
+    "carriage\rreturn",
+    "both\r\n",
+    "😀 ü",
+    "=1+1",
+    "-2",
+    "@x",
+    "\t tab",
+    " edges ",
+    "semi;colon",
+    "",
+]
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ","), ("t.tsv", "\t")])
+def test_hard_cells_survive(tmp_path: Path, name: str, delimiter: str) -> None:
+    path = tmp_path / name
+    with write_table(path, {'na"me': "text", "p_a,b": "number", "n": "count"}) as write:
+        write({'na"me': HARD[:5], "p_a,b": torch.linspace(0, 1, 5), "n": range(5)})
+        write({'na"me': HARD[5:], "p_a,b": [0.25] * 7, "n": [7] * 7})
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, delimiter=delimiter)
+    assert header == ['na"me', "p_a,b", "n"]
+    assert [row[0] for row in rows] == HARD
+    assert [row[1] for row in rows[:5]] == ["0", "0.25", "0.5", "0.75", "1"]
+    assert [row[2] for row in rows] == ["0", "1", "2", "3", "4", *["7"] * 7]
+    assert path.read_bytes().startswith(b'"na""me"')
+    assert b"\r\n" not in path.read_bytes().replace(b"both\r\n", b"")
+
+
+def test_parquet_has_types_and_pieces(tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    path = tmp_path / "t.parquet"
+    with write_table(path, {"name": "text", "p": "number", "n": "count"}) as write:
+        write({"name": HARD, "p": torch.linspace(0, 1, len(HARD)), "n": [1] * len(HARD)})
+        write({"name": ["x", None], "p": [torch.nan, 0.5], "n": [None, 2]})
+    table = pyarrow.parquet.read_table(path)
+    assert [str(kind) for kind in table.schema.types] == ["string", "float", "int64"]
+    assert table["name"].to_pylist() == [*HARD, "x", None]
+    assert table["n"].to_pylist()[-2:] == [None, 2]
+
+
+def test_nan_and_none_are_empty_cells(tmp_path: Path) -> None:
+    with write_table(tmp_path / "t.csv", {"a": "text", "p": "number"}) as write:
+        write({"a": [None, "x"], "p": torch.tensor([0.5, torch.nan])})
+    assert (tmp_path / "t.csv").read_text() == "a,p\n,0.5\nx,\n"
+
+
+def test_a_name_that_is_no_utf8_is_written_in_letters_that_are(tmp_path: Path) -> None:
+    for suffix in ("csv", "parquet"):
+        with write_table(tmp_path / f"t.{suffix}", {"a": "text"}) as write:
+            write({"a": ["caf\udce9"]})
+    assert (tmp_path / "t.csv").read_text(encoding="utf-8") == "a\ncaf\\udce9\n"
+
+
+def test_nothing_is_left_where_it_fails(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        with write_table(path, {"a": "text"}) as write:
+            write({"a": ["x"]})
+            assert len(list(tmp_path.iterdir())) == 1  # the temporary one
+            raise KeyboardInterrupt
+
+    for suffix in ("csv", "parquet"):
+        with pytest.raises(KeyboardInterrupt):
+            fail(tmp_path / f"t.{suffix}")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten_not_even_what_came_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+
+    def slowly() -> None:
+        with write_table(path, {"a": "text"}) as write:
+            write({"a": ["mine"]})
+            path.write_text("precious")
+
+    with pytest.raises(InputError, match="never overwritten"):
+        slowly()
+    assert path.read_text() == "precious"
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(InputError, match="never overwritten"):
+        choose_path(path, tmp_path, "other.csv")
+
+
+def test_finished_files_are_like_any_other(tmp_path: Path) -> None:
+    with write_table(tmp_path / "t.csv", {"a": "text"}) as write:
+        write({"a": []})
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "t.csv").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    assert (tmp_path / "t.csv").read_text() == "a\n"
+
+
+def test_names_are_counted_on_and_suffixes_checked(tmp_path: Path) -> None:
+    assert free_path(tmp_path / "new", "a.csv") == tmp_path / "new" / "a.csv"
+    (tmp_path / "a.csv").touch()
+    (tmp_path / "a-2.csv").symlink_to("nowhere")
+    assert choose_path(None, tmp_path, "a.csv") == tmp_path / "a-3.csv"
+    with pytest.raises(InputError, match=r"must end with \.csv or"):
+        choose_path(tmp_path / "a.xlsx", tmp_path, "a.csv")
+    with pytest.raises(InputError, match="there is no folder"):
+        choose_path(tmp_path / "no" / "a.csv", tmp_path, "a.csv")
+    with pytest.raises(InputError, match="cannot be made"):
+        free_path(tmp_path / "a.csv" / "sub", "a.csv")
+
+
+def test_parquet_without_pyarrow_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with (
+        pytest.raises(InputError, match=r"pip install 'softmatch\[tables\]'"),
+        write_table(tmp_path / "t.parquet", {"a": "text"}),
+    ):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of a process are POSIX")
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    """A process that may write 20 kB to a file meets the same error as one on a full disk."""
+    code = """
+import resource, signal, sys
+from pathlib import Path
+from softmatch.errors import SoftmatchError
+from softmatch.inference.writing import write_table
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+for path in sys.argv[1:]:
+    try:
+        with write_table(Path(path), {"a": "text"}) as write:
+            for number in range(100):
+                write({"a": [f"{number} {k * k}" for k in range(1000)]})
+    except SoftmatchError as error:
+        print(error)
+"""
+    paths = [str(tmp_path / f"t.{suffix}") for suffix in ("csv", "parquet")]
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    said = [line for line in done.stdout.splitlines() if line]
+    assert len(said) == 2
+    for path, line in zip(paths, said, strict=True):
+        assert line.startswith(f"{path} cannot be written: ")
+        assert "File too large" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_named() -> None:
+    with pytest.raises(SoftmatchError, match="cannot be written"), write_table(Path("/proc/t.csv"), {"a": "text"}):
+        pass

@@ -1,0 +1,385 @@
+"""From the run folder to the page's data: what is read, left out, thinned and rounded, and the words of the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from softmatch.errors import InputError
+from softmatch.report.charts import compact, thin
+from softmatch.report.measured import how_measured
+from softmatch.report.numbers import count, duration, percent, signed
+from softmatch.report.outcome import results_section
+from softmatch.report.page_data import DOTS, MOMENTS, page_data
+from softmatch.report.reliability import calibration_section
+from softmatch.report.run_contents import Contents, read
+from softmatch.report.wording import missing, tiles, verdict, warnings
+from softmatch.runs.folder import RunFolder
+from tests.report.example import CLASSES, make_boundary, make_calibration, make_record, make_run, rewrite_records
+
+
+def plain(text: str) -> str:
+    """Narrow spaces as spaces and the minus sign as a hyphen: easier to read in a test."""
+    return text.replace("\u202f", " ").replace("\u2212", "-")
+
+
+def names(charts: list[dict[str, Any]]) -> list[list[str]]:
+    return [[series["label"] for series in chart["series"]] for chart in charts]
+
+
+def test_charts_of_a_complete_run(tmp_path: Path) -> None:
+    data = page_data(read(make_run(tmp_path / "run")))
+    assert names(data["charts"]) == [["SoftMatch", "Labels alone"], ["Quantity f", "Quality g"]]
+    assert names(data["statistics"]) == [["μ", "σ"], ["E[p] upper", "E[p] lower"]]
+    assert names(data["losses"]) == [["Total", "Supervised", "Unsupervised"], ["Learning rate"]]
+    assert data["statistics"][0]["series"][1]["values"][0] == 0.2  # σ is the root of the variance, 0.04
+    assert data["charts"][0]["x"] == list(range(5, 61, 5))
+    assert len(data["boundary"]["panels"]) == 2
+    assert data["aligned"] is True
+    assert data["truth"] == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        ("freematch", [["threshold", "threshold upper", "threshold lower"]]),
+        ("dash", [["largest loss used"]]),
+        ("mine.py:own", [["temperature"]]),
+        ("fixmatch", []),
+    ],
+)
+def test_statistics_of_other_methods(tmp_path: Path, method: str, expected: list[list[str]]) -> None:
+    assert names(page_data(read(make_run(tmp_path / "run", method=method)))["statistics"]) == expected
+
+
+def test_statistics_of_many_classes_are_summed_up(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", classes=tuple(map(str, range(100))))
+    rewrite_records(run, lambda r: r.update(statistics={"mean": [c / 100 for c in range(99)] + [None]}))
+    (chart,) = page_data(read(run))["statistics"]
+    assert [series["values"][0] for series in chart["series"]] == [0, 0.49, 0.98]
+
+
+def test_supervised_run_has_no_pseudo_labels(tmp_path: Path) -> None:
+    data = page_data(read(make_run(tmp_path / "run", method="supervised")))
+    assert names(data["charts"]) == [["Labels alone"]]
+    assert [panel["title"] for panel in data["boundary"]["panels"]] == ["Labels alone"]
+    assert not data["histograms"]
+    assert data["truth"] is None
+    assert data["moments"][0]["classes"] is None
+    assert data["moments"][0]["errors"] == [0.1, 0.1]
+
+
+def test_unknown_truth_gives_no_wrong_series(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", truth=False))
+    data = page_data(contents)
+    assert names(data["charts"])[1] == ["Quantity f"]
+    assert {moment["wrong"] for moment in data["moments"]} == {None}
+    assert data["truth"] == 0
+    assert any("true classes" in note for note in missing(contents))
+
+
+def test_no_weight_is_not_called_unknown_truth(tmp_path: Path) -> None:
+    """A threshold that nothing passes leaves the quality null although the truth is known."""
+    run = make_run(tmp_path / "run", method="fixmatch", result={"quality": None, "quantity": 0.0})
+    rewrite_records(run, lambda r: r.update(quality=None, quantity=0.0))
+    contents = read(run)
+    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "nothing has weight"
+    assert missing(contents) == []
+
+
+def test_twin_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", steps=10)
+    (run.path / "twin" / "metrics.jsonl").unlink()
+    run.twin().append_record(make_record(7, 2, "supervised"))
+    chart = page_data(read(run))["charts"][0]
+    assert chart["x"] == [5, 7, 10]
+    assert [series["values"] for series in chart["series"]] == [[0.08, None, 0.05], [None, 0.15, None]]
+
+
+def test_reading_does_not_make_a_twin_folder(tmp_path: Path) -> None:
+    read(make_run(tmp_path / "run", twin=False))
+    assert not (tmp_path / "run" / "twin").exists()
+
+
+def test_half_written_and_repeated_records(tmp_path: Path) -> None:
+    """An interruption leaves half a line; a resumed run writes steps again, and the later record counts."""
+    run = make_run(tmp_path / "run", finished=False, steps=20)
+    again = make_record(15, 2) | {"test_error": 0.5}
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(again) + "\n" + json.dumps(make_record(25, 2))[:100])
+    contents = read(run)
+    assert [r["step"] for r in contents.records] == [5, 10, 15, 20]
+    assert contents.records[2]["test_error"] == 0.5
+    assert contents.classes == ("0", "1")  # neither result nor model yet
+
+
+def test_class_names_from_the_model_where_there_is_no_result(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", finished=False)
+    (run.path / "model").mkdir()
+    run.write_json("model/model.json", {"classes": list(CLASSES)})
+    assert read(run).classes == CLASSES
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    contents = read(RunFolder(tmp_path))
+    data = page_data(contents)
+    assert data["charts"] == data["moments"] == data["losses"] == []
+    assert data["boundary"] is None
+    assert verdict(contents)[1] == "unfinished"
+    assert len(missing(contents)) == 4
+
+
+@pytest.mark.parametrize(("name", "text"), [("result.json", "{"), ("result.json", "[1]"), ("config.yaml", "a: [")])
+def test_damaged_file_is_named(tmp_path: Path, name: str, text: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run.path / name).write_text(text)
+    with pytest.raises(InputError, match=name):
+        read(run)
+
+
+def test_long_runs_are_thinned_with_both_ends(tmp_path: Path) -> None:
+    contents = Contents(records=[make_record(step, 2) for step in range(1, 1001)])
+    data = page_data(contents)
+    assert [len(chart["x"]) for chart in data["charts"]] == [200, 200]
+    steps = [moment["step"] for moment in data["moments"]]
+    assert (len(steps), steps[0], steps[-1]) == (MOMENTS, 1, 1000)
+    assert steps == sorted(set(steps))
+    assert [r["step"] for r in thin(contents.records, 3)] == [1, 501, 1000]
+
+
+def test_numbers_are_rounded_and_only_finite() -> None:
+    assert compact(0.123456789) == 0.12346
+    assert compact(1e-7 / 3) == 3.3333e-08
+    assert [compact(value) for value in (float("nan"), float("inf"), None, "1", True)] == [None] * 5
+    assert repr(compact(1.0)) == "1"
+
+
+def test_many_points_keep_the_labelled_ones() -> None:
+    side = make_boundary()
+    side["points"], side["truth"], side["labeled"] = [[0.0, 1.0]] * 9001, [0] * 9000, [1, 9000]
+    dots = page_data(Contents(boundary=side))["boundary"]["dots"]
+    assert len(dots) <= DOTS + 2
+    assert sum(dot[3] for dot in dots) == 2
+    assert dots[-1] == [0, 1, -1, 1]  # a point without a class
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "sentence"),
+    [
+        ({}, "helped", "The unlabelled data helped: -12.8 points, 95 % interval -15.9 to -9.8."),
+        ({"difference": 0.02, "difference_interval": [0.003, 0.038]}, "hurt", "hurt: +2.0 points, 95 % interval +0.3 to +3.8."),
+        (
+            {"difference": -0.002, "difference_interval": [-0.012, 0.009]},
+            "open",
+            "cannot be told apart: the difference is -0.2 points, and its 95 % interval, -1.2 to +0.9, contains zero.",
+        ),
+        ({"difference": -0.01, "difference_interval": [-0.02, 0.0]}, "open", "-2.0 to 0.0, contains zero."),
+        ({"difference": -0.01, "difference_interval": None}, "open", "without an interval it cannot be judged."),
+    ],
+)
+def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: str) -> None:
+    text, found = verdict(read(make_run(tmp_path / "run", result=result)))
+    first = (
+        "With 4 labels SoftMatch makes 2.6 % errors on 1 539 held-out samples; trained on the labels alone the same network makes"
+    )
+    assert plain(text).startswith(f"{first} 15.4 %. ")
+    assert plain(text).endswith(sentence)
+    assert found == kind
+
+
+def test_verdict_without_comparison(tmp_path: Path) -> None:
+    alone, _ = verdict(read(make_run(tmp_path / "alone", twin=False)))
+    assert plain(alone).endswith("so whether the unlabelled data helped is not known.")
+    supervised, _ = verdict(read(make_run(tmp_path / "supervised", method="supervised")))
+    assert "There is no pseudo-labelling to judge." in supervised
+    unfinished, _ = verdict(read(make_run(tmp_path / "unfinished", finished=False, steps=20, settings={"steps": 1200})))
+    assert plain(unfinished).startswith("This run has not finished: it was recorded up to step 20 of 1 200; at its last record")
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "made", "how"),
+    [
+        (None, "2.6 % errors on 1 539 held-out samples;", "1 539 samples, 30.0 % of the data, were held out before training"),
+        ("test", "2.6 % errors on 240 test samples;", "A test set of 240 samples was given. None of them was trained on."),
+        (
+            "holdout",
+            "2.6 % errors on 240 held-out samples;",
+            "240 labelled samples were held out: the networks were trained on neither",
+        ),
+        (
+            "crossfit",
+            "With 240 labels SoftMatch makes 2.6 % errors on 240 labelled samples, each left out of training in turn;",
+            "The 240 labelled samples were divided into 5 parts. Each part was predicted by a network",
+        ),
+    ],
+)
+def test_how_the_error_was_measured(tmp_path: Path, evaluation: str | None, made: str, how: str) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation=evaluation, settings={"test_fraction": 0.3}))
+    sentence, kind = verdict(contents)
+    assert made in plain(sentence)
+    assert kind == "helped"
+    assert plain(how_measured(contents) or "").startswith(how)
+
+
+def test_older_run_with_the_test_set_of_its_source(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", settings={"test_fraction": 0.3})
+    run.write_json("split.json", {"seed": 0, "labeled": [0], "unlabeled": [0, 1], "test": []})
+    assert plain(how_measured(read(run)) or "") == "The source has a test set of 1 539 samples. None of them was trained on."
+
+
+def test_cross_fit_is_named_over_its_figures(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="crossfit"))
+    assert tiles(contents)[0]["name"] == "Cross-fitted error"
+    assert page_data(contents)["charts"][0]["caption"].startswith("The share of the labelled samples")
+    assert "so its own error is expected to be slightly lower" in (how_measured(contents) or "")
+
+
+def test_unmeasured_run(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="none", twin=False))
+    sentence, kind = verdict(contents)
+    assert kind == "unmeasured"
+    assert sentence == (
+        "How accurate this model is could not be measured. 3 labelled samples are too few: label 20 or more, or give a test set."
+    )
+    assert [tile["name"] for tile in tiles(contents)] == ["Quantity f", "Quality g", "Time"]
+    assert how_measured(contents) is None
+    assert calibration_section(contents) is None
+    data = page_data(contents)
+    assert [chart["name"] for chart in data["charts"]] == ["pseudo"]
+    assert not data["class_errors"]
+    assert missing(contents) == []
+    assert warnings(contents) == ["The class “lower” has one label only: label a few more of it."]
+
+
+def test_unmeasured_run_without_a_reason(tmp_path: Path) -> None:
+    evaluation = {"kind": "none", "samples": 0, "folds": None, "reason": None}
+    sentence, _ = verdict(read(make_run(tmp_path / "run", evaluation="none", result={"evaluation": evaluation})))
+    assert "label a few more samples of each class, or give a labelled test set, and train again." in sentence
+
+
+def test_cross_fit_that_leaves_out_samples_says_so(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="crossfit", result={"labels": 243}))
+    assert (how_measured(contents) or "").startswith("240 of the 243 labelled samples were divided into 5 parts.")
+
+
+def test_partly_known_truth_is_no_estimate(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    rewrite_records(run, lambda r: r.update(histogram={"all": [10, 90], "wrong": [10, 0], "right": [0, 30]}))
+    contents = read(run)
+    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "of those whose class is known"
+    (note,) = missing(contents)
+    assert plain(note).startswith("The true class is known of 40.0 % of the pseudo-labels.")
+
+
+def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
+    bins = [
+        {"low": 0.0, "high": 0.5, "count": 0, "confidence": None, "accuracy": None},
+        {"low": 0.5, "high": 0.75, "count": 9, "confidence": 0.6, "accuracy": 1.0},
+        {"low": 0.75, "high": 1.0, "count": 991, "confidence": 0.9, "accuracy": 0.8},
+    ]
+    scaled = [{"low": 0.75, "high": 1.0, "count": 1000, "confidence": 0.8, "accuracy": 0.81}]
+    figures = {"samples": 1000, "ece": 0.1, "ece_by_chance": 0.01, "nll": 0.5, "bins": bins}
+    after = {"temperature": 1.75, "reason": None, "ece_scaled": 0.01, "nll_scaled": 0.4, "bins_scaled": scaled}
+    found = calibration_section(read(make_run(tmp_path / "run", result={"calibration": figures | after})))
+    assert found is not None
+    first, second = map(plain, found["paragraphs"])
+    assert first == (
+        "On average the network is 89.7 % confident, and 80.2 % of its predictions are right: it is too sure of itself. "
+        "Of the 991 predictions with a confidence of 75 to 100 % (90.0 % on average), 80.0 % were right."
+    )
+    assert second.startswith(
+        "After temperature scaling, of the 1 000 predictions with a confidence of 75 to 100 % (80.0 % on average), 81.0 %"
+    )
+    assert [plain(tile["value"]) for tile in found["tiles"]] == ["10.0 %", "1.0 %", "1.75"]
+    before = found["panels"][0]["shapes"]
+    assert [shape["few"] for shape in before] == [True, False]
+    assert before[0]["top"] == 8  # all right: the bar is as high as the picture
+    assert before[1]["top"] - before[1]["mark"] == pytest.approx(0.1 * 240)  # the mark is 10 points above the bar
+    assert [panel["title"] for panel in found["panels"]] == ["As the network says it", "After temperature scaling, T = 1.75"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"temperature": None, "reason": "Too few.", "bins_scaled": None}, "Too few."),
+        ({"temperature": 1.0, "reason": "It did not help."}, "It did not help."),
+        ({"ece": 0.01, "ece_by_chance": 0.02, "temperature": None, "reason": "None."}, "measured here can be chance."),
+    ],
+)
+def test_calibration_without_scaling_has_one_panel(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    result = {"calibration": make_calibration(240).as_dict() | change}
+    found = calibration_section(read(make_run(tmp_path / "run", evaluation="holdout", result=result)))
+    assert found is not None
+    assert len(found["panels"]) == len(found["tiles"]) == 1
+    assert words in " ".join(found["paragraphs"])
+
+
+@pytest.mark.parametrize("damaged", [None, {}, [], {"bins": None}, {"bins": [None, {"count": 3}]}, {"bins": [{"low": "a"}]}])
+def test_calibration_that_is_not_there(tmp_path: Path, damaged: Any) -> None:
+    assert calibration_section(read(make_run(tmp_path / "run", result={"calibration": damaged}))) is None
+
+
+def test_agreement_is_said_with_its_samples(tmp_path: Path) -> None:
+    result = {"calibration": make_calibration(240, temperature=1.0).as_dict()}
+    found = calibration_section(read(make_run(tmp_path / "run", evaluation="holdout", result=result)))
+    assert found is not None
+    assert "as far as 240 samples can tell, the two agree." in found["paragraphs"][0]
+
+
+def test_results_of_classes_worst_first(tmp_path: Path) -> None:
+    classes = [
+        {"name": "a", "labels": 9, "test_samples": 10, "error": 0.1, "supervised_error": 0.2, "precision": None, "recall": 0.9},
+        {"name": "b", "labels": 1, "test_samples": 0, "error": None, "supervised_error": None, "precision": 0.0, "recall": None},
+        {"name": "c", "labels": 1200, "test_samples": 4, "error": 0.5, "supervised_error": 0.25, "precision": 1.0, "recall": 0.5},
+        {"name": "d", "labels": 3, "test_samples": 20, "error": 0.5, "supervised_error": 0.5, "precision": 0.5, "recall": 0.5},
+        "damaged",
+    ]
+    found = results_section(read(make_run(tmp_path / "run", evaluation="holdout", result={"classes": classes})))
+    assert found is not None
+    assert found["heads"] == ["Labels", "Tested", "Error", "Error, labels alone", "Precision", "Recall"]
+    rows = [[row["name"], *map(plain, row["cells"])] for row in found["rows"]]
+    assert rows == [
+        ["d", "3", "20", "50.0 %", "50.0 %", "50.0 %", "50.0 %"],
+        ["c", "1 200", "4", "50.0 %", "25.0 %", "100.0 %", "50.0 %"],
+        ["a", "9", "10", "10.0 %", "20.0 %", "–", "90.0 %"],
+        ["b", "1", "0", "–", "–", "0.0 %", "–"],
+    ]
+    assert [row["bar"] for row in found["rows"]] == [50, 50, 10, None]
+    assert [plain(sentence) for sentence in found["sentences"]] == [
+        "Half of the classes have an error of 50.0 % or less.",
+        "Compared with the labels alone, the error is lower in 1 class, higher in 1 and the same in 1.",
+        "Of 1 class no sample was tested.",
+    ]
+
+
+def test_results_show_only_what_is_known(tmp_path: Path) -> None:
+    unmeasured = results_section(read(make_run(tmp_path / "none", evaluation="none")))
+    assert unmeasured is not None
+    assert (unmeasured["heads"], unmeasured["measured"], unmeasured["sentences"]) == (["Labels"], False, [])
+    alone = results_section(read(make_run(tmp_path / "alone", evaluation="holdout", twin=False)))
+    assert alone is not None
+    assert "Error, labels alone" not in alone["heads"]
+    assert results_section(read(make_run(tmp_path / "old"))) is None
+
+
+@pytest.mark.parametrize(("classes", "moments"), [(2, 60), (100, 60), (150, 40), (1000, 12)])
+def test_many_classes_have_fewer_moments(classes: int, moments: int) -> None:
+    contents = Contents(
+        records=[{"step": s, "test_class_errors": [0.5] * classes} for s in range(1, 101)], classes=("c",) * classes
+    )
+    assert len(page_data(contents)["moments"]) == moments
+
+
+def test_formats() -> None:
+    assert [plain(count(n, "label", "labels")) for n in (1, 2, 1048576, None)] == [
+        "1 label",
+        "2 labels",
+        "1 048 576 labels",
+        "? labels",
+    ]
+    assert [plain(percent(x)) for x in (0, 0.0264, 1, -0.00001)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %"]
+    assert [plain(signed(x)) for x in (0.0, 0.0123, -0.0123, -0.0004, 0.0004)] == ["0.0", "+1.2", "-1.2", "-0.04", "+0.04"]
+    assert [plain(duration(s)) for s in (9.44, 75.4, 3725)] == ["9.4 s", "1 min 15 s", "1 h 02 min"]

@@ -1,0 +1,59 @@
+"""The house: layers that hold, no cycles, names that occur once, and light modules that stay light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import house
+
+SIBLINGS: set[str] = set()
+"""Names that several folders share by design, one for each modality or figure."""
+
+
+def test_no_cycles_with_imports_inside_functions_counted() -> None:
+    assert house.cycles(house.imports(house.modules())) == []
+
+
+def test_a_cycle_would_be_found(tmp_path: Path) -> None:
+    package = tmp_path / "softmatch"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("from softmatch.b import x\n")
+    (package / "b.py").write_text("def f():\n    from softmatch import c\n    return c\nx = 1\n")
+    (package / "c.py").write_text("import softmatch.a\n")
+    arrows = house.imports(house.modules(tmp_path))
+    assert house.cycles(arrows) == [["softmatch.a", "softmatch.b", "softmatch.c"]]
+    assert [(arrow.by, arrow.of) for arrow in arrows if arrow.inside] == [("softmatch.b", "softmatch.c")]
+
+
+def test_our_modules_are_imported_at_the_top_outside_the_command_line() -> None:
+    inside = house.outside_cli([arrow for arrow in house.imports(house.modules()) if arrow.inside])
+    places = {(arrow.by, arrow.of) for arrow in inside}
+    assert places <= HEAVY, sorted(places - HEAVY)
+
+
+HEAVY: set[tuple[str, str]] = set()
+"""Imports inside functions that keep a heavy library out of start-up; the module says so where it stands."""
+
+
+def test_no_two_modules_share_a_name() -> None:
+    assert set(house.repeated_names(house.modules())) <= SIBLINGS
+
+
+@pytest.mark.parametrize(
+    "module", ["errors", "files", "files.atomic", "files.locks", "files.untrusted", "runs.folder", "experiments.sweep", "cli.app"]
+)
+def test_light_modules_load_no_torch(module: str) -> None:
+    code = f"import softmatch.{module}, sys; sys.exit('torch' in sys.modules or 'sklearn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_house_stays_small() -> None:
+    """The sizes that CONTRIBUTING names. Raise them with a reason."""
+    assert house.lines("softmatch") <= 30_000
+    assert len(house.modules()) <= 220
+    assert house.lines("tests") <= 31_000

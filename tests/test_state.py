@@ -1,0 +1,72 @@
+"""Registry and queue: the later value of a sample counts, the oldest row makes room, nothing else changes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from softmatch.errors import InputError
+from softmatch.state import Queue, Registry
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    size=st.integers(1, 9),
+    batches=st.lists(st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=12), min_size=1, max_size=4),
+)
+def test_registry_is_a_dictionary(size: int, batches: list[list[tuple[int, bool]]]) -> None:
+    registry, expected, number = Registry(size, (2,), fill=-1.0), [[-1.0, -1.0]] * size, 0.0
+    for batch in batches:
+        index = torch.tensor([place % size for place, _ in batch])
+        where = torch.tensor([chosen for _, chosen in batch])
+        values = torch.arange(number, number + 2 * len(batch)).reshape(-1, 2)
+        number += 2 * len(batch)
+        registry.write(index, values, where)
+        for place, chosen, value in zip(index.tolist(), where.tolist(), values.tolist(), strict=True):
+            if chosen:
+                expected[place] = value
+        assert registry.rows.tolist() == expected
+        assert registry[index].tolist() == [expected[place] for place in index.tolist()]
+
+
+@pytest.mark.parametrize("index", [[-1, 0], [0, 3]])
+def test_positions_outside_the_set_are_refused_and_nothing_is_written(index: list[int]) -> None:
+    registry = Registry(3)
+    with pytest.raises(InputError, match=r"0 … 2"):
+        registry.write(torch.tensor(index), torch.ones(2))
+    assert registry.values.tolist() == [0.0] * 4
+    with pytest.raises(InputError, match="`index`"):
+        registry.check(None)
+
+
+def test_registry_and_queue_round_trip() -> None:
+    registry, queue = Registry(3, dtype=torch.int64, fill=-1), Queue(2)
+    registry.write(torch.tensor([2]), torch.tensor([7]))
+    queue.push(torch.tensor([1.0]))
+    again, second = Registry(3, dtype=torch.int64), Queue(2)
+    again.load_state_dict(registry.state_dict())
+    second.load_state_dict(queue.state_dict())
+    assert again.rows.tolist() == [-1, -1, 7]
+    second.push(torch.tensor([2.0]))
+    second.push(torch.tensor([3.0]))
+    assert sorted(second.values.tolist()) == [2.0, 3.0]
+
+
+@settings(max_examples=80, deadline=None)
+@given(length=st.integers(1, 7), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=6))
+def test_queue_holds_the_last_rows(length: int, sizes: list[int]) -> None:
+    queue, pushed = Queue(length, fill=-1.0), list[float]()
+    for size in sizes:
+        rows = torch.arange(len(pushed), len(pushed) + size, dtype=torch.float32)
+        queue.push(rows)
+        pushed += rows.tolist()
+        kept = pushed[-length:]
+        assert sorted(queue.values[queue.filled()].tolist()) == kept
+        assert sorted(queue.values.tolist()) == sorted([-1.0] * (length - len(kept)) + kept)
+
+
+def test_a_queue_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one row"):
+        Queue(0)
