@@ -177,7 +177,7 @@ def test_a_damaged_file_is_named_without_a_traceback(folder: Path, workers: int)
     content = path.read_bytes()
     path.write_bytes(content[:300])
     batches = loaded(files_in(folder), workers)
-    with pytest.raises(InputError, match=r"13\.jpg cannot be read.*Replace it by an intact one") as caught:
+    with pytest.raises(InputError, match=r"13\.jpg cannot be read.*Replace or remove it") as caught:
         _run(batches, 3)
     assert "Traceback" not in str(caught.value)
     assert multiprocessing.active_children() == []

@@ -81,7 +81,7 @@ def test_a_test_table_needs_no_augmented_texts(tmp_path: Path) -> None:
     assert examples.test.augmented is None
     assert len(examples.test) == 2
     write_csv(tests, [("a card", "b")], ("ticket", "label"))
-    with pytest.raises(InputError, match=r"no column 'text': it has 'ticket', 'label'. The columns of the test data must be"):
+    with pytest.raises(InputError, match=r"no column 'text': it has 'ticket', 'label'. The columns of the test data must have"):
         read_own(path, Reading(test=tests))
 
 
@@ -209,7 +209,7 @@ def test_images_that_stay_in_files_are_read_and_their_leaks_found(tmp_path: Path
     ("source", "reading", "message"),
     [
         (blobs, Reading(encoder="somewhere"), "texts and images"),
-        (blobs, Reading(image_size=32), "files of images"),
+        (blobs, Reading(image_size=32), "image files"),
         (texts, Reading(fine_tune=True), "--encoder"),
         (pictures, Reading(Columns(text="x")), "tables"),
     ],

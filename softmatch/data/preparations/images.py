@@ -191,8 +191,11 @@ def fit_images(
     noticed = _about_sizes(headers, names)
     needed = len(headers) * made.channels * side * side
     if needed + sum(len(each.content) for each in paths if isinstance(each, EncodedImage)) <= limit_bytes:
-        found = made.read(stored, names, progress)
-        return found._replace(findings=found.findings + noticed)
+        positions = list(headers)
+        items, contents, damaged = made.read_part([stored[position] for position in positions], progress)
+        failed |= {positions[place]: error for place, error in damaged.items()}
+        kept = [position for position in positions if position not in failed]
+        return Prepared(made, items, kept, unreadable(dict(sorted(failed.items())), names) + noticed, contents)
     files = [path for position in headers if isinstance(path := paths[position], Path)]
     text = f"{len(headers):,} images of {side}×{side} would take {needed / 1e9:.1f} GB of memory"
     if len(files) < len(headers):

@@ -208,7 +208,9 @@ def _combine(
             elif row.label not in (None, labels[image]):
                 before = f"{labels[image]!r} in {given.get(image, 'its folder')}"
                 disputed[table.name].append(f"row {row.number}: {printable(image)!r} is {row.label!r} here and {before}")
-    advice = "Correct the table or move the image; if the folders are not classes, give the table itself as the source."
+    advice = "Keep one label for each image."
+    if by_folders:
+        advice = "Correct the table or move the image; if the folders are not classes, give the table itself as the source."
     findings = [
         Finding("stop", f"{table}: labels contradict each other: {some(rows)}. {advice}", tuple(rows))
         for table, rows in disputed.items()
@@ -217,7 +219,7 @@ def _combine(
     dropped = [label for image, label in by_folder.items() if label and labels[image] is None and image not in named]
     if dropped:
         text = f"{where}: {quoted(sorted(set(dropped)))} is not taken as a class, because a table labels the images. "
-        findings.append(Finding("note", f"{text}Images in it that no table names have no label ({len(dropped):,})."))
+        findings.append(Finding("warning", f"{text}Images in it that no table names have no label ({len(dropped):,})."))
     found = [f"{count:,} from {origin}" for origin, count in counts.items() if count]
     empty = [table.name for table in tables if all(row.label is None for row in table.rows.values())]
     unused = "".join(f" {name} has no labels yet and is not used." for name in empty)

@@ -74,12 +74,12 @@ def test_texts_are_texts(x: Any) -> None:
         (X, "abcd", "the labels must be a list or an array of one dimension"),
         (X, [1, 2, {}, 3], "row 3: the label is a dict"),
         ([], None, "there are no items in it"),
-        ([[1, 2], [3]], None, "arrays: cannot be made an array"),
-        (np.array([[1, "x"], [2, "y"]], dtype=object), None, "holds Python objects that are no numbers"),
+        ([[1, 2], [3]], None, "arrays: cannot be converted to an array"),
+        (np.array([[1, "x"], [2, "y"]], dtype=object), None, "holds Python objects that are not numbers"),
         (np.array([["a", "b"]]), None, "texts must have one dimension"),
-        (np.array([1j]), None, "holds complex128, no numbers and no texts"),
+        (np.array([1j]), None, "holds complex128, not numbers or texts"),
         (sparse.csr_matrix(X), None, r"sparse matrices are not read. Give x.toarray\(\)"),
-        (torch.zeros(2, 2, requires_grad=True), None, "cannot be made an array"),
+        (torch.zeros(2, 2, requires_grad=True), None, "cannot be converted to an array"),
     ],
 )
 def test_what_is_no_data_is_refused(x: Any, y: Any, message: str) -> None:
@@ -135,13 +135,13 @@ def test_names_of_ones_own_hold_for_a_further_archive(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "columns", "message"),
     [
-        ({"a": X, "b": X}, Columns(), "which array holds the items: it has a, b. Give --features"),
-        ({"x": X, "data": X}, Columns(), "x and data may both be meant. Give --features"),
-        ({"x": X, "y": [1], "labels": [1]}, Columns(), "y and labels may both be meant. Give --label"),
+        ({"a": X, "b": X}, Columns(), r"which array holds the items \(a, b\). Choose one with --features"),
+        ({"x": X, "data": X}, Columns(), r"which array is meant \(x or data\). Choose one with --features"),
+        ({"x": X, "y": [1], "labels": [1]}, Columns(), r"which array is meant \(y or labels\). Choose one with --label"),
         ({"x": X, "y": [1]}, Columns(label="lables"), "has no array 'lables'. Known: x, y"),
-        ({"x": X, "y": [1]}, Columns(features=("x", "y")), "--features must name one array of it; it holds x, y"),
+        ({"x": X, "y": [1]}, Columns(features=("x", "y")), "--features must name one of its arrays: x, y"),
         ({"x": X, "y": [1, 2]}, Columns(), "data.npz, x: there are 4 items but 2 labels"),
-        ({"x": X, "x_unlabeled": X[:, :2]}, Columns(), "x_unlabeled holds float32 2 items, x float32 3 ones"),
+        ({"x": X, "x_unlabeled": X[:, :2]}, Columns(), "x_unlabeled holds float32 2 items, x float32 3 items"),
         ({"x": np.array([{}, 1], dtype=object)}, Columns(), "data.npz holds Python objects, which are not read"),
     ],
 )
@@ -156,7 +156,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     np.savez(path, x=X)
     content = path.read_bytes()
     path.write_bytes(content[:100])
-    with pytest.raises(InputError, match=r"data.npz is cut off or damaged: it is no complete .npz archive"):
+    with pytest.raises(InputError, match=r"data.npz is cut off or damaged: it is not a complete .npz archive"):
         open_npz(path, Columns())
     at = content.index(X.tobytes())
     path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
@@ -241,7 +241,7 @@ def test_frames_without_pandas_are_frames_too() -> None:
     ("frame", "y", "message"),
     [
         (pd.DataFrame({"a": [1, 2]}), [1], "frame: there are 2 rows but 1 labels"),
-        (pd.DataFrame({"a": [1, 2]}), None, "which column of frame holds the labels"),
+        (pd.DataFrame({"a": [1, 2]}), None, "frame: cannot tell which column holds the labels"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), [1], "frame: columns 1 and 2 are both called 'a'"),
         (pd.DataFrame({"a": [], "label": []}), None, "frame has no rows"),
         (pd.DataFrame(), [], "frame: it has no columns"),
@@ -265,7 +265,7 @@ def test_texts_of_characters_that_do_not_exist_are_refused(tmp_path: Path, order
     wrong = np.array([[97, 97], [98, code]], dtype=f"{order}u4").view(f"{order}U2")[:, 0]
     for arrays in ({"x": wrong, "y": [0, 1]}, {"x": [1.0, 2.0], "y": wrong}):
         np.savez(tmp_path / "t.npz", **arrays)  # type: ignore[arg-type]  # numpy's own signature mixes names and options
-        with pytest.raises(InputError, match=r"t\.npz, [xy] is damaged: it holds texts of characters that do not exist"):
+        with pytest.raises(InputError, match=r"t\.npz, [xy] is damaged: its texts hold characters that do not exist"):
             open_npz(tmp_path / "t.npz", Columns()).read()
 
 

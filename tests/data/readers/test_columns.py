@@ -50,7 +50,7 @@ def test_table_leaves_out_what_is_no_feature() -> None:
     assert "'name' (all values differ)" in note.text
     assert "'same' (always the same)" in note.text
     assert "'empty' (empty)" in note.text
-    assert "'customer_id' (all values differ, a number of the row)" in note.text
+    assert "'customer_id' (all values differ, a row number)" in note.text
 
 
 def test_constant_so_far_is_kept_where_more_rows_follow() -> None:
@@ -78,7 +78,7 @@ def test_title_of_few_words_is_a_category() -> None:
 def test_augmented_texts_are_no_features_and_no_texts() -> None:
     decided = found({"query": SENTENCES, "aug_0": SENTENCES, "aug_1": SENTENCES, "label": LABELS})
     assert decided.columns == Columns(label="label", text="query", augmented=("aug_0", "aug_1"))
-    assert decided.findings[0].text.endswith("text: column 'query'; strong views are drawn from: 'aug_0', 'aug_1'.")
+    assert decided.findings[0].text.endswith("text: column 'query'; strong views come from: 'aug_0', 'aug_1'.")
 
 
 def test_columns_of_augmented_texts_are_sorted_by_their_numbers_chosen_or_left_out() -> None:
@@ -108,12 +108,12 @@ def test_columns_of_augmented_texts_are_sorted_by_their_numbers_chosen_or_left_o
         (
             {"a": LABELS, "b": LABELS},
             Columns(),
-            r"which column of data.csv holds the labels: it has 'a', 'b' .* Give --label COLUMN",
+            r"data.csv: cannot tell which column holds the labels \('a' or 'b'\). Choose one with --label",
         ),
         (
             {"label": LABELS, "Class": LABELS},
             Columns(),
-            "columns 'label', 'Class' may all hold the labels. Give --label label or",
+            r"which column holds the labels \('label' or 'Class'\). Choose one with --label",
         ),
         ({"label": LABELS, "t": SENTENCES}, Columns(label="lable"), "has no column 'lable'. Did you mean 'label'?"),
         ({"label": LABELS, "text": SENTENCES}, Columns(text="txt"), "has no column 'txt'. Did you mean 'text'?"),
@@ -121,10 +121,14 @@ def test_columns_of_augmented_texts_are_sorted_by_their_numbers_chosen_or_left_o
         ({"label": LABELS, "a": LABELS}, Columns(features=("a", "a")), "--features names 'a' twice"),
         ({"label": LABELS, "a": LABELS}, Columns(features=()), "--features names no column"),
         ({"label": LABELS, "a": LABELS}, Columns(text="a", features=("a",)), "give --text .* or --features .*, not both"),
-        ({"label": LABELS, "a": LABELS}, Columns(label="a", text="a"), "'a' is given as the label and as what to learn it from"),
+        ({"label": LABELS, "a": LABELS}, Columns(label="a", text="a"), "'a' is given as the label and as an input"),
         ({"label": LABELS}, Columns(), "data.csv has no column to learn from. Name them with --features"),
         ({"label": LABELS, "id": list("abcdef")}, Columns(), r"no column to learn from: 'id' \(all values differ\)"),
-        ({"label": LABELS, "one": SENTENCES, "two words": SENTENCES}, Columns(), "Give --text one or --text 'two words'"),
+        (
+            {"label": LABELS, "one": SENTENCES, "two words": SENTENCES},
+            Columns(),
+            r"which column holds the texts \('one' or 'two words'\). Choose one with --text",
+        ),
         (
             {"label": LABELS, "Name": SENTENCES, "Age": [1, 2, 2, 4, 5, 6], "Fare": [0.5, 1, 2, 3, 4, 4]},
             Columns(),
@@ -157,7 +161,7 @@ def test_labels_may_be_absent_where_none_are_needed() -> None:
     assert found({"a": [1, 2, 2]}, need_label=False).columns == Columns(features=("a",))
     both = {"a": [1, 2, 2], "topic": [1, 2, 2], "class": [1, 2, 2]}
     assert found(both, Columns(features=("a",)), need_label=False).columns.label is None
-    with pytest.raises(InputError, match="'topic', 'class' may all hold the labels"):
+    with pytest.raises(InputError, match="'topic' or 'class'"):
         found(both, need_label=False)
     with pytest.raises(InputError, match="has no column 'b'"):
         found({"a": [1, 2]}, Columns(features=("a", "b")), need_label=False)

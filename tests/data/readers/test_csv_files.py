@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.csv_files import LONGEST_CELL, Delimited
-from softmatch.data.readers.table_source import read_columns
+from softmatch.data.readers.csv_files import LONGEST_CELL, Delimited, read_columns
 from softmatch.errors import InputError
 
 
@@ -68,11 +67,11 @@ def test_nameless_columns_are_called_by_their_position(tmp_path: Path) -> None:
         ("\n \n", "table.csv is empty"),
         ("a,b,a\n1,2,3\n", "columns 1 and 3 are both called 'a'"),
         ("1,2.5,-3e4\n4,5,6\n", r"has no header: its first line holds numbers \(1,2.5,-3e4"),
-        ("a,b" * 50_000 + "c" * 200_000 + "\n1,2\n", "has no header: its first line holds texts of more than 300 characters"),
+        ("a,b" * 50_000 + "c" * 200_000 + "\n1,2\n", "has no header: its first line holds texts of over 300 characters"),
         ("a,b\n1,2\n3\n", r"table.csv, row 2 \(line 3\) has 1 cell, the header has 2"),
         ('a,b\n"x\ny",2\n\n3,4,5\n', r"table.csv, row 2 \(line 5\) has 3 cells, the header has 2. A cell that holds ','"),
         ('a,b\n1,2\n3,"x\n4,5\n6,7\n', r"row 2 \(line 3\): a cell starts with a double quote that is never closed"),
-        ('a,b\n1,"x" y\n', r"row 1 \(line 2\): a quoted cell goes on after its closing quote"),
+        ('a,b\n1,"x" y\n', r"row 1 \(line 2\): a quoted cell continues after its closing quote"),
         ('"a,b\n1,2\n', "header: a cell starts with a double quote that is never closed"),
     ],
 )
@@ -85,7 +84,7 @@ def test_long_cells_are_read_and_endless_ones_refused(tmp_path: Path) -> None:
     before = csv.field_size_limit()
     long = "x" * (before + 10)
     assert read_columns(table(tmp_path, f"a,b\n{long},1\n"))["a"] == [long]
-    with pytest.raises(InputError, match=r"row 1 \(line 2\): a cell has more than .* a double quote that is never closed"):
+    with pytest.raises(InputError, match=r"row 1 \(line 2\): a cell has more than .* a double quote is never closed"):
         read_columns(table(tmp_path, f'a,b\n"{"x" * LONGEST_CELL}x",1\n'))
     assert csv.field_size_limit() == before
 
@@ -93,7 +92,7 @@ def test_long_cells_are_read_and_endless_ones_refused(tmp_path: Path) -> None:
 def test_quotes_are_characters_in_a_tsv_that_does_not_quote(tmp_path: Path) -> None:
     path = table(tmp_path, 'text\tlabel\n"Well" said he\t1\n"never closed\t2\n', "table.tsv")
     assert read_columns(path)["text"] == ['"Well" said he', '"never closed']
-    assert "quotes in its cells are taken as characters" in Delimited(path).findings[0].text
+    assert "quotes in its cells are read as characters" in Delimited(path).findings[0].text
     quoted = Delimited(table(tmp_path, 'text\tlabel\n"a\tb ""c"""\t1\n', "quoted.tsv"))
     assert [dict(piece) for piece in quoted.pieces(["text"], 9)] == [{"text": ['a\tb "c"']}]
     assert not quoted.findings

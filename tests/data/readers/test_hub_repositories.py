@@ -95,9 +95,9 @@ def test_images_that_cannot_be_read_are_left_out_and_named(tmp_path: Path) -> No
     assert warning.text.startswith(f"4 of 10 images cannot be read: '{where}, row 3' (not an image that Pillow knows); ")
     assert [place.removeprefix(f"{where}, ") for place in warning.places] == [
         "row 3: not an image that Pillow knows",
-        "row 4: the row has none",
+        "row 4: the row has no image",
         "row 5: it is empty",
-        "row 6: the row has none",
+        "row 6: the row has no image",
     ]
 
 
@@ -111,7 +111,7 @@ def test_only_common_formats_are_opened(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(understood.examples) == 4
     table = open_source(where, Columns(features=("label",)), need_label=False)
     assert (table.kind, list(table.read().inputs)) == ("table", ["label"])
-    with pytest.raises(InputError, match="'mask' holds images or sounds, no labels"):
+    with pytest.raises(InputError, match="'mask' holds images or sounds, not labels"):
         open_source(where, Columns(label="mask"))
     assert started == []
 
@@ -131,9 +131,10 @@ def test_a_row_names_no_file_outside_of_the_dataset(tmp_path: Path) -> None:
     (folder / "inside.bin").write_bytes(_encoded(88))
     (folder / "link.bin").symlink_to(tmp_path / "secret.png")
     records = open_hub(str(folder), Columns()).read()
-    with pytest.raises(InputError, match=rf"shades, row 5 cannot be read: it is said to be in '{paths[0]}', which is no file of"):
+    with pytest.raises(InputError, match=rf"shades, row 5 cannot be read: '{paths[0]}' is not a file of"):
         ImagePreparation(3, 8, 8)(records.inputs[4:5])  # type: ignore[index]  # a list, as the kind says
-    items, kept, (warning,) = ImagePreparation(3, 8, 8).read(records.inputs, records.names)
+    _, items, kept, (warning,), _ = ImagePreparation(3, 8, 8).read(records.inputs, records.names)
+    assert isinstance(items, torch.Tensor)
     assert kept == [0, 1, 2, 3, 9]
     assert items[-1, 0, 0, 0] == 88
     assert [place.split(":")[0] for place in warning.places] == [f"{folder}, row {row}" for row in (5, 6, 7, 8, 9)]
@@ -148,8 +149,8 @@ def test_pixels_are_not_kept_after_they_were_used(tmp_path: Path) -> None:
     cells = [{"bytes": _encoded(level, "JPEG", 100), "path": None} for level in range(20)]
     before = _opened_by_pillow()
     records = open_hub(str(_images(tmp_path / "shades", cells, [0, 1] * 10)), Columns()).read()
-    _, items, kept, _ = fit_images(records.inputs, 8)  # type: ignore[arg-type]  # as the kind says
-    assert (len(items), len(kept)) == (20, 20)
+    made = fit_images(records.inputs, 8)  # type: ignore[arg-type]  # as the kind says
+    assert (len(made.items), len(made.kept)) == (20, 20)
     assert _opened_by_pillow() == before
     assert [each.content for each in records.inputs if isinstance(each, EncodedImage)] == [cell["bytes"] for cell in cells]
 
@@ -169,5 +170,5 @@ def test_a_wrong_column_is_named(tmp_path: Path) -> None:
 
 def test_what_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="nobody/nothing cannot be had"):
+    with pytest.raises(InputError, match="nobody/nothing cannot be loaded"):
         open_hub("nobody/nothing", Columns())

@@ -55,7 +55,7 @@ def test_images_in_no_folder_are_unlabeled_and_that_is_said(tmp_path: Path) -> N
     opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", "5.png", "6.png"), Columns())
     assert labels(opened) == {"5.png": None, "6.png": None, "a/1.png": "a", "b/1.png": "b"}
     assert only(opened).level == "note"
-    assert "images that lie in no folder of a class are taken as unlabelled: '5.png'; '6.png'" in only(opened).text
+    assert "images outside of the class folders are taken as unlabelled: '5.png'; '6.png'" in only(opened).text
 
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_vehicles_may_be_called_train(tmp_path: Path) -> None:
     opened = open_folder(write(tmp_path, "test/4.png"), Columns())
     assert labels(opened)["test/4.png"] == "test"
     assert only(opened).level == "warning"
-    assert "'train' and 'test' are taken as classes, since there are others beside them: 'bus'; 'tram'" in only(opened).text
+    assert "'train' and 'test' are taken as classes, because there are other folders: 'bus'; 'tram'" in only(opened).text
 
 
 def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path
     assert len(opened.paths) == 2
     assert only(opened).level == "note"
     assert (
-        only(opened).text == "files that are no images that can be read are left out: .txt (2), .heic (1), without a suffix (1)."
+        only(opened).text == "files that are not readable images are left out: .txt (2), .heic (1), no suffix (1)."
     )
 
 
@@ -177,7 +177,7 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     levels = {finding.level for finding in opened.findings}
     assert levels == {"note"}
     circle = opened.findings[0]
-    assert circle.text.startswith("links that lead in a circle, or to folders that are read anyway, are not followed: ")
+    assert circle.text.startswith("links that form a circle or lead to folders that are read anyway are not followed: ")
     assert circle.places == ("'0th'", "'a/around'", "'b/up'", "'unlabeled/back'")
 
 
@@ -201,7 +201,7 @@ def test_a_pipe_called_like_an_image_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a" / "pipe.png")
     opened = open_folder(tmp_path, Columns())
     assert len(opened.paths) == 2
-    assert only(opened).text == "files that are no images that can be read are left out: no file (1)."
+    assert only(opened).text == "files that are not readable images are left out: not a file (1)."
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed there")

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from softmatch.using.suggesting import cold_start
 
 from softmatch.data.readers.image_folder import open_folder, open_image_table
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
+from softmatch.inference.suggest import cold_start
 from tests.data.readers.folders import STRANGE, labels, levels, only, origin, others, write, write_table
 from tests.own.sources import pictures, write_csv
 
@@ -47,7 +47,7 @@ def test_a_table_with_a_mark_and_tabs_and_names_without_suffix(tmp_path: Path) -
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"one.png": "cat", "three.jpg": None, "three.png": None, "two.JPG": "dog"}
     assert only(opened).level == "warning"
-    assert "rows that may mean several images are left out: row 3: 'three'. Write the whole path." in only(opened).text
+    assert "rows that match several images are left out: row 3: 'three'. Write the whole path." in only(opened).text
 
 
 def test_numbers_in_a_column_of_labels_are_not_taken_for_files(tmp_path: Path) -> None:
@@ -88,10 +88,8 @@ def test_the_user_says_which_column_holds_the_labels(tmp_path: Path) -> None:
     write_table(tmp_path, "file,breed,colour\n1.png,a,x\n2.png,b,y\n")
     assert list(labels(open_folder(tmp_path, Columns(label="colour"))).values()) == ["x", "y"]
     unclear = only(open_folder(tmp_path, Columns()))
-    assert (unclear.level, "which of the columns 'breed', 'colour' holds the labels? Give --label" in unclear.text) == (
-        "stop",
-        True,
-    )
+    assert unclear.level == "stop"
+    assert unclear.text.endswith("which column holds the labels ('breed' or 'colour'). Choose one with --label.")
     wrong = only(open_folder(tmp_path, Columns(label="color")))
     assert wrong.level == "stop"
     assert "no column 'color', which --label names. Did you mean 'colour'?" in wrong.text
@@ -103,7 +101,7 @@ def test_files_that_are_not_there_are_named_with_their_rows(tmp_path: Path) -> N
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"1.png": "a", "2.png": "b"}
     assert only(opened).level == "warning"
-    assert f"labels.csv: rows that name no image in the folder {tmp_path} are left out: row 2" in only(opened).text
+    assert f"labels.csv: rows whose image is not in the folder {tmp_path} are left out: row 2" in only(opened).text
     assert only(opened).places == ("row 2: 'gone.png'", "row 4: 'lost.png'")
 
 
@@ -130,9 +128,9 @@ def test_files_outside_are_refused(tmp_path: Path, cell: str) -> None:
     opened = open_folder(tmp_path / "data", Columns())
     assert only(opened).level == "stop"
     assert "labels.csv, row 2: " in only(opened).text
-    assert "leads outside the folder" in only(opened).text
+    assert "is outside the folder" in only(opened).text
     assert labels(opened) == {"1.png": None}
-    with pytest.raises(InputError, match=r"row 2: .* leads outside the folder"):
+    with pytest.raises(InputError, match=r"row 2: .* is outside the folder"):
         open_image_table(tmp_path / "data" / "labels.csv", Columns(), "file")
 
 
@@ -161,7 +159,10 @@ def test_two_tables_that_disagree(tmp_path: Path) -> None:
     write_table(tmp_path, "file,label\n1.png,c\n2.png,b\n", "old.csv")
     stop = only(open_folder(tmp_path, Columns()))
     assert stop.level == "stop"
-    assert f"{tmp_path}/new.csv and {tmp_path}/old.csv disagree: '1.png' is 'a' in the one and 'c' in the other." in stop.text
+    assert stop.text == (
+        f"{tmp_path}/old.csv: labels contradict each other: row 1: '1.png' is 'c' here and 'a' in {tmp_path}/new.csv, row 1. "
+        "Keep one label for each image."
+    )
     assert len(stop.places) == 1
 
 
@@ -218,7 +219,7 @@ def test_a_table_adds_labels_to_images_that_no_folder_labels(tmp_path: Path) -> 
     }
     assert origin(opened) == "3 from the names of folders, 2 from labels.csv."
     assert levels(opened) == ["warning", "note"]  # as ever: a folder without an image, and images in no folder
-    assert "images that lie in no folder of a class are taken as unlabelled: '7.png'." in others(opened)[1].text
+    assert "images outside of the class folders are taken as unlabelled: '7.png'." in others(opened)[1].text
     assert opened.columns == Columns()
 
 
@@ -236,28 +237,27 @@ def test_a_table_that_contradicts_the_folders_stops(tmp_path: Path) -> None:
     write_table(tmp_path, "file,label\nday/1.png,x\nnight/2.png,night\n")
     stop = only(open_folder(tmp_path, Columns()))
     assert stop.level == "stop"
-    expected = f"{tmp_path}/labels.csv and the folders disagree: 'day/1.png' is 'x' in the table and 'day' by its folder."
+    expected = f"{tmp_path}/labels.csv: labels contradict each other: row 1: 'day/1.png' is 'x' here and 'day' in its folder."
     assert stop.text.startswith(expected)
     assert "give the table itself as the source" in stop.text
     assert labels(open_image_table(tmp_path / "labels.csv", Columns(), "file")) == {"day/1.png": "x", "night/2.png": "night"}
 
 
-@pytest.mark.parametrize("apart", ["unlabeled/", ""])
-def test_one_folder_of_a_class_and_the_others_in_a_table(tmp_path: Path, apart: str) -> None:
-    write(tmp_path, "dark/1.png", "dark/2.png", f"{apart}3.png", f"{apart}4.png", f"{apart}5.png")
-    write_table(tmp_path, f"name,label\n{apart}3.png,light\n{apart}4.png,dark\n", "to_label.csv")
+def test_one_folder_beside_unlabeled_is_a_class_and_the_others_are_in_a_table(tmp_path: Path) -> None:
+    write(tmp_path, "dark/1.png", "dark/2.png", "unlabeled/3.png", "unlabeled/4.png", "unlabeled/5.png")
+    write_table(tmp_path, "name,label\nunlabeled/3.png,light\nunlabeled/4.png,dark\n", "to_label.csv")
     opened = open_folder(tmp_path, Columns())
-    by_folder: dict[str, str | None] = {"dark/1.png": "dark", "dark/2.png": "dark"}
-    assert labels(opened) == {**by_folder, f"{apart}3.png": "light", f"{apart}4.png": "dark", f"{apart}5.png": None}
+    assert list(labels(opened).values()) == ["dark", "dark", "light", "dark", None]
     assert origin(opened) == "2 from the names of folders, 2 from to_label.csv."
 
 
-def test_one_folder_that_the_table_knows_nothing_of_is_no_class(tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", ["b", "more"])
+def test_one_folder_alone_is_no_class_where_a_table_labels_the_images(tmp_path: Path, label: str) -> None:
     write(tmp_path, "1.png", "2.png", "more/3.png", "more/4.png")
-    write_table(tmp_path, "file,label\n1.png,a\n2.png,b\n")
+    write_table(tmp_path, f"file,label\n1.png,a\n2.png,{label}\n")
     opened = open_folder(tmp_path, Columns())
-    assert labels(opened) == {"1.png": "a", "2.png": "b", "more/3.png": None, "more/4.png": None}
-    assert only(opened).level == "note"
+    assert labels(opened) == {"1.png": "a", "2.png": label, "more/3.png": None, "more/4.png": None}
+    assert only(opened).level == "warning"
     assert "'more' is not taken as a class" in only(opened).text
     assert only(opened).text.endswith("Images in it that no table names have no label (2).")
 
@@ -268,7 +268,7 @@ def test_a_table_without_any_label_yet_changes_nothing(tmp_path: Path) -> None:
     write_table(tmp_path, "name,label,reason\nunlabeled/3.png,,typical\na/1.png,,typical\n", "to_label.csv")
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == before == {"a/1.png": "a", "b/2.png": "b", "unlabeled/3.png": None}
-    assert origin(opened) == "2 from the names of folders. to_label.csv has no labels yet, and is not used."
+    assert origin(opened) == "2 from the names of folders. to_label.csv has no labels yet and is not used."
     assert others(opened) == []
 
 

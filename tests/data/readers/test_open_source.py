@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from softmatch.data.readers.open_source import open_source
+from softmatch.data.readers.open_source import NotThere, open_source
 from softmatch.errors import InputError
 from tests.own.sources import blobs, pictures, texts, write_csv
 
@@ -35,12 +35,11 @@ def test_a_table_that_names_images(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_or_not_known(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Did you mean 'digits'"):
-        open_source("digit")
-    with pytest.raises(InputError, match="no file or folder"):
-        open_source(tmp_path / "nothing.csv")
+    for name in ("digit", tmp_path / "nothing.csv"):
+        with pytest.raises(NotThere, match=f"no file or folder {name}, and a dataset of the .* hub is given as owner/name"):
+            open_source(name)
     (tmp_path / "a.docx").write_bytes(b"x")
-    with pytest.raises(InputError, match=r"a\.docx is not a kind of file"):
+    with pytest.raises(InputError, match=r"a\.docx is not a file that softmatch reads"):
         open_source(tmp_path / "a.docx")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from softmatch.data.readers.table_source import OpenedTable, is_table, open_table, read_columns, read_head
+from softmatch.data.readers.table_source import is_table, open_table, read_table
 from softmatch.data.records import Columns, Records
 from softmatch.errors import InputError
 
@@ -130,7 +130,6 @@ def test_lines_of_a_text_file_are_texts_to_predict(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"t.txt has a text on every line and no labels: .* give a table such as a .csv"):
         open_table(path, Columns())
     assert is_table(path)
-    assert read_head(path, 5) == {}
 
 
 def test_labels_are_not_needed_to_predict(tmp_path: Path) -> None:
@@ -174,7 +173,7 @@ def test_nested_values_are_refused_only_where_they_are_used(tmp_path: Path) -> N
         ("t.csv", "text,label\n", "t.csv has no rows"),
         ("t.csv", "text,label\na,b,c\n", r"t.csv, row 1 \(line 2\) has 3 cells, the header has 2"),
         ("t.csv", "text,label\na,b\n", "t.csv: column 'x' is"),
-        ("t.xlsx", "", "t.xlsx is no table that can be read: give a .csv, .tsv, .jsonl or .parquet file"),
+        ("t.xlsx", "", "t.xlsx is not a table that can be read: give a .csv, .tsv, .jsonl or .parquet file"),
         ("t.jsonl", "nonsense", r"t.jsonl, row 1 \(line 1\) is not JSON"),
         ("t.parquet", "nonsense", "t.parquet cannot be read as Parquet"),
     ],
@@ -214,13 +213,11 @@ def test_a_million_rows_in_pieces(tmp_path: Path) -> None:
     assert (count, total, labels) == (1_000_000, 499_500_000.0, 1000)
 
 
-def test_head_and_columns_of_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text("file,label\na.png,1.0\nb.png,\n")
-    assert read_head(path, 1) == {"file": ["a.png"], "label": ["1.0"]}
-    (tmp_path / "t.jsonl").write_text('{"a": 1}\n{"b": [2]}\nnonsense\n')
-    assert read_head(tmp_path / "t.jsonl", 2) == {"a": [1, None], "b": [None, [2]]}
-    assert read_columns(path) == {"file": ["a.png", "b.png"], "label": ["1.0", ""]}
+def test_the_reader_is_chosen_by_the_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("file,label\na.png,1.0\nb.png,\n")
+    (tmp_path / "t.jsonl").write_text('{"a": 1}\n{"b": [2]}\n')
+    csv, lines = read_table(tmp_path / "t.csv"), read_table(tmp_path / "t.jsonl")
+    assert next(csv.pieces(csv.names, 1)) == {"file": ["a.png"], "label": ["1.0"]}
+    assert next(lines.pieces(lines.names, 2)) == {"a": [1, None], "b": [None, [2]]}
     assert not is_table(tmp_path / "t.png")
     assert not is_table(tmp_path / "table")
-    assert isinstance(open_table(path, Columns(features=("file",))), OpenedTable)
