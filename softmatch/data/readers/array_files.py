@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import math
 import os
 import sys
 import tokenize
@@ -128,8 +129,7 @@ def _readable(texts: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 def open_npz(path: Path, columns: Columns) -> OpenedArrays:
     """Open the arrays of a .npz: x and y, or x_train and y_train with x_unlabeled, x_test and y_test.
 
-    Args:
-        columns: its `label` and `features` name other arrays for y and x.
+    The label and features of `columns` name other arrays for y and x.
     """
     refuse_unfit(path)
     try:
@@ -211,15 +211,13 @@ def refuse_unfit(path: Path) -> None:
     except FAILURES as error:
         raise InputError(f"{path} is cut off or damaged: {error}.") from error
     there = _memory()
-    if there is not None and largest > there:
+    if largest > there:
         raise InputError(f"{path} decompresses to {largest / 1e9:,.1f} GB; this machine has {there / 1e9:,.1f} GB of memory.")
 
 
-def _memory() -> int | None:
-    """Bytes of memory, where the system tells."""
-    if not hasattr(os, "sysconf"):
-        return None
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def _memory() -> float:
+    """Bytes of memory; without a limit where the system does not tell."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
 
 
 def _unreadable(path: Path, error: Exception) -> InputError:
@@ -234,13 +232,7 @@ def is_frame(samples: Any) -> bool:
 
 
 def open_frame(frame: Any, columns: Columns, y: Any = None, need_label: bool = True) -> OpenedTable:
-    """Open a frame of pandas or of another library: anything with `columns` and a list for each.
-
-    Args:
-        columns: the meaning of columns, as far as the user says so; the rest is found and reported.
-        y: the labels, if they are not in the frame: see `open_arrays`.
-        need_label: a frame without a column of labels is an error.
-    """
+    """Open a frame of pandas or of another library; `y` are the labels, if they are not in the frame: see `open_arrays`."""
     labels = None if y is None else array_labels(y)
     reader = _Frame(frame, labels)
     if labels is None:

@@ -144,14 +144,10 @@ def _about_names(tops: Sequence[str]) -> list[Finding]:
 
 def _about_wrapping(walked: Walked, base: str) -> list[Finding]:
     """Point out a single class that consists of folders: most likely these are the classes."""
-    inner = defaultdict[str, set[str]](set)
-    for image in below(walked.images, base):
-        top, *rest = relative(image, base).split("/")
-        if len(rest) > 1 and not is_unlabeled(top):
-            inner[top].add(repr(printable(rest[0])))
-    text = "{!r}, the only class, consists of folders: {}. If these are the classes, give {!r} as the source."
-    return [
-        Finding("warning", text.format(name, some(sorted(names)), name))
-        for top, names in inner.items()
-        if len(names) > 1 and (name := printable(posixpath.join(base, top)))
-    ]
+    paths = [relative(image, base).split("/") for image in below(walked.images, base)]
+    deep = {(path[0], repr(printable(path[1]))) for path in paths if len(path) > 2 and not is_unlabeled(path[0])}
+    if len(deep) < 2:
+        return []
+    name = printable(posixpath.join(base, min(deep)[0]))
+    text = f"{name!r}, the only class, consists of folders: {some(sorted(inner for _, inner in deep))}. "
+    return [Finding("warning", f"{text}If these are the classes, give {name!r} as the source.")]

@@ -91,14 +91,12 @@ def decide(
 
     Args:
         sample: the first cells of every column.
-        columns: what the user has said.
         where: the name of the table in messages.
         need_label: a missing column of labels is an error.
         whole: the sample is the whole table, so that a column of one value can be left out.
 
     Raises:
-        NoColumn: a column does not exist.
-        InputError: the meaning of the columns is ambiguous.
+        InputError: a column does not exist (NoColumn), or the meaning of the columns is ambiguous.
     """
     _refuse_contradictions(columns, where)
     given = [columns.text] if columns.text is not None else list(columns.features or ())
@@ -153,10 +151,10 @@ def _refuse_contradictions(columns: Columns, where: str) -> None:
         raise InputError(f"{where}: give --text to learn from texts or --features to learn from columns, not both.")
     if columns.augmented and columns.features is not None:
         raise InputError(f"{where}: --augmented names versions of a text; it cannot be combined with --features.")
-    for option, names in (("--features", columns.features), ("--augmented", columns.augmented)):
-        twice = next((name for k, name in enumerate(names or ()) if name in (names or ())[:k]), None)
-        if twice is not None:
-            raise InputError(f"{where}: {option} names {twice!r} twice.")
+    for option, names in (("--features", columns.features or ()), ("--augmented", columns.augmented or ())):
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"{where}: {option} names {name!r} twice.")
     used = [columns.text] if columns.text is not None else list(columns.features or ())
     if columns.label is not None and columns.label in used:
         raise InputError(f"{where}: column {columns.label!r} is given as the label and as an input.")
@@ -203,10 +201,6 @@ def _tag_of_texts(looks: Mapping[str, _Looks], text: str | None) -> list[str]:
 def _augmented(names: Iterable[str]) -> tuple[str, ...]:
     """List the columns of augmented texts by their numbers."""
     return tuple(sorted(filter(AUGMENTED.fullmatch, names), key=lambda name: int(name.partition("_")[2])))
-
-
-def _option(name: str) -> str:
-    return name if re.fullmatch(r"[\w.,-]+", name) else f"'{name}'"
 
 
 def _look(cells: Sequence[object]) -> _Looks:
@@ -260,8 +254,6 @@ def _text(rest: Mapping[str, _Looks], left_out: Mapping[str, str], where: str) -
         return None
     numbers = [name for name, looks in rest.items() if looks.number and name not in left_out]
     if len(numbers) >= 2 and chosen[0].lower() not in TEXT_NAMES:
-        raise InputError(
-            f"{where} has texts in column {chosen[0]!r} and numbers in {_quoted(numbers)}. Give --text {_option(chosen[0])} to "
-            f"learn from the texts, or --features {','.join(numbers[:3])}{',…' if len(numbers) > 3 else ''} for the numbers."
-        )
+        held = f"texts in column {chosen[0]!r} and numbers in {_quoted(numbers)}"
+        raise InputError(f"{where} has {held}. Choose the texts with --text, or the numbers with --features.")
     return chosen[0]

@@ -31,12 +31,7 @@ ROWS = 250
 
 
 class Delimited:
-    """A CSV or TSV file whose header has been read.
-
-    Attributes:
-        names: of the columns.
-        findings: what was noticed.
-    """
+    """A CSV or TSV file whose header has been read. See `records.TableReader`."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lines = path, Lines(path)

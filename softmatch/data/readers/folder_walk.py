@@ -94,15 +94,10 @@ def walk(root: Path) -> Walked:
 
 def images_in(folder: Path) -> list[str]:
     """Names of the images directly in a folder, sorted; none where it cannot be opened."""
-    found = Walked()
     try:
-        entries = _entries(folder)
+        return [entry.name for entry in _entries(folder) if is_image(entry.name) and not _is_folder(entry) and _is_file(entry)]
     except OSError:
         return []
-    for entry in entries:
-        if not _is_folder(entry):
-            _sort_in(found, entry.name, entry)
-    return found.images
 
 
 def is_image(name: str) -> bool:

@@ -24,10 +24,9 @@ LIMIT = 2 * 2**30
 
 
 def open_hub(name: str, columns: Columns, need_label: bool = True) -> Opened:
-    """Open the training split and the splits without labels; the test or else the validation split is `opened.test`.
+    """Open the splits of owner/name, or of a folder of Parquet files with the splits in their names.
 
-    Args:
-        name: owner/name, or a folder of Parquet files with the splits in their names.
+    The source are the training split and those without labels, `opened.test` the test or else the validation split.
     """
     splits = _load(name)
     train = [splits[split] for split in ("train", *UNLABELED_SPLITS) if split in splits]
@@ -124,11 +123,7 @@ def _class_names(part: Any, column: str, cells: Sequence[Any]) -> Sequence[Any]:
 
 @dataclass
 class _HubImages:
-    """Images of the hub, still encoded. See `records.Opened`.
-
-    Attributes:
-        folders: where files that the rows name may be.
-    """
+    """Images of the hub, still encoded, or files in these folders. See `records.Opened`."""
 
     where: str
     parts: Sequence[Any]
@@ -140,11 +135,7 @@ class _HubImages:
     kind: InputKind = "image"
 
     def read(self) -> Records:
-        """Read all of them.
-
-        Raises:
-            InputError: they are too large to be held in memory.
-        """
+        """Read all of them; InputError where they are too large to be held in memory."""
         pictures, names, labels, held = list[Path | EncodedImage](), list[str](), list[str | None](), 0
         for piece in self.stream(ROWS):
             pictures += piece.inputs  # type: ignore[arg-type]  # as `stream` gives them

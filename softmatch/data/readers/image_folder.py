@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from softmatch.data.readers.class_folders import Parts, about_classes, below, find_parts, labels_by_folder, name_classes, relative
 from softmatch.data.readers.columns import LABEL_NAMES
@@ -67,10 +68,7 @@ class OpenedFolder:
 
 
 def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> OpenedFolder:
-    """Find the images in a folder and their labels.
-
-    Args:
-        walked: the contents of the folder, where they are known.
+    """Find the images in a folder and their labels; `walked` are its contents, where they are known.
 
     Raises:
         InputError: there are no images, or the folder cannot be opened.
@@ -107,9 +105,6 @@ def open_image(path: Path) -> OpenedFolder:
 def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> OpenedFolder:
     """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows.
 
-    Args:
-        reader: of the table, where it is open already.
-
     Raises:
         InputError: a file is outside this folder, or the column of labels is ambiguous.
     """
@@ -142,8 +137,7 @@ def _instead(walked: Walked, where: str) -> str:
     return f" but {walked.others.total():,} other files, {walked.kinds()}" if walked.others else ""
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(NamedTuple):
     """Rows of a table by the image that they name, and the column that the labels are in."""
 
     name: str

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.folder_walk import is_image
@@ -20,11 +20,7 @@ PERHAPS_FILE_NAMES = frozenset({"name", "id", "imageid", "imagename", "key"})
 
 
 class Images:
-    """Index of images by what a table may call them: path or file name, with or without the suffix.
-
-    Args:
-        names: paths relative to the folder of the table.
-    """
+    """Index of images, given by their paths, by what a table may call them: path or file name, with or without the suffix."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._by = [defaultdict[str, list[int]](list) for _ in range(4)]
@@ -44,8 +40,7 @@ class Images:
         return []
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """Entry of a table about one image; the number counts from 1."""
 
     label: str | None
@@ -75,11 +70,7 @@ def find_file_column(cells: Mapping[str, Sequence[str]], images: Images, strict:
 
 
 def find_label_column(table: str, names: Sequence[str], file_column: str, given: str | None) -> str | None:
-    """Choose the column of labels: as the user says, by its name, or the only other one. None: there is no other.
-
-    Raises:
-        InputError: it is missing or ambiguous.
-    """
+    """Choose the column of labels: as the user says, by its name, or the only other one. None: there is no other."""
     if given is not None:
         if given not in names:
             raise InputError(f"{table} has no column {given!r}, which --label names. {nearest(given, names)}")
@@ -94,16 +85,10 @@ def find_label_column(table: str, names: Sequence[str], file_column: str, given:
 def match(
     table: str, files: Sequence[str], labels: Sequence[str | None], images: Images, where: str
 ) -> tuple[dict[int, Row], list[Finding]]:
-    """Assign rows to images by position, in the order of the rows, and report what is wrong with the rows.
-
-    Args:
-        table: its name in messages.
-        files: the cell that names a file, for each row.
-        labels: the label of each row.
-        where: the folder that the files are searched in.
+    """Assign rows, given by file and label, to images by position, and report what is wrong with the rows.
 
     Raises:
-        InputError: a file outside this folder.
+        InputError: a file outside of `where`, the folder of the images.
     """
     missing, unclear, disputed = list[str](), list[str](), list[str]()
     found = dict[int, Row]()

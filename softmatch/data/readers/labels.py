@@ -43,12 +43,7 @@ def clean_label(value: object) -> str | None:
 
 
 def clean_labels(values: Iterable[object], unlabeled: str | None = None, place: str = "y", first: int = 1) -> list[str | None]:
-    """Apply `clean_label` to each; None also where the label is the word `unlabeled`.
-
-    Args:
-        place: name of the labels in messages.
-        first: number of the first row.
-    """
+    """Apply `clean_label` to each; None also for the word `unlabeled`. Messages name `place` and the row, from `first`."""
     word = clean_label(unlabeled)
     known: dict[str, str | None] = {}
     found: list[str | None] = []
@@ -70,12 +65,7 @@ def clean_labels(values: Iterable[object], unlabeled: str | None = None, place: 
 
 
 def suspicious_unlabeled(counts: Mapping[str, int], unlabeled: str | None) -> Finding | None:
-    """Report classes whose names mean "no label", where the user has not said which word does.
-
-    Args:
-        counts: number of samples with each label.
-        unlabeled: the user's word for it; "": only an empty cell, so that every word is a class.
-    """
+    """Report classes whose names mean "no label", unless the user has said which word does ("": every word is a class)."""
     if unlabeled is not None or set(counts) == {"-1", "1"}:  # the usual two classes of a margin
         return None
     certain = [name for name in counts if name.casefold() in NO_LABEL]

@@ -22,7 +22,7 @@ HEAD = 20
 
 
 class NotThere(InputError):  # noqa: N818  # says what is wrong
-    """A source that is neither a file, a folder nor an id of the hub; `where` is its name."""
+    """A source, called `where`, that is neither a file, a folder nor an id of the hub."""
 
     def __init__(self, where: str | Path) -> None:
         super().__init__(f"there is no file or folder {where}, and a dataset of the Hugging Face hub is given as owner/name.")

@@ -15,12 +15,7 @@ CELLS = 1_000_000
 
 
 class Parquet:
-    """A Parquet file whose schema has been read; it stays open.
-
-    Attributes:
-        names: of the columns.
-        findings: none; what is wrong is an error.
-    """
+    """A Parquet file whose schema has been read; it stays open. See `records.TableReader`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, 
 from softmatch.errors import InputError
 from softmatch.formatting import some
 
-DELIMITED = (".csv", ".tsv")
-JSON = (".jsonl", ".ndjson", ".json")
-PARQUET = (".parquet", ".pq")
-TEXT = ".txt"
+READERS: dict[str, Callable[[Path], TableReader]] = {
+    **dict.fromkeys((".csv", ".tsv"), Delimited),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), JsonRows),
+    **dict.fromkeys((".parquet", ".pq"), Parquet),
+    ".txt": TextLines,
+}
 SAMPLE = 1000
 SAMPLE_CELLS = 200_000
 """Rows and cells that are looked at to find out what the columns are."""
@@ -34,9 +36,6 @@ class OpenedTable:
     """A table as a source. See `records.Opened`.
 
     `stream` gives every row. `read`, which is for training, leaves out those whose text is empty.
-
-    Attributes:
-        test: None, unless whoever has opened it knows a table for testing that belongs to it.
     """
 
     def __init__(self, reader: TableReader, where: str, columns: Columns, need_label: bool = True) -> None:
@@ -145,7 +144,6 @@ def open_table(path: Path, columns: Columns, need_label: bool = True, reader: Ta
     Args:
         columns: the meaning of columns, as far as the user says so; the rest is found and reported.
         need_label: a table without a column of labels is an error.
-        reader: of the table, where it is open already.
 
     Raises:
         InputError: the table cannot be read, or the meaning of its columns is ambiguous.
@@ -160,26 +158,18 @@ def open_table(path: Path, columns: Columns, need_label: bool = True, reader: Ta
 
 def is_table(path: Path) -> bool:
     """Tell whether a file is called like a table, or like a file with a text on every line."""
-    return _suffix(path) in (*DELIMITED, *JSON, *PARQUET, TEXT)
+    return _suffix(path) in READERS
 
 
 def read_table(path: Path) -> TableReader:
     """Choose the reader by the name of the file."""
-    suffix = _suffix(path)
-    if suffix in PARQUET:
-        return Parquet(path)
-    if suffix in JSON:
-        return JsonRows(path)
-    if suffix in DELIMITED:
-        return Delimited(path)
-    if suffix == TEXT:
-        return TextLines(path)
-    raise InputError(f"{path} is not a table that can be read: give a .csv, .tsv, .jsonl or .parquet file.")
+    if not is_table(path):
+        raise InputError(f"{path} is not a table that can be read: give a .csv, .tsv, .jsonl or .parquet file.")
+    return READERS[_suffix(path)](path)
 
 
 def _suffix(path: Path) -> str:
     """Suffix of the file after decompression."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] == [".gz"] and suffixes[-2:-1] and suffixes[-2] not in PARQUET:
-        return suffixes[-2]
-    return suffixes[-1] if suffixes else ""
+    packed = suffixes[-1:] == [".gz"] and len(suffixes) > 1 and READERS.get(suffixes[-2]) is not Parquet
+    return suffixes[-2] if packed else suffixes[-1] if suffixes else ""

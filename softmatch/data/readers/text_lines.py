@@ -92,13 +92,11 @@ def open_lines(path: Path) -> Iterator[TextIO]:
             checked = raw if encoding == "utf-16" else cast(BinaryIO, io.BufferedReader(_WithoutNul(raw), 1 << 18))
             with io.TextIOWrapper(checked, encoding=encoding, newline="") as text:
                 yield text
-    except UnicodeDecodeError as error:
-        raise InputError(f"{_undecodable(path, error)} Save the file as UTF-8.") from error
-    except _Nul as error:
-        raise InputError(
-            f"{path}, line {_line_of_nul(path)} holds a NUL: the file is damaged, not a text file, or UTF-16 without a byte "
-            "order mark. Save it as UTF-8."
-        ) from error
+    except (UnicodeDecodeError, _Nul) as error:
+        reason = _first_wrong(path)
+        if getattr(error, "encoding", "").startswith("utf-16"):
+            reason = f"{path} is not UTF-16 throughout, as its byte order mark says ({error})."
+        raise InputError(f"{reason} Save the file as UTF-8.") from error
     except _Endless as error:
         raise InputError(f"{path} has a line of more than {LONGEST_LINE // 10**6:,} MB. Is it a text file?") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -107,12 +105,10 @@ def open_lines(path: Path) -> Iterator[TextIO]:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-class _Nul(Exception):  # noqa: N818  # never leaves this module
-    pass
+class _Nul(Exception): ...  # noqa: N818  # never leaves this module
 
 
-class _Endless(Exception):  # noqa: N818  # never leaves this module
-    pass
+class _Endless(Exception): ...  # noqa: N818  # never leaves this module
 
 
 class _WithoutNul(io.RawIOBase):
@@ -144,21 +140,17 @@ def _encoding(start: bytes) -> str:
     return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "utf-8")
 
 
-def _line_of_nul(path: Path) -> int:
-    with _open(path) as raw:
-        return next(number for number, line in enumerate(raw, 1) if b"\0" in line)
-
-
-def _undecodable(path: Path, error: UnicodeDecodeError) -> str:
-    """Find where the file stops being text: the decoder's own position counts from the part that it was given."""
-    if error.encoding.startswith("utf-16"):
-        return f"{path} is not UTF-16 throughout, as its byte order mark says ({error.reason})."
+def _first_wrong(path: Path) -> str:
+    """Find the first NUL or byte that is not UTF-8: the decoder's own position counts from the part that it was given."""
     offset = 0
     with _open(path) as raw:
         for number, line in enumerate(raw, 1):
+            if b"\0" in line:
+                reason = "the file is damaged, not a text file, or UTF-16 without a byte order mark"
+                return f"{path}, line {number} holds a NUL: {reason}."
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as found:
                 return f"{path}, line {number}: byte {offset + found.start} (0x{line[found.start]:02x}) is not UTF-8."
             offset += len(line)
-    return f"{path} is not UTF-8 ({error.reason})."
+    return f"{path} is not UTF-8."

@@ -132,7 +132,7 @@ def test_columns_of_augmented_texts_are_sorted_by_their_numbers_chosen_or_left_o
         (
             {"label": LABELS, "Name": SENTENCES, "Age": [1, 2, 2, 4, 5, 6], "Fare": [0.5, 1, 2, 3, 4, 4]},
             Columns(),
-            "texts in column 'Name' and numbers in 'Age', 'Fare'. Give --text Name .* or --features Age,Fare",
+            "texts in column 'Name' and numbers in 'Age', 'Fare'. Choose the texts with --text, or the numbers with --features",
         ),
         ({"label": LABELS, "text": [["a"]] * 6}, Columns(text="text"), "column 'text' holds lists or objects"),
     ],
@@ -165,6 +165,34 @@ def test_labels_may_be_absent_where_none_are_needed() -> None:
         found(both, need_label=False)
     with pytest.raises(InputError, match="has no column 'b'"):
         found({"a": [1, 2]}, Columns(features=("a", "b")), need_label=False)
+
+
+TAGS = ["a", "", "b", "a", "b", ""]
+
+
+@pytest.mark.parametrize(
+    ("sample", "columns", "label"),
+    [
+        ({"title": SENTENCES, "tag": TAGS}, Columns(), "tag"),
+        ({"tag": TAGS, "words": SENTENCES}, Columns(text="words"), "tag"),
+        ({"title": SENTENCES, "tag": TAGS, "aug_0": SENTENCES}, Columns(), "tag"),
+        ({"title": SENTENCES, "tag": ["a", "b"] * 3}, Columns(), None),  # no empty cells
+        ({"title": SENTENCES, "tag": ["a", "", "b", "", "", ""]}, Columns(), None),  # not few values
+        ({"title": SENTENCES, "tag": TAGS, "kind": TAGS}, Columns(), None),
+        ({"age": [1, 2, 3, 4, 5, 6], "tag": TAGS}, Columns(), None),  # not a text
+        ({"tag": TAGS, "kind": TAGS}, Columns(), None),
+    ],
+)
+@pytest.mark.parametrize("need_label", [True, False])
+def test_a_tag_with_empty_cells_beside_texts_is_the_label(
+    sample: Any, columns: Columns, label: str | None, need_label: bool
+) -> None:
+    if label is None and need_label:
+        with pytest.raises(InputError, match=r"cannot tell which column holds the labels .* Choose one with --label"):
+            found(sample, columns)
+    else:
+        expected = label if need_label or columns.text is None else None  # a model that predicts knows where labels were
+        assert found(sample, columns, need_label=need_label).columns.label == expected
 
 
 def test_thousands_of_columns_are_counted() -> None:

@@ -122,9 +122,7 @@ def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path
     opened = open_folder(tmp_path, Columns())
     assert len(opened.paths) == 2
     assert only(opened).level == "note"
-    assert (
-        only(opened).text == "files that are not readable images are left out: .txt (2), .heic (1), no suffix (1)."
-    )
+    assert only(opened).text == "files that are not readable images are left out: .txt (2), .heic (1), no suffix (1)."
 
 
 def test_an_empty_class_is_a_warning(tmp_path: Path) -> None:
