@@ -142,7 +142,7 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, capsys: py
         (
             folder,
             ("--model", "small-conv-4"),
-            (r"unlabeled/broken\x1b[2J.png: not an image", r"dark\x1b[31m", r"two\rlines\n.png"),
+            (r"/broken\x1b[2J.png: not an image", r"dark\x1b[31m", r"two\rlines\n.png"),
         ),
         (tmp_path / "t.csv", ("--label", "label\x1b[2J"), (r"a\x9b2J", r"b\x9b2J")),
         (tmp_path / "t.csv", ("--label", "no\x1b[2J"), (r"no column 'no\x1b[2J'",)),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.image_folder import OpenedFolder
-from softmatch.data.records import Finding
+from softmatch.data.readers.image_folder import OpenedFolder, open_folder
+from softmatch.data.records import Columns, Finding
 from softmatch.formatting import printable
 
 NAMES_ARE_BYTES = pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
@@ -28,6 +28,15 @@ def write(folder: Path, *names: str) -> Path:
 
 def write_table(folder: Path, content: str, name: str = "labels.csv") -> None:
     (folder / name).write_text(content, encoding="utf-8")
+
+
+def read(folder: Path, names: str, table: str | None = None, columns: Columns | None = None, **tables: str) -> OpenedFolder:
+    """Open a folder of these files, named with spaces between them, with a labels.csv and other tables."""
+    write(folder, *names.split())
+    for name, content in {"labels": table, **tables}.items():
+        if content is not None:
+            write_table(folder, content, f"{name.replace('__', '/')}.csv")
+    return open_folder(folder, columns or Columns())
 
 
 def labels(opened: OpenedFolder | None) -> dict[str, str | None]:
