@@ -18,11 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from softmatch.classifier_folder import Saved, read_folder, write_folder
+from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.given_labels import Targets, read_targets
 from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
 from softmatch.data.samples import inputs_for, is_path, new_records
+from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.networks import Network, describe_network
@@ -233,9 +235,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
         """Samples and labels that are given in Python."""
-        from softmatch.data.defaults import suitable
-        from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
-
         asked = complete("your data", {}, user, where=WHERE)
         if is_path(samples):
             raise InputError(f"{samples} has its labels with it: leave out y.")
