@@ -1,7 +1,4 @@
-"""Augmented versions of texts, made offline: back-translations, functions of the user's own, changed words.
-
-Names are imported when they are first used, so that what needs no torch does not wait for it.
-"""
+"""Augmented versions of texts, made offline: back-translations, functions of your own, replaced words."""
 
 from __future__ import annotations
 
@@ -9,17 +6,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from softmatch.augmenting.files import augment_file
-    from softmatch.augmenting.making import augment_texts
-    from softmatch.augmenting.sources import augment_source
+    from softmatch.augmenting.augmented_files import augment_file, augment_source
     from softmatch.augmenting.summary import Augmented
+    from softmatch.augmenting.versions import augment_texts
 
 __all__ = ["Augmented", "augment_file", "augment_source", "augment_texts"]
 
-_HOMES = {"Augmented": "summary", "augment_file": "files", "augment_source": "sources", "augment_texts": "making"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+def __getattr__(name: str) -> Any:  # imported at first use, so that worker processes need not load torch
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    home = {"Augmented": "summary", "augment_texts": "versions"}.get(name, "augmented_files")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

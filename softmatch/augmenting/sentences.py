@@ -1,4 +1,4 @@
-"""Texts taken apart into sentences, which is what translation models are trained on, and put together again."""
+"""Texts split into sentences, which translation models are trained on, and joined again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-__all__ = ["cut", "each_sentence", "put_together", "split"]
-
 CANDIDATE = re.compile(
-    r"""(?P<line>\s*[\n\r]\s*)                                  # a line ends a sentence
+    r"""(?P<line>\s*[\n\r]\s*)                                  # a line break ends a sentence
     |(?P<mark>[.!?…]+)["'”’»)\]]*(?P<gap>\s+)(?=\S)             # so may a mark before a space
     |[。！？]+[」』”’）]*(?P<none>\s*)(?=\S)                     # and marks of scripts without spaces""",
     re.VERBOSE,
@@ -21,18 +19,17 @@ ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
-"""A single letter, or letters with a point after each, as in U.S."""
 CLAUSE, SPACE = re.compile(r"(?<=[,;:])\s+"), re.compile(r"\s+")
 
 Parts = list[str]
-"""What lies between sentences at even places, sentences at odd ones; joined they are the text."""
+"""Sentences at odd places, the text between them at even places; joined, they are the text."""
 
 
 def split(text: str) -> Parts:
-    """Sentences and what lies between them.
+    """Split a text into sentences and the text between them.
 
-    Lines are sentences of their own. A mark and a space end a sentence unless a small letter follows, or the point belongs to
-    an abbreviation: too long a sentence does less harm than half of one. What has no letter is no sentence.
+    A line break ends a sentence. So do a mark and a space, unless a small letter follows or the point belongs to an abbreviation:
+    a sentence that is too long does less harm than half a sentence. A part without letters is not a sentence.
 
     Example:
         >>> split("Mr. Lee left.  He had 3.5 million (!) in 2004.")
@@ -49,7 +46,7 @@ def split(text: str) -> Parts:
 
 
 def _ends(text: str, found: re.Match[str]) -> bool:
-    """Whether a mark before a space ends a sentence."""
+    """Return whether a mark before a space ends a sentence."""
     if text[found.end()].islower():
         return False
     before = LAST_WORD.search(text, max(0, found.start() - 40), found.start())
@@ -58,21 +55,23 @@ def _ends(text: str, found: re.Match[str]) -> bool:
 
 
 def _append(parts: Parts, sentence: str, gap: str) -> None:
-    bare = sentence.strip()
-    if not any(map(str.isalpha, bare)):
+    if not any(map(str.isalpha, sentence)):
         parts[-1] += sentence + gap
         return
-    before, _, after = sentence.partition(bare)
+    before, bare, after = around(sentence)
     parts[-1] += before
     parts += [bare, after + gap]
 
 
-def cut(sentence: str, fits: Callable[[str], bool]) -> Parts:
-    """A sentence that is too long in pieces that fit, as `split` gives sentences: cut near the middle, at a comma if it can be.
+def around(text: str) -> Parts:
+    """A text that is not blank, between the spaces around it."""
+    bare = text.strip()
+    before, _, after = text.partition(bare)
+    return [before, bare, after]
 
-    Args:
-        fits: whether a piece is short enough. One letter is taken to be.
-    """
+
+def cut(sentence: str, fits: Callable[[str], bool]) -> Parts:
+    """Cut a sentence into pieces that fit, near the middle and at a comma if possible; the result is like that of `split`."""
     if len(sentence) < 2 or fits(sentence):
         return ["", sentence, ""]
     start, end = _middle(sentence)
@@ -81,7 +80,7 @@ def cut(sentence: str, fits: Callable[[str], bool]) -> Parts:
 
 
 def _middle(sentence: str) -> tuple[int, int]:
-    """Start and end of the space nearest to the middle, of nothing where there is none in the middle half."""
+    """Start and end of the space nearest to the middle; both the middle if its half of the sentence has no space."""
     half = len(sentence) // 2
     for pattern in (CLAUSE, SPACE):
         found = [space.span() for space in pattern.finditer(sentence, half // 2 or 1, len(sentence) - (half // 2 or 1))]
@@ -91,16 +90,12 @@ def _middle(sentence: str) -> tuple[int, int]:
 
 
 def put_together(parts: Parts, made: Mapping[str, str]) -> str:
-    """The text with what was made of its sentences; a sentence of which nothing was made stays as it is."""
+    """Join parts, with the version of each sentence in its place; a sentence without a version stays."""
     return "".join(made.get(part, "").strip() or part if place % 2 else part for place, part in enumerate(parts))
 
 
 def each_sentence(texts: Sequence[str], change: Callable[[list[str]], Sequence[str]]) -> list[str]:
-    """Texts of which every sentence is changed; the spaces and lines between them stay.
-
-    Args:
-        change: what makes new sentences of different ones.
-    """
+    """Change every sentence of texts by a function of a list of different sentences; what is between them stays."""
     parts = [split(text) for text in texts]
     sentences = list(dict.fromkeys(chain.from_iterable(each[1::2] for each in parts)))
     made = dict(zip(sentences, change(sentences), strict=True)) if sentences else {}

@@ -1,18 +1,16 @@
-"""Translation models of the transformers library: forth into another language and back again (extra `translate`).
+"""Back-translation by two models of the transformers library (extra `translate`).
 
-No code that comes with a model is ever run, and weights are read as safetensors only. What becomes of a sentence follows from the
-models, the temperature, the seed and the sentence: not from the other sentences of its batch, but for rounding.
+No code of a model is run, and weights are read as safetensors only. The translation of a sentence depends on the models, the
+temperature, the seed and the sentence, but not on the other sentences of its batch, except for rounding.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,55 +18,55 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from softmatch.augmenting.makers import Make
 from softmatch.augmenting.sentences import Parts, cut, put_together, split
-from softmatch.augmenting.translation_folder import TRANSLATOR, find_translator, translator_fingerprint
 from softmatch.distributed.devices import choose_device
-from softmatch.encoders.model_folder import first_line, read_settings
+from softmatch.encoders.model_folder import FILES, Kind, find_model, first_line, model_fingerprint
 from softmatch.encoders.safe_transformers import SAFELY, import_transformers, load_pretrained, quiet
 from softmatch.errors import OutOfMemory
 from softmatch.seeds import derive
 
-__all__ = ["BackTranslation", "Translator", "load_translation_tokenizer"]
-
 MOST_TOKENS = 200
-"""Of a piece that is translated as a whole. Models are trained on sentences, and lose the thread of anything much longer."""
-LIBRARIES = {"fsmt": "sacremoses", "marian": "sentencepiece"}
-"""That the tokenizers of some kinds of models need, as far as they are not saved as tokenizer.json."""
+"""Most tokens of a piece. Models are trained on sentences, and lose the thread of anything much longer."""
+SENTENCEPIECE = ("source.spm", "target.spm", "target_vocab.json")
 SMALLEST = 2.0**-24
-"""A random number that is drawn as 0 stands for one below the steps in which they are drawn."""
+"""Stands for a random number that is drawn as 0."""
+CONVERT = (
+    "import transformers as t; "
+    "[part.from_pretrained('{old}').save_pretrained('{new}') for part in (t.AutoModelForSeq2SeqLM, t.AutoTokenizer)]"
+)
+CONVERSION = f', python -c "{CONVERT}", and give the new folders: --via FORTH+BACK, such as {{new}}+…'
+TRANSLATOR = Kind(
+    noun="translation model",
+    indefinite="a translation model",
+    extra="translate",
+    files=(*FILES, "generation_config.json", "vocab-src.json", "vocab-tgt.json", *SENTENCEPIECE),
+    absent=lambda folder: (
+        f"there is no {'config.json in it' if folder.is_dir() else 'such folder'}. Give the folder of a model, or its id on the "
+        "Hugging Face hub."
+    ),
+    conversion=lambda name: CONVERSION.format(old=name, new=Path(name).name or "model"),
+    copies="give folders of your own copies: --via FORTH+BACK. Without a model: --via words.",
+    usable="Give a model of transformers that translates between two fixed languages, such as those of opus-mt.",
+)
 
 
 @dataclass(frozen=True)
 class BackTranslation:
-    """A pair of models; see `working.Maker`. Sentences are what is translated.
+    """A `Maker` that translates sentences forth and back by the models in two folders."""
 
-    Attributes:
-        forth, back: folders.
-        temperature: of the words' probabilities, of which one is drawn; 0: none is drawn, the models' own search is used.
-        seed: of the draws.
-        batch: most pieces at a time.
-        device: see `choose_device`.
-    """
-
-    name: str
     forth: Path
     back: Path
-    temperature: float
+    temperature: float  # 0: no sampling, the models' own search
     seed: int
     batch: int
     device: str = "auto"
-    what = "sentences"
+    unit = "sentences"
 
     @classmethod
-    def find(
-        cls, name: str, forth: str, back: str, temperature: float, seed: int, batch: int, device: str = "auto"
-    ) -> BackTranslation:
-        """The models of these names, fetched if they must be; their tokenizers are tried.
-
-        Raises:
-            InputError: one cannot be had or used.
-        """
-        made = cls(name, find_translator(forth), find_translator(back), temperature, seed, batch, device)
+    def find(cls, forth: str, back: str, temperature: float, seed: int, batch: int, device: str = "auto") -> BackTranslation:
+        """Find the models, from the hub if necessary, and try their tokenizers."""
+        made = cls(find_model(TRANSLATOR, forth), find_model(TRANSLATOR, back), temperature, seed, batch, device)
         choose_device(device)
         for folder in (made.forth, made.back):
             load_translation_tokenizer(folder)
@@ -76,22 +74,15 @@ class BackTranslation:
 
     @property
     def fingerprint(self) -> str:
-        """Of all that decides what becomes of a sentence."""
-        drawn = [self.temperature, self.seed] if self.temperature else []
-        made_by = [translator_fingerprint(self.forth), translator_fingerprint(self.back), MOST_TOKENS, *drawn]
-        return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()
+        models = [model_fingerprint(TRANSLATOR, folder) for folder in (self.forth, self.back)]
+        sampling = [self.temperature, self.seed] if self.temperature else []
+        return hashlib.sha256(json.dumps([*models, MOST_TOKENS, *sampling]).encode()).hexdigest()
 
     def split(self, text: str) -> Parts:
-        """Sentences, and what lies between them."""
         return split(text)
 
-    def load(self, worker: int = 0, threads: int | None = None) -> Callable[[Sequence[str]], list[str]]:
-        """What translates sentences forth and back.
-
-        Args:
-            worker: number of the process that it is for; of several GPUs each has its own.
-            threads: of that process; None: as many as it has.
-        """
+    def load(self, worker: int = 0, threads: int | None = None) -> Make:
+        """Load both models; with several GPUs, each worker process has its own."""
         if threads is not None:
             torch.set_num_threads(threads)
         device = choose_device(self.device)
@@ -107,23 +98,21 @@ class BackTranslation:
 
 
 class Translator:
-    """One model, which translates sentences of any length.
-
-    Args:
-        batch: most pieces of sentences at a time.
-    """
+    """One model, which translates sentences of any length, up to `batch` pieces of them at a time."""
 
     def __init__(self, folder: Path, device: torch.device, batch: int) -> None:
         self.folder, self.device, self.batch = folder, device, batch
         self.tokenizer = load_translation_tokenizer(folder)
-        self.model = _load_model(folder, device)
+        dtype = torch.float16 if device.type == "cuda" else torch.float32
+        model, missing = load_pretrained(TRANSLATOR, "AutoModelForSeq2SeqLM", folder, dtype)
+        if missing:
+            raise TRANSLATOR.incomplete(folder, sorted(missing))
+        self.model = model.to(device).eval()
+        known = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
+        self.most = min([MOST_TOKENS, *(int(most) - 2 for most in known if isinstance(most, int | float) and most > 4)])
 
     def __call__(self, sentences: Sequence[str], temperature: float = 0.0, seed: int = 0) -> list[str]:
-        """The translation of each; what the model leaves empty stays as it is.
-
-        Args:
-            temperature, seed: see `BackTranslation`.
-        """
+        """Translate each sentence; where the model returns nothing, it stays as it is."""
         parts = [cut(sentence, self._fits) for sentence in sentences]
         pieces = list(dict.fromkeys(chain.from_iterable(each[1::2] for each in parts)))
         made: dict[str, str] = {}
@@ -133,13 +122,7 @@ class Translator:
         return [put_together(each, made) for each in parts]
 
     def _fits(self, piece: str) -> bool:
-        return len(piece) <= 1 or len(self.tokenizer(piece)["input_ids"]) <= self._most
-
-    @cached_property
-    def _most(self) -> int:
-        """Tokens of a piece."""
-        known = (self.tokenizer.model_max_length, getattr(self.model.config, "max_position_embeddings", None))
-        return min([MOST_TOKENS, *(int(most) - 2 for most in known if isinstance(most, int | float) and most > 4)])
+        return len(self.tokenizer(piece)["input_ids"]) <= self.most
 
     @torch.inference_mode()
     def _translate(self, pieces: Sequence[str], temperature: float, seed: int) -> list[str]:
@@ -147,20 +130,18 @@ class Translator:
         room = getattr(self.model.config, "max_position_embeddings", None) or 2 * MOST_TOKENS + 20
         options: dict[str, Any] = {"max_new_tokens": min(2 * given["input_ids"].shape[1] + 20, room - 1), "do_sample": False}
         if temperature:
-            seeds = [derive(seed, piece) for piece in pieces]
-            options |= {"num_beams": 1, "logits_processor": [_Draw(temperature, seeds, self.device)]}
+            sampling = _Sampling(temperature, [derive(seed, piece) for piece in pieces], self.device)
+            options |= {"num_beams": 1, "logits_processor": [sampling]}
         with _explained(self.folder), quiet():
             found = self.model.generate(given["input_ids"], attention_mask=given["attention_mask"], **options)
             return [str(text) for text in self.tokenizer.batch_decode(found, skip_special_tokens=True)]
 
 
-class _Draw:
-    """Adds noise to scores so that the largest one is a draw.
+class _Sampling:
+    """Adds noise to scores so that the largest one is a sample: log p_k/T − log e_k, with exponential e_k, is largest at k with a
+    probability in proportion to p_k^(1/T).
 
-    log p_k/T − log e_k, with exponential e_k, is largest at k with a probability in proportion to p_k^(1/T).
-
-    Each row has a stream of its own, so that what is drawn for it does not depend on the other rows, as it would with the
-    library's own sampling.
+    Unlike the library's own sampling, each row has its own random stream, so that it does not depend on the other rows.
     """
 
     def __init__(self, temperature: float, seeds: Sequence[int], device: torch.device) -> None:
@@ -175,12 +156,9 @@ class _Draw:
 
 
 def load_translation_tokenizer(folder: Path) -> Any:
-    """The tokenizer in the folder of a translation model."""
+    """Load the tokenizer of a translation model."""
     transformers = import_transformers(TRANSLATOR)
     missing = TRANSLATOR.missing(f"the tokenizer of the translation model {folder}")
-    library = LIBRARIES.get(str(read_settings(folder).get("model_type")))
-    if library is not None and not (folder / "tokenizer.json").is_file() and find_spec(library) is None:
-        raise missing
     try:
         with quiet():
             return transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)
@@ -190,26 +168,13 @@ def load_translation_tokenizer(folder: Path) -> Any:
         raise TRANSLATOR.unusable(folder, error) from error
 
 
-def _load_model(folder: Path, device: torch.device) -> Any:
-    """With its weights as float32, as float16 on CUDA, in evaluation mode."""
-    half = device.type == "cuda"
-    model, missing = load_pretrained(TRANSLATOR, "AutoModelForSeq2SeqLM", folder, torch.float16 if half else torch.float32)
-    if missing:
-        raise TRANSLATOR.incomplete(folder, sorted(missing))
-    return model.to(device).eval()
-
-
 @contextmanager
 def _explained(folder: Path) -> Iterator[None]:
-    """Failures while translating, in words."""
+    """Turn failures of a model into messages for the user."""
     try:
         yield
-    except RuntimeError as error:  # torch.OutOfMemoryError is one
+    except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:  # torch.OutOfMemoryError is a RuntimeError
         text = first_line(error)
         if "out of memory" in text.lower() or "allocate memory" in text:
-            raise OutOfMemory(
-                "translating needs more memory than there is: give a smaller --batch or fewer --processes."
-            ) from error
-        raise TRANSLATOR.unusable(folder, error) from error
-    except (ValueError, TypeError, IndexError, KeyError) as error:  # what models say that need further arguments
+            raise OutOfMemory("not enough memory to translate: give a smaller --batch or fewer --processes.") from error
         raise TRANSLATOR.unusable(folder, error) from error

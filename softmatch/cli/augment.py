@@ -1,21 +1,22 @@
-"""The command that makes augmented texts: parse, call, print. torch is imported only when it is needed."""
+"""The command `softmatch augment`, and the display of its progress."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
 from softmatch.errors import InputError
-
-if TYPE_CHECKING:
-    from softmatch.augmenting import Augmented
+from softmatch.formatting import duration
 
 INTERRUPTED = 130
+LINES = 10
+"""Lines of progress for each column, without a terminal."""
 
 
 def augment(
@@ -37,11 +38,11 @@ def augment(
 ) -> None:
     """Make augmented versions of texts, such as back-translations, and write them beside the texts as columns aug_0, aug_1, ….
 
-    `softmatch train` draws one of them as the strong view of a text. Everything else in a table stays as it is. Of a dataset that
-    softmatch knows, the training texts are augmented, and a folder is written that `softmatch train NAME --data` takes.
+    `softmatch train` draws one of them as the strong view of a text. Everything else in a table stays as it is. For a dataset
+    that softmatch knows, the training texts are augmented, and a folder for `softmatch train NAME --data` is written.
 
-    What is made is kept at once, by its content: after an interruption the same command goes on where it was, and the same texts
-    in another file cost nothing. How good the versions are decides what they are worth: look at the examples that are printed.
+    Finished texts are cached by content: after an interruption the same command resumes, and the same texts in another file
+    cost nothing. Read the examples that are printed: bad versions harm training.
 
     Examples:
 
@@ -53,75 +54,88 @@ def augment(
     - softmatch augment agnews --via de,ru --out agnews-de-ru
     - softmatch augment yelp-5 --via de,ru --train-per-class 50000 --validation-per-class 5000
 
-    Parameters
-    ----------
-    source:
-        A table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with a text on every line. Or a dataset: agnews, dbpedia, imdb,
-        amazon-5, yelp-5.
-    via:
-        What makes each column, separated by commas: a language such as de, ru or fr, into which texts are translated and back
-        (needs softmatch[translate]); FORTH+BACK, folders or hub ids of two translation models; file.py:name, a function of your
-        own from a list of texts to a list of texts; words, which needs no model.
-    out:
-        File to write, of the same format, or folder of a dataset. Default: the same name with -augmented. Nothing is overwritten.
-    text:
-        Column of the texts, where it is not obvious.
-    data:
-        Of a dataset: folder of a copy that you have. Default: the Hugging Face hub.
-    train_per_class:
-        Of a dataset: texts of each class that are drawn, augmented and written. Default: all.
-    validation_per_class:
-        Of a dataset: texts of each class that are drawn to validate on, and written instead of the test set.
-    language:
-        Of the texts.
-    temperature:
-        Of the words' probabilities when translating; the lower, the more literal. 0: no draws, the models' own search.
-    seed:
-        Of all draws; of texts of each class as --split-seed of softmatch train.
-    batch:
-        Sentences or texts at a time.
-    device:
-        For translation models: auto, cpu, cuda, cuda:1, mps.
-    processes:
-        That work at the same time, each with the models in its memory.
+    :param source: Table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with one text per line. Or a dataset: agnews, dbpedia,
+        imdb, amazon-5, yelp-5.
+    :param via: Comma-separated list with one entry per new column: a language such as de, ru or fr, to translate to and back
+        (needs softmatch[translate]); FORTH+BACK, folders or hub ids of two translation models; file.py:name, your own function
+        from a list of texts to a list of texts; or words, which needs no model.
+    :param out: File to write, in the same format, or folder for a dataset. Default: the same name with -augmented. Nothing is
+        overwritten.
+    :param text: Column of the texts, if it cannot be found.
+    :param data: Folder of your own copy of a dataset. Default: the Hugging Face hub.
+    :param train_per_class: Number of training texts per class to draw from a dataset. Default: all.
+    :param validation_per_class: Number of validation texts per class to draw from a dataset, written instead of the test set.
+    :param language: Language of the texts.
+    :param temperature: Sampling temperature of translations; lower is more literal. 0: no sampling, the models' own search.
+    :param seed: Random seed. It also draws texts of a dataset, as --split-seed of softmatch train does.
+    :param batch: Number of sentences or texts in a batch.
+    :param device: Device for translation models: auto, cpu, cuda, cuda:1, mps.
+    :param processes: Number of worker processes; each loads its own copy of the models.
     """
-    from softmatch.augmenting.files import augment_file
-    from softmatch.augmenting.showing import Showing
-    from softmatch.augmenting.sources import augment_source
+    from softmatch.augmenting import augment_file, augment_source  # torch
     from softmatch.data.sources import SOURCES
 
-    make: Callable[..., Augmented] = partial(augment_file, text=text)
-    if source in SOURCES:
-        _refuse(f"{source!r} is a source that softmatch knows, and this is for a table of your own", {"--text": text})
-        make = partial(augment_source, data=data, train_per_class=train_per_class, validation_per_class=validation_per_class)
-    else:
-        drawn = {"--train-per-class": train_per_class, "--validation-per-class": validation_per_class}
-        _refuse(f"{source} is a file, and this is for a source that softmatch knows, such as agnews", {"--data": data, **drawn})
-    with Showing() as showing:
+    known = source in SOURCES
+    for_datasets = {"data": data, "train_per_class": train_per_class, "validation_per_class": validation_per_class}
+    for name, value in ({"text": text} if known else for_datasets).items():
+        if value is not None:
+            what = f"tables, and {source} is a dataset" if known else f"datasets such as agnews, and {source} is a file"
+            raise InputError(f"--{name.replace('_', '-')} {value}: this is for {what}. Leave it out.")
+    options: dict[str, Any] = {"language": language, "temperature": temperature, "seed": seed, "batch": batch, "device": device}
+    with AugmentingDisplay() as display:
+        options |= {"processes": processes, "progress": display.report, "note": display.note}
         try:
-            found = make(
-                source,
-                via,
-                out,
-                language=language,
-                temperature=temperature,
-                seed=seed,
-                batch=batch,
-                device=device,
-                processes=processes,
-                progress=showing,
-                note=showing.note,
-            )
+            if known:
+                found = augment_source(source, via, out, data, train_per_class, validation_per_class, **options)
+            else:
+                found = augment_file(source, via, out, text, **options)
         except KeyboardInterrupt:
-            kept = showing.kept()
-            made = f"; {kept} are kept, and the same command goes on from there" if kept else ""
-            print(f"softmatch: interrupted{made}. No file was written.", file=sys.stderr)
+            kept = " and ".join(f"{number:,} new {unit}" for unit, number in display.made.items() if number)
+            resumes = f"; {kept} are kept, and the same command resumes" if kept else ""
+            print(f"softmatch: interrupted{resumes}. No file was written.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
     print(found.describe())
 
 
-def _refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise InputError for the first of the options that was given."""
-    for option, value in options.items():
-        if value is not None:
-            raise InputError(f"{option} {value}: {why}. Leave it out.")
+class AugmentingDisplay(Progress):
+    """A live bar for each column on a terminal; elsewhere a line now and then.
+
+    Attributes:
+        made: number of new "sentences" and "texts" in the cache.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        console = console or Console(stderr=True, emoji=False)  # a name may hold :boom:
+        name, figures = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[figures]}", markup=False)
+        super().__init__(name, BarColumn(bar_width=20), figures, console=console, disable=not console.is_terminal)
+        self.made = Counter[str]()
+
+    def note(self, text: str) -> None:
+        """Show a finding about the texts."""
+        self.console.print(f"Note: {text}", highlight=False, soft_wrap=True, markup=False, style="dim")
+
+    def report(self, name: str, unit: str, done: int, total: int, cached: int) -> None:
+        """Show the progress of the column `name`; see `Augmenter`."""
+        if done == cached:  # a new column
+            self.add_task(name, total=total, completed=cached, figures="", next_line=0)
+        task = self.tasks[-1]
+        if name != "words":  # which are not cached
+            self.made[unit] += done - int(task.completed)
+        figures = describe_progress(unit, done, total, cached, task.elapsed or 0.0)
+        self.update(task.id, completed=done, figures=figures)
+        if not self.console.is_terminal and (done >= task.fields["next_line"] or done == total):
+            self.update(task.id, next_line=done + max(total // LINES, 1))
+            self.console.print(f"{name}: {figures}", highlight=False, soft_wrap=True, markup=False)
+
+
+def describe_progress(unit: str, done: int, total: int, cached: int, seconds: float) -> str:
+    """Progress in words, such as '1,200/12,000 sentences, 35.2 per second, 5.1 min left, 300 from the cache'."""
+    parts = [f"{done:,}/{total:,} {unit}"]
+    if done > cached and seconds > 0:
+        rate = (done - cached) / seconds
+        parts.append(f"{rate:,.{0 if rate >= 100 else 1}f} per second")
+        if done < total:
+            parts.append(f"{duration((total - done) / rate)} left")
+    if cached:
+        parts.append(f"{cached:,} from the cache")
+    return ", ".join(parts)

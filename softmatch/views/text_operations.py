@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from softmatch.views.text_statistics import WordStatistics
+from softmatch.views.text_statistics import WordStatistics, replacement_chances
 from softmatch.views.text_words import Draws, Words
 
 CUT_OFF = -1
@@ -15,20 +15,16 @@ CUT_OFF = -1
 
 
 def replace_words(text: Words, share: float, statistics: WordStatistics, draw: Draws) -> Words:
-    """UDA's TF-IDF replacement (Xie et al. 2020): others stand for words that say little of what a text is about.
+    """UDA's TF-IDF replacement (Xie et al. 2020): mostly words that say little about the topic of a text are replaced.
 
-    Word i is replaced with the probability min(1, share · (max_j t_j − t_i) / mean_j (max_k t_k − t_j)), t = number in the
-    text · idf, by a word drawn from `statistics`. A word of several pieces has the largest t of them, and becomes one token. The
-    word with the largest t always stays, and where all have the same none is replaced.
+    The probabilities are those of `replacement_chances`, with t = number in the text · idf; replacements are drawn from
+    `statistics`. A word of several pieces has the largest t of them, and becomes one token.
     """
-    scores = torch.where(text.are, _counts(text.ids) * statistics.idf_of(text.ids), 0.0)
+    scores = torch.where(text.are, statistics.scores(text.ids), 0.0)
     if text.group is not None:
         scores = text.spread(torch.zeros_like(scores).scatter_reduce_(1, text.group, scores, "amax"))
-    starts = text.starts()
-    gaps = torch.where(starts, scores.amax(1, keepdim=True) - scores, 0.0)
-    total = gaps.sum(1, keepdim=True).clamp_min(torch.finfo(gaps.dtype).tiny)  # only where all gaps are 0
-    length = text.ids.shape[1]
-    chosen = draw(length) < share * starts.sum(1, keepdim=True) * gaps / total
+    starts, length = text.starts(), text.ids.shape[1]
+    chosen = draw(length) < replacement_chances(scores, starts, share)
     others = statistics.words_at(draw(length, torch.float64))
     replaced = replace(text, ids=torch.where(chosen, others, text.ids))
     if text.group is None:
@@ -94,13 +90,3 @@ def _choose(text: Words, share: float, draw: Draws) -> Tensor:
     places = torch.arange(drawn.shape[1], device=drawn.device)
     kept = places == last if text.group is None else text.group == text.group.gather(1, last)
     return text.are & (drawn < share) & ~kept
-
-
-def _counts(ids: Tensor) -> Tensor:
-    """How often each token is in its own text."""
-    ordered, places = ids.sort(1)
-    new = torch.zeros_like(ids)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    run = new.cumsum(1)
-    counts = torch.zeros_like(ids).scatter_add_(1, run, torch.ones_like(ids)).gather(1, run)
-    return torch.empty_like(ids).scatter_(1, places, counts)

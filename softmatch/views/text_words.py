@@ -1,4 +1,4 @@
-"""Which tokens of a batch of texts are words, and which of them belong together."""
+"""Words in a batch of token ids: which tokens are words, and which pieces form one word."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Words:
         ids: int64 (B, L).
         are: (B, L) true where the token is a word or a piece of one.
         pad: the id that fills up texts, on the right.
-        group: (B, L) numbers below L: the same for the pieces of a word, others for what is beside it. None: each token is a
-            word of its own.
+        group: (B, L) numbers below L, the same for all pieces of a word and different for its neighbours. None: each token is
+            a word of its own.
     """
 
     ids: Tensor
@@ -40,7 +40,7 @@ class Words:
         return self.are & first
 
     def spread(self, values: Tensor) -> Tensor:
-        """Values (B, L), such that all pieces of a word have the same one."""
+        """Values (B, L) in which all pieces of a word have the value of the first."""
         return values if self.group is None else values.gather(1, self.group)
 
     def ordered(self, order: Tensor) -> Words:
@@ -49,24 +49,24 @@ class Words:
         return Words(self.ids.gather(1, order), self.are.gather(1, order), self.pad, group)
 
     def without(self, chosen: Tensor) -> Words:
-        """What stays moves to the left."""
+        """Without the chosen tokens (B, L): the rest moves to the left."""
         order = torch.argsort((chosen | (self.ids == self.pad)).to(torch.uint8), dim=1, stable=True)
         return replace(self, ids=self.ids.masked_fill(chosen, self.pad), are=self.are & ~chosen).ordered(order)
 
 
 def word_table(special: Sequence[int]) -> Tensor:
-    """Of each id, whether it is a word: all but these are. The last one stands for all ids that follow."""
+    """Table of ids that are words: all but the special ones. The last entry is for all ids that follow."""
     found = torch.ones(max(special) + 2, dtype=torch.bool)
     found[list(special)] = False
     return found
 
 
 def find_words(ids: Tensor, pad: int, table: Tensor, continues: Tensor | None = None) -> Words:
-    """The words of token ids (B, L).
+    """Find the words in token ids (B, L).
 
     Args:
-        table: of each id, whether it is a word (`word_table`).
-        continues: of each id, whether it goes on with the word before it (`find_continuing`); None: no token does.
+        table: for each id, whether it is a word (`word_table`).
+        continues: for each id, whether it continues the word before it (`find_continuing`); None: no token does.
     """
     are = table[ids.clamp(max=len(table) - 1)]
     if continues is None:
@@ -79,10 +79,10 @@ def find_words(ids: Tensor, pad: int, table: Tensor, continues: Tensor | None = 
 
 
 def find_continuing(vocabulary: Mapping[str, int]) -> Tensor | None:
-    """Of each id, whether it goes on with the word before it, by the marks of tokenizers; None where there are none.
+    """Table of ids that continue the word before them, found by the marks of tokenizers; None if there are no marks.
 
-    WordPiece marks what goes on ("##ing"); SentencePiece and byte-level BPE mark what begins ("▁play", "Ġplay"). Only letters
-    and digits of scripts that have spaces between words go on: elsewhere a whole sentence would be one word.
+    WordPiece marks continuations ("##ing"); SentencePiece and byte-level BPE mark beginnings ("▁play", "Ġplay"). Only letters
+    and digits of scripts with spaces between words continue a word: elsewhere a whole sentence would be one word.
     """
     marks = {mark: sum(token.startswith(mark) for token in vocabulary) for mark in ("##", "▁", "Ġ")}
     mark = max(marks, key=lambda each: marks[each])
@@ -97,12 +97,12 @@ def find_continuing(vocabulary: Mapping[str, int]) -> Tensor | None:
 
 
 class Draws:
-    """Random numbers for the rows of a batch: drawn for all of it, so that a part gets those of its rows."""
+    """Random numbers for the rows of a batch: drawn for the whole batch, so that a part gets those of its rows."""
 
     def __init__(self, rows: Rows, generator: Generator, device: torch.device) -> None:
         self.rows, self.generator, self.device = rows, generator, device
 
     def __call__(self, number: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """(rows, number), even in [0, 1)."""
+        """(rows, number), uniform in [0, 1)."""
         drawn = torch.rand((self.rows.number, number), generator=self.generator, dtype=dtype)
         return drawn[self.rows.part].to(self.device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Shared by the tests of augmented texts: a pair of tiny models, and a cache of each test's own."""
+"""Fixtures for tests of augmented texts: two tiny models, and a new cache for each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A maker that needs no torch: processes that load it start in no time."""
+"""A maker without a model."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from softmatch.augmenting.working import work
+from softmatch.augmenting.worker_pool import make_batches
 from softmatch.errors import InputError
 
 
 @dataclass(frozen=True)
 class Echo:
-    """Says who it is and how many threads it has; some words make it fail."""
+    """Returns the number of its process and its threads; some words make it fail."""
 
-    name: str = "echo"
-    what: str = "texts"
+    unit: str = "texts"
     fingerprint: str = "0" * 64
 
     def split(self, text: str) -> list[str]:
@@ -38,7 +37,7 @@ class Echo:
 
 
 if __name__ == "__main__":  # sleeps in two processes until it is interrupted
-    made = work(Echo(), [["a"], ["sleep"], ["sleep"]], processes=2)
+    made = make_batches(Echo(), [["a"], ["sleep"], ["sleep"]], processes=2)
     try:
         print(next(made)[1], flush=True)
         next(made)

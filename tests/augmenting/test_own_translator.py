@@ -1,4 +1,4 @@
-"""The example of an engine of one's own, with something in the place of the engine."""
+"""The example of your own engine, with a stand-in for the engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation by tiny models with real files: draws, long sentences, what is refused, which libraries are named."""
+"""Translation by tiny models with real files: sampling, long sentences, folders, what is refused, which libraries are named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from softmatch.augmenting.sentences import cut
-from softmatch.augmenting.translation import BackTranslation, Translator, _Draw, load_translation_tokenizer
+from softmatch.augmenting.translation import TRANSLATOR, BackTranslation, Translator, _Sampling, load_translation_tokenizer
+from softmatch.encoders.model_folder import find_model, model_fingerprint
 from softmatch.errors import InputError
 from tests.tiny_translator import WORDS, make_fsmt
 
@@ -25,15 +26,15 @@ def forth(pair: tuple[Path, Path]) -> Translator:
     return Translator(pair[0], CPU, 3)
 
 
-def test_draws_have_the_probabilities_of_the_scores_over_the_temperature() -> None:
+def test_samples_have_the_probabilities_of_the_scores_over_the_temperature() -> None:
     scores = torch.log(torch.tensor([0.5, 0.3, 0.2, 0.0])).expand(4000, 4)
-    draw = _Draw(0.5, range(4000), CPU)
+    draw = _Sampling(0.5, range(4000), CPU)
     drawn = draw(torch.empty(0), scores).argmax(-1)
     assert drawn.ne(draw(torch.empty(0), scores).argmax(-1)).float().mean() > 0.3  # the next ones are others
     shares = torch.bincount(drawn, minlength=4) / 4000
     expected = torch.tensor([0.25, 0.09, 0.04, 0.0]) / 0.38  # squares of the probabilities
     assert torch.allclose(shares, expected, atol=0.02)
-    assert torch.equal(_Draw(0.5, range(4000), CPU)(torch.empty(0), scores).argmax(-1), drawn)
+    assert torch.equal(_Sampling(0.5, range(4000), CPU)(torch.empty(0), scores).argmax(-1), drawn)
 
 
 def test_what_becomes_of_a_sentence_does_not_depend_on_the_others(forth: Translator) -> None:
@@ -45,7 +46,7 @@ def test_what_becomes_of_a_sentence_does_not_depend_on_the_others(forth: Transla
     assert all(set(text.split()) <= {*WORDS, "<unk>"} for text in together)
 
 
-def test_without_draws_it_is_the_models_own_search(forth: Translator) -> None:
+def test_without_sampling_it_is_the_models_own_search(forth: Translator) -> None:
     given = forth.tokenizer(SENTENCES[:1], return_tensors="pt")
     ids = forth.model.generate(**given, max_new_tokens=23, do_sample=False)
     expected = forth.tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -61,12 +62,12 @@ def test_a_sentence_beyond_the_models_limit_is_translated_in_pieces(forth: Trans
 
 
 def test_a_pair_translates_forth_and_back_and_is_known_by_all_that_decides(pair: tuple[Path, Path], tmp_path: Path) -> None:
-    maker = BackTranslation.find("x", str(pair[0]), str(pair[1]), 0.9, 0, 2, "cpu")
+    maker = BackTranslation.find(str(pair[0]), str(pair[1]), 0.9, 0, 2, "cpu")
     there = Translator(pair[0], CPU, 2)(SENTENCES[:2])
     back = Translator(pair[1], CPU, 2)(there)
     assert replace(maker, temperature=0.0).load()(SENTENCES[:2]) == back
     first = maker.fingerprint
-    assert replace(maker, device="cuda", batch=7, name="y").fingerprint == first
+    assert replace(maker, device="cuda", batch=7).fingerprint == first
     others = [
         replace(maker, seed=1),
         replace(maker, temperature=0.5),
@@ -77,7 +78,7 @@ def test_a_pair_translates_forth_and_back_and_is_known_by_all_that_decides(pair:
     assert replace(maker, temperature=0.0, seed=1).fingerprint == others[-1].fingerprint
     assert maker.split("It rains. I stay.") == ["", "It rains.", " ", "I stay.", ""]
     with pytest.raises(InputError, match="device 'warp' cannot be used here"):
-        BackTranslation.find("x", str(pair[0]), str(pair[1]), 0.9, 0, 2, "warp")
+        BackTranslation.find(str(pair[0]), str(pair[1]), 0.9, 0, 2, "warp")
 
 
 def copy(folder: Path, tmp_path: Path) -> Path:
@@ -94,7 +95,7 @@ def test_what_cannot_be_used_is_explained(pair: tuple[Path, Path], tmp_path: Pat
     with pytest.raises(InputError, match="its setting attn_implementation: 'somebody/kernels' asks for other code"):
         Translator(folder, CPU, 1)
     (folder / "config.json").write_text(json.dumps({"model_type": "bert", "hidden_size": 16}))
-    with pytest.raises(InputError, match=r"cannot be used: .*transformers knows by itself"):
+    with pytest.raises(InputError, match=r"cannot be used: .*model of transformers that translates"):
         Translator(folder, CPU, 1)
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match="cannot be used"):
@@ -155,3 +156,44 @@ def test_a_marian_model_with_sentencepiece_files(pair: tuple[Path, Path], tmp_pa
     made = Translator(folder, CPU, 2)(["the cat sat.", "a dog"], 0.9, 3)
     assert len(made) == 2
     assert all(set(text) <= {*"ateohsnimbdr.,?uc ", *"<unk>"} for text in made)
+
+
+def test_a_folder_is_found(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_model(TRANSLATOR, str(pair[0])) == pair[0]
+    monkeypatch.chdir(pair[0].parent)
+    assert find_model(TRANSLATOR, "forth") == pair[0]
+
+
+def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"/missing': there is no such folder.*hub"):
+        find_model(TRANSLATOR, str(tmp_path / "missing"))
+    with pytest.raises(InputError, match=r"no config\.json in it"):
+        find_model(TRANSLATOR, str(tmp_path))
+
+
+def test_pickled_weights_are_not_opened_and_the_way_to_convert_them_is_shown(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(pair[0], tmp_path / "old")
+    (tmp_path / "old" / "model.safetensors").rename(tmp_path / "old" / "pytorch_model.bin")
+    with pytest.raises(
+        InputError, match=r"can run code.*AutoModelForSeq2SeqLM, t\.AutoTokenizer\)\]\".*--via FORTH\+BACK, such as old\+"
+    ):
+        find_model(TRANSLATOR, str(tmp_path / "old"))
+
+
+def test_what_cannot_be_fetched_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(InputError, match=r"'nobody/nothing' is no folder here, and cannot be had from the .* hub: .*--via words"):
+        find_model(TRANSLATOR, "nobody/nothing")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r"needs further libraries: pip install 'softmatch\[translate\]'"):
+        find_model(TRANSLATOR, "nobody/nothing-else")
+
+
+def test_the_fingerprint_is_that_of_all_files_that_decide(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = copy(pair[0], tmp_path)
+    (folder / "README.md").write_text("of no importance")
+    first = model_fingerprint(TRANSLATOR, pair[0])
+    assert model_fingerprint(TRANSLATOR, folder) == first != model_fingerprint(TRANSLATOR, pair[1])
+    (folder / "source.spm").write_bytes(b"a tokenizer of another kind")
+    assert model_fingerprint(TRANSLATOR, folder) != first

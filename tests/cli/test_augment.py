@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sqlite3
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from softmatch.cli.app import main
+from softmatch.cli.augment import AugmentingDisplay, describe_progress
 from softmatch.data.sources import find_source
 from softmatch.recipes import complete, require_versions
 from softmatch.training.opening import texts_of
@@ -42,7 +46,7 @@ def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, c
     options = ["--data", "copy", "--train-per-class", "5", "--validation-per-class", "2", "--seed", "3"]
     assert main(["augment", "agnews", "--via", "words,words", "--out", "news", *options]) == 0
     said = capsys.readouterr()
-    assert "Note: agnews: 20 texts to train on are augmented, each 2 times; the 8 of dev.jsonl stay as they are." in said.err
+    assert "Note: agnews: 20 training texts are augmented 2 times; the 8 of dev.jsonl stay as they are." in said.err
     assert "words: 0/20 texts" in said.err
     command = said.out.splitlines()[-1].partition("softmatch train agnews ")[2]
     given = dict(zip(command.split()[::2], command.split()[1::2], strict=True))
@@ -63,10 +67,10 @@ def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, c
         (["pets.csv", "--via", "words", "--out", "/proc/pets.csv"], "/proc/pets.csv cannot be written"),
         (["nowhere.csv", "--via", "words"], "there is no file nowhere.csv"),
         ([".", "--via", "words"], "is a folder: give one table of texts, such as pets.csv"),
-        (["pets.csv", "--via", "words", "--data", "x"], "--data x: pets.csv is a file, and this is for a source"),
-        (["pets.csv", "--via", "words", "--train-per-class", "2"], "--train-per-class 2: pets.csv is a file"),
-        (["pets.csv", "--via", "words", "--validation-per-class", "2"], "--validation-per-class 2: pets.csv is a file"),
-        (["agnews", "--via", "words", "--text", "t"], "--text t: 'agnews' is a source that softmatch knows"),
+        (["pets.csv", "--via", "words", "--data", "x"], "--data x: this is for datasets such as agnews, and pets.csv is a file"),
+        (["pets.csv", "--via", "words", "--train-per-class", "2"], "--train-per-class 2: this is for datasets"),
+        (["pets.csv", "--via", "words", "--validation-per-class", "2"], "--validation-per-class 2: this is for datasets"),
+        (["agnews", "--via", "words", "--text", "t"], "--text t: this is for tables, and agnews is a dataset"),
         (["agnews", "--via", "words", "--data", "."], "--data . has no table of agnews"),
     ],
     ids=range(12),
@@ -83,8 +87,55 @@ def test_interrupted_it_keeps_what_was_made_and_says_so(folder: Path, capsys: py
     (folder / "mine.py").write_text(BROKEN_OFF)
     command = ["augment", "pets.csv", "--via", "mine.py:once", "--batch", "1"]
     assert main(command) == 130
-    (made,) = folder.rglob("*.jsonl")
-    kept = len(made.read_text().splitlines())
-    message = f"interrupted; {kept:,} new texts are kept, and the same command goes on from there. No file was written."
+    connection = sqlite3.connect(folder / "cache" / "augmented" / "versions.sqlite")
+    (kept,) = connection.execute("SELECT count(*) FROM versions").fetchone()
+    connection.close()
+    message = f"interrupted; {kept:,} new texts are kept, and the same command resumes. No file was written."
     assert message in capsys.readouterr().err
     assert not (folder / "pets-augmented.csv").exists()
+
+
+def test_figures_are_done_rate_time_left_and_what_was_cached() -> None:
+    assert (
+        describe_progress("sentences", 300, 1200, 100, 10.0)
+        == "300/1,200 sentences, 20.0 per second, 45 s left, 100 from the cache"
+    )
+    assert describe_progress("texts", 1200, 1200, 0, 2.0) == "1,200/1,200 texts, 600 per second"
+    assert describe_progress("texts", 5, 5, 5, 0.0) == "5/5 texts, 5 from the cache"
+
+
+def tell(display: AugmentingDisplay) -> None:
+    for name, before in (("de", 0), ("ru", 40)):
+        for done in range(before, 101, 2):
+            display.report(name, "sentences", done, 100, before)
+
+
+def test_a_line_now_and_then_without_a_terminal() -> None:
+    out = io.StringIO()
+    with AugmentingDisplay(Console(file=out)) as display:
+        tell(display)
+    lines = out.getvalue().splitlines()
+    assert 10 <= sum(line.startswith("de: ") for line in lines) <= 12
+    assert lines[0] == "de: 0/100 sentences"
+    assert lines[-1].startswith("ru: 100/100 sentences")
+    assert lines[-1].endswith("40 from the cache")
+    assert display.made == {"sentences": 160}
+
+
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    AugmentingDisplay().report("mine.py:boom:[red]", "texts", 0, 5, 0)
+    assert capsys.readouterr().err == "mine.py:boom:[red]: 0/5 texts\n"
+    out = io.StringIO()
+    with AugmentingDisplay(Console(file=out, force_terminal=True, width=120)) as display:
+        display.report("mine.py:boom:[red]", "texts", 0, 5, 0)
+    assert "mine.py:boom:[red]" in out.getvalue()
+
+
+def test_a_bar_for_each_column_on_a_terminal() -> None:
+    out = io.StringIO()
+    with AugmentingDisplay(Console(file=out, force_terminal=True, width=120)) as display:
+        display.note("what was found")
+        tell(display)
+    assert "what was found" in out.getvalue()
+    assert "100/100 sentences" in out.getvalue()
+    assert out.getvalue().count("de: ") == 0

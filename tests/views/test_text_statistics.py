@@ -63,5 +63,5 @@ def test_the_probabilities_of_many_words() -> None:
 
 
 def test_texts_without_words_are_refused() -> None:
-    with pytest.raises(InputError, match="replace: the texts that are trained on have no words"):
+    with pytest.raises(InputError, match="replace: the training texts have no words"):
         word_statistics(torch.tensor([[2, 3, 0]]), torch.arange(1), SPECIAL)

@@ -1,4 +1,4 @@
-"""Columns of augmented texts: nothing is made twice, and an interruption costs no more than a batch."""
+"""Columns of augmented texts: nothing is made twice, and an interruption costs at most a batch."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_models_words_and_functions_make_a_column_each(tmp_path: Path, mine: str
     [
         ({"temperature": -1.0}, "--temperature -1.0: it must be 0 or more"),
         ({"temperature": float("nan")}, "--temperature nan"),
-        ({"batch": 0}, "--batch 0: one or more"),
-        ({"processes": 0}, "--processes 0: one or more"),
+        ({"batch": 0}, "--batch 0: it must be at least 1"),
+        ({"processes": 0}, "--processes 0: it must be at least 1"),
     ],
     ids=range(4),
 )
@@ -91,7 +91,7 @@ def test_mistakes(mine: str, options: dict[str, float], message: str) -> None:
         augment_texts(TEXTS, mine, **options)  # type: ignore[arg-type]  # on purpose
 
 
-def test_everything_that_cannot_work_is_told_before_anything_is_made(tmp_path: Path, mine: str) -> None:
+def test_everything_that_cannot_work_is_reported_before_anything_is_made(tmp_path: Path, mine: str) -> None:
     with pytest.raises(InputError, match="no such folder"):
         augment_texts(TEXTS, f"{mine},{tmp_path / 'a'}+{tmp_path / 'b'}")
     assert calls(tmp_path) == []

@@ -1,4 +1,4 @@
-"""A file in, a file with augmented versions and a summary out."""
+"""The summary of augmented texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from softmatch.augmenting import augment_file
-from softmatch.errors import InputError
 
 
 @pytest.fixture
@@ -50,19 +49,6 @@ def test_a_column_in_which_nothing_is_new_is_warned_of(tmp_path: Path) -> None:
     assert "1 differ from the original, 100% of the words kept on average, 2 are empty: training uses the text itself" in said
     assert said.splitlines()[-3:] == [
         "",
-        f"Warning: aug_0 is of no use: every version is empty. Look at what --via {mine}:none does.",
-        f"Warning: aug_1 is of no use: every version is the text itself or empty. Look at what --via {mine}:same does.",
+        f"Warning: aug_0 is of no use: every version is empty. Check what --via {mine}:none does.",
+        f"Warning: aug_1 is of no use: every version is the text itself or empty. Check what --via {mine}:same does.",
     ]
-
-
-def test_what_is_there_is_refused_before_anything_is_made(tmp_path: Path, mine: str, cache: Path) -> None:
-    (tmp_path / "a.csv").write_text("text,label\nthe cat,x\n")
-    (tmp_path / "a-augmented.csv").write_text("precious")
-    with pytest.raises(InputError, match="exists already"):
-        augment_file(tmp_path / "a.csv", mine)
-    assert (tmp_path / "a-augmented.csv").read_text() == "precious"
-    assert not cache.exists()
-    found = augment_file(tmp_path / "a.csv", mine, tmp_path / "b.csv")
-    again = augment_file(tmp_path / "b.csv", mine)  # a second time, on its own result
-    assert again.out.read_text() == "text,label,aug_0,aug_1\nthe cat,x,the dog,the dog\n"
-    assert found.columns[0].changed == 1
