@@ -8,13 +8,15 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from softmatch.data.readers.image_folder import open_folder, open_image
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
-from tests.data.readers.folders import NAMES_ARE_BYTES, STRANGE, labels, only, write
+from tests.data.readers.folders import NAMES_ARE_BYTES, STRANGE, labels, only, read, write
 from tests.data.readers.images import write_image
+
+UNLABELED = ("unlabelled", "Unlabeled", "_unlabeled", "UNLABELLED", "_unlabelled_")
+LOOSE = "images outside of the class folders are taken as unlabelled: "
 
 
 def test_a_folder_for_each_class_and_one_without(tmp_path: Path) -> None:
@@ -40,29 +42,47 @@ def test_paths_are_absolute_wherever_the_command_is_given(tmp_path: Path, monkey
     assert opened.paths == [tmp_path / "photos" / "cat" / "1.jpg", tmp_path / "photos" / "dog" / "1.jpg"]
 
 
-@pytest.mark.parametrize("name", ["unlabelled", "Unlabeled", "_unlabeled", "UNLABELLED", "_unlabelled_"])
-def test_names_for_unlabeled(tmp_path: Path, name: str) -> None:
-    opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", f"{name}/1.png"), Columns())
-    assert labels(opened) == {"a/1.png": "a", "b/1.png": "b", f"{name}/1.png": None}
-
-
-def test_a_word_of_the_user_for_unlabeled(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", "to do/1.png"), Columns(unlabeled="to do"))
-    assert labels(opened)["to do/1.png"] is None
-
-
-def test_images_in_no_folder_are_unlabeled_and_that_is_said(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "a/1.png", "b/1.png", "5.png", "6.png"), Columns())
-    assert labels(opened) == {"5.png": None, "6.png": None, "a/1.png": "a", "b/1.png": "b"}
-    assert only(opened).level == "note"
-    assert "images outside of the class folders are taken as unlabelled: '5.png'; '6.png'" in only(opened).text
-
-
-def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "1.png", "2.gif", "3.bmp", "4.ppm", "5.pgm", "6.pbm", "7.TIF"), Columns())
-    assert set(labels(opened).values()) == {None}
-    assert len(opened.read()) == 7
-    assert opened.findings == []
+@pytest.mark.parametrize(
+    ("names", "found", "level", "said"),
+    [
+        *((f"a/1.png b/1.png {name}/1.png", {"a", "b", None}, "", "") for name in UNLABELED),
+        ("a/1.png b/1.png todo/1.png", {"a", "b", None}, "", ""),  # a word of the user
+        ("1.0/1.png 2/2.png", {"1", "2"}, "", ""),  # numbers are the labels that they are in a table
+        ("1.png 2.gif 3.bmp 4.ppm 5.pgm 6.pbm 7.TIF", {None}, "", ""),
+        ("train/a/1.png train/b/2.png unlabeled/3.png", {"a", "b", None}, "", ""),
+        ("train/a/1.png train/b/2.png test/a/3.png val/a/4.png", {"a", "b"}, "note", "the images in 'val' are not used"),
+        (
+            "a/1.png b/1.png 5.png 6.png",
+            {"a", "b", None},
+            "note",
+            "images outside of the class folders are taken as unlabelled: '5.png'; '6.png'.",
+        ),
+        ("a/1.png b/2.png bird/ unlabeled/", {"a", "b"}, "warning", "there are folders without an image: 'bird'; 'unlabeled'."),
+        (
+            "photos/cat/1.png photos/dog/2.png",
+            {"photos"},
+            "warning",
+            "'photos', the only class, consists of folders: 'cat'; 'dog'.",
+        ),
+        (
+            "cat/1.png dog/1.png unlabled/1.png",
+            {"cat", "dog", "unlabled"},
+            "warning",
+            "the folder 'unlabled' is taken as a class",
+        ),
+    ],
+)
+def test_what_folders_say(tmp_path: Path, names: str, found: set[str | None], level: str, said: str) -> None:
+    opened = read(tmp_path, names, columns=Columns(unlabeled="todo"))
+    assert set(labels(opened).values()) == found
+    assert len(opened.read()) == sum(
+        not name.endswith("/") and name.split("/")[0] not in ("test", "val") for name in names.split()
+    )
+    assert (None if opened.test is None else labels(opened.test)) == ({"test/a/3.png": "a"} if "test" in names else None)
+    if said:
+        assert (only(opened).level, only(opened).text[: len(said)]) == (level, said)
+    else:
+        assert opened.findings == []
 
 
 @pytest.mark.parametrize(
@@ -92,19 +112,6 @@ def test_parts_for_training_and_test(tmp_path: Path, folders: tuple[str, str], t
     assert opened.findings == []
 
 
-def test_only_a_part_for_training(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "train/a/1.png", "train/b/2.png", "unlabeled/3.png"), Columns())
-    assert labels(opened) == {"train/a/1.png": "a", "train/b/2.png": "b", "unlabeled/3.png": None}
-    assert opened.test is None
-
-
-def test_with_test_and_val_the_test_set_is_test(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "train/a/1.png", "train/b/2.png", "test/a/3.png", "val/a/4.png"), Columns())
-    assert sorted(labels(opened)) == ["train/a/1.png", "train/b/2.png"]
-    assert labels(opened.test) == {"test/a/3.png": "a"}
-    assert (only(opened).level, "'val' are not used" in only(opened).text) == ("note", True)
-
-
 def test_vehicles_may_be_called_train(tmp_path: Path) -> None:
     opened = open_folder(write(tmp_path, "train/1.png", "bus/2.png", "tram/3.png"), Columns())
     assert labels(opened) == {"bus/2.png": "bus", "train/1.png": "train", "tram/3.png": "tram"}
@@ -123,19 +130,6 @@ def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path
     assert len(opened.paths) == 2
     assert only(opened).level == "note"
     assert only(opened).text == "files that are not readable images are left out: .txt (2), .heic (1), no suffix (1)."
-
-
-def test_an_empty_class_is_a_warning(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "a/1.png", "b/2.png", "bird/", "unlabeled/"), Columns())
-    assert only(opened).level == "warning"
-    assert only(opened).text.startswith("there are folders without an image: 'bird'; 'unlabeled'.")
-
-
-def test_a_folder_around_the_classes_is_pointed_out(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "photos/cat/1.png", "photos/dog/2.png"), Columns())
-    assert set(labels(opened).values()) == {"photos"}
-    assert only(opened).level == "warning"
-    assert "'photos', the only class, consists of folders: 'cat'; 'dog'." in only(opened).text
 
 
 @pytest.mark.parametrize(
@@ -230,11 +224,6 @@ def test_one_class_written_in_two_ways(tmp_path: Path) -> None:
     assert "the names of 2 folders are written differently but read the same, 'café'" in only(opened).text
 
 
-def test_numbers_as_classes_are_the_labels_of_a_table(tmp_path: Path) -> None:
-    opened = open_folder(write(tmp_path, "1.0/1.png", "2/2.png"), Columns())
-    assert set(labels(opened).values()) == {"1", "2"}
-
-
 def test_pieces_are_all_there_in_order(tmp_path: Path) -> None:
     opened = open_folder(write(tmp_path, *(f"{'ab'[number % 2]}/{number}.png" for number in range(7))), Columns())
     pieces = list(opened.stream(3))
@@ -252,11 +241,3 @@ def test_a_single_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert opened.paths == [tmp_path / "photo.png"]
     assert labels(opened) == {"photo.png": None}
     assert opened.where == "photo.png"
-
-
-def test_a_misspelt_folder_of_unlabelled_images_is_named(tmp_path: Path) -> None:
-    for folder in ("cat", "dog", "unlabled"):
-        (tmp_path / folder).mkdir()
-        Image.new("RGB", (8, 8)).save(tmp_path / folder / "1.png")
-    texts = [finding.text for finding in open_folder(tmp_path, Columns()).findings if finding.level == "warning"]
-    assert any("'unlabled' is taken as a class" in text for text in texts)
