@@ -79,7 +79,7 @@ class ArrayPreparation:
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ArrayPreparation:
-        """Inverse of `settings`."""
+        """Invert `settings`."""
         return cls(tuple(settings["shape"]), settings["layout"], settings["brightest"])
 
     def describe(self) -> str:
@@ -89,7 +89,7 @@ class ArrayPreparation:
 
 
 def fit_array(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]:
-    """What the shape and the levels of all items say: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images.
+    """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images.
 
     Raises:
         InputError: for other shapes and levels, and for NaN and infinity.
@@ -113,7 +113,7 @@ def fit_array(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]
     if low < 0 or high > BRIGHTEST:
         raise InputError(
             f"an array of {array.ndim} dimensions is taken as images, whose levels must lie in 0 … 255 or 0 … 1; these reach "
-            f"from {low:g} to {high:g}. If they are no images, give vectors: x.reshape(len(x), -1)."
+            f"from {low:g} to {high:g}. If they are not images, give vectors: x.reshape(len(x), -1)."
         )
     if array.dtype.kind != "f":
         return ArrayPreparation(shape, layout), []
@@ -135,7 +135,7 @@ def _vectors(array: npt.NDArray[Any]) -> Tensor:
 
 
 def _layout(given: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """How images are laid out, and the shape (C, H, W) of one."""
+    """Find the layout of images, and the shape (C, H, W) of one."""
     if len(given) == 2:
         return "hw", (1, *given)
     first, last = given[0] in CHANNELS, given[2] in CHANNELS

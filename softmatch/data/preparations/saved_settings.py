@@ -1,4 +1,4 @@
-"""What the settings of a saved preparation may be: a file of others can hold anything, and only what fits is used."""
+"""Schema of the settings of saved preparations: a foreign file can hold anything, and only what fits is used."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from softmatch.errors import InputError, explain
 __all__ = ["check_settings"]
 
 Side = Annotated[int, Field(ge=1, le=2**14)]
-"""Of an image."""
+"""Side of an image, in pixels."""
 Length = Annotated[int, Field(ge=1, le=2**16)]
-"""Of a text, in tokens."""
+"""Length of a text, in tokens."""
 Position = Annotated[int, Field(ge=0, lt=2**31)]
-"""Of a token."""
+"""Number of a token."""
 Channels = Annotated[list[FiniteFloat], Field(min_length=3, max_length=3)]
 
 
@@ -115,6 +115,6 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     except ValidationError as error:
         raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
     if isinstance(found, _Arrays) and len(found.shape) != (1 if found.layout == "d" else 3):
-        raise InputError(f"the saved preparation is damaged: {found.layout!r} is no layout of shape {found.shape}.")
+        raise InputError(f"the saved preparation is damaged: {found.layout!r} is not a layout of shape {found.shape}.")
     if isinstance(found, _Encoder) and isinstance(found.reading, _ImageReading) != (found.of == "image"):
         raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")

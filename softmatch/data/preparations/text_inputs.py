@@ -1,4 +1,4 @@
-"""What preparations of texts have in common."""
+"""Functions that the preparations of texts share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["as_texts", "stored_text"]
 
 
 def as_texts(inputs: Inputs) -> list[str]:
-    """The texts as a list.
+    """Give the texts as a list.
 
     Raises:
-        InputError: these are no texts.
+        InputError: the inputs are not texts.
     """
     wanted = "a model of texts takes a list of texts"
     if isinstance(inputs, (Mapping, str)):
@@ -32,7 +32,7 @@ def as_texts(inputs: Inputs) -> list[str]:
 
 
 def stored_text(stored: Tensor) -> str:
-    """The text that a tensor of bytes holds.
+    """Decode the text in a tensor of bytes.
 
     Raises:
         InputError: it holds something else.
