@@ -133,7 +133,7 @@ def parse_cell(text: str) -> float | None:
 
 
 def parse_date(text: str) -> float | None:
-    """Count the days since 1970 of an ISO date, with or without a time; NaN: missing; None: something else. UTC without a zone."""
+    """Read an ISO date as days since 1970, with or without a time; NaN: missing; None: something else. The default zone is UTC."""
     if is_missing(text):
         return math.nan
     if not ISO_DATE.fullmatch(text.strip()):
