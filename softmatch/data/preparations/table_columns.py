@@ -133,7 +133,7 @@ def parse_cell(text: str) -> float | None:
 
 
 def parse_date(text: str) -> float | None:
-    """Read an ISO date as days since 1970, with or without a time; NaN: missing; None: something else. The default zone is UTC."""
+    """Read an ISO date as days since 1970, with or without a time; NaN: missing; None: something else. Default: UTC."""
     if is_missing(text):
         return math.nan
     if not ISO_DATE.fullmatch(text.strip()):
