@@ -1,10 +1,10 @@
-"""CIFAR-10 with 250 labels in a setting small enough for two cores, as other systems were measured in it.
+"""Measure CIFAR-10 with 250 labels in a setting small enough for two cores, in which other systems were measured too.
 
     python benchmarks/cifar10_small.py --data cifar10.npz --seeds 5 --out small-runs > cifar10_small.md
 
 WRN-10-1, 16 labelled + 112 unlabelled images, 1,500 steps of SGD 0.03 with Nesterov momentum, weight decay 5e-4. Each run is the
-command that is printed under the table, a process of its own with one thread, two at a time; one that is finished in --out is not
-run again. The curves go to a picture where matplotlib is installed.
+command printed under the table, in a process of its own with one thread, two at a time. Runs that are finished in --out are not
+repeated. The curves are drawn if matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METHODS = ("supervised", "fixmatch", "flexmatch", "softmatch")
 
 
 def command(method: str, seed: int, arguments: argparse.Namespace) -> list[str]:
-    """The command line of one run, without the program's name."""
+    """Return the command line of one run, without the program's name."""
     settings = {
         "--data": arguments.data,
         "--labels": 250,
@@ -45,7 +45,7 @@ def folder(method: str, seed: int, arguments: argparse.Namespace) -> Path:
 
 
 def run(method: str, seed: int, arguments: argparse.Namespace) -> None:
-    """Train unless that is done already."""
+    """Train, unless the run is finished."""
     if (folder(method, seed, arguments) / "result.json").exists():
         return
     done = subprocess.run([sys.executable, "-m", "softmatch", *command(method, seed, arguments)], capture_output=True, text=True)
@@ -65,7 +65,7 @@ def spread(values: list[float]) -> str:
 
 
 def draw(seeds: list[int], arguments: argparse.Namespace) -> None:
-    """Test error over steps: a line for the mean of each method, a band from the best to the worst seed."""
+    """Draw the test error over steps: a line for the mean of each method, a band from the best to the worst seed."""
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -85,12 +85,12 @@ def draw(seeds: list[int], arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="CIFAR-10: a folder of its files, or an .npz")
+    parser.add_argument("--data", type=Path, required=True, help="CIFAR-10: a folder with its files, or an .npz file")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--also", default="", help="more options of `softmatch train`, for all runs")
-    parser.add_argument("--out", type=Path, default=Path("small-runs"), help="folder of the run folders")
+    parser.add_argument("--also", default="", help="further options of `softmatch train` for all runs")
+    parser.add_argument("--out", type=Path, default=Path("small-runs"), help="folder for the run folders")
     parser.add_argument("--picture", type=Path, default=Path("cifar10_small.png"))
     parser.add_argument("--parallel", type=int, default=2)
     arguments = parser.parse_args()

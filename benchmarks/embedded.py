@@ -1,10 +1,10 @@
-"""Test error on the embedded sources: softmatch's methods beside what scikit-learn offers, on the same draws.
+"""Measure test errors on the embedded sources: softmatch's methods and those of scikit-learn, on the same splits.
 
     python benchmarks/embedded.py                          # everything, 10 seeds
     python benchmarks/embedded.py --settings two-moons --seeds 3 --methods softmatch
 
-Seed s draws the test set and the labelled samples; every row sees the same draws. Prints Markdown: mean ± standard
-deviation over the seeds in per cent, and mean seconds of one fit on this machine.
+Seed s decides the test set and the labelled samples; every row uses the same splits. Prints Markdown: mean ± standard
+deviation over the seeds in per cent, and the mean seconds of one fit on this machine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]:
-    """The product itself, run folder and all; the supervised twin comes with the first method."""
+    """Train with softmatch itself, run folder included; the first method also trains the baseline."""
     with tempfile.TemporaryDirectory() as folder:
         twin = method == METHODS[0]
         result = softmatch.train(source, labels=labels, seed=seed, method=method, twin=twin, threads=1, out=Path(folder) / "run")
@@ -57,7 +57,7 @@ def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]
 
 
 def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
-    """The classifiers a user would try, on the same training pool, labels and test set."""
+    """Fit the classifiers a user would try, on the same training pool, labels and test set."""
     task = prepare(source, make_config(find_source(source).defaults, {"labels": labels, "seed": seed}))
     pool, test = task.split.unlabeled, task.test
     assert isinstance(task.examples.items, Tensor)
@@ -77,8 +77,8 @@ def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
         "LabelPropagation (rbf, γ = 20)": lambda: LabelPropagation(kernel="rbf", gamma=20, max_iter=5000),
         "LabelPropagation (knn)": lambda: LabelPropagation(kernel="knn", max_iter=5000),
         "self-training (SVC)": lambda: SelfTrainingClassifier(SVC(probability=True, gamma="scale", random_state=seed)),
-        "SVC, labels alone": lambda: SVC(gamma="scale"),
-        "logistic regression, labels alone": lambda: LogisticRegression(max_iter=2000),
+        "SVC, labels only": lambda: SVC(gamma="scale"),
+        "logistic regression, labels only": lambda: LogisticRegression(max_iter=2000),
     }
     found = {}
     for name, make in classifiers.items():
@@ -86,7 +86,7 @@ def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
         classifier = make()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # convergence and deprecation notes of scikit-learn
-            alone = name.endswith("labels alone")
+            alone = name.endswith("labels only")
             classifier.fit(train_x[labelled] if alone else train_x, partly[labelled] if alone else partly)
             wrong = classifier.predict(test_x) != test[1].numpy()
         found[f"scikit-learn: {name}"] = Outcome(float(wrong.mean()), time.perf_counter() - started)
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="also write every single outcome to this file")
+    parser.add_argument("--json", type=Path, help="file for every single result, in addition")
     options = parser.parse_args()
     everything = {}
     for setting in options.settings:

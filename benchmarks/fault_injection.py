@@ -1,17 +1,17 @@
-"""Train a run in a process of its own while things go wrong, again and again until it ends by itself, and compare what it leaves.
+"""Train a run in a process of its own while faults strike it, resume it until it finishes, and compare the files it leaves.
 
-Used by benchmarks/faults.py and by the tests of resuming. Processes are forked, not started: importing torch takes longer than a
-run. Hence nothing is trained in the process that uses this, and `warm_up` imports what training imports when it begins.
+Processes are forked, because importing torch takes longer than a run: the process that uses this trains nothing itself, and
+`warm_up` imports what training needs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import multiprocessing
 import os
 import re
+import resource
 import shutil
 import signal
 import sys
@@ -23,7 +23,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
+from signal import SIGINT, SIGKILL
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 import torch
 import yaml
@@ -31,45 +33,34 @@ import yaml
 from softmatch.cli.app import FAILED, INTERRUPTED
 from softmatch.errors import STOPPED
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
+from softmatch.training.loop import Trainer
 
 LONGEST = 300.0
-"""Seconds after which a run counts as one that never ends."""
-COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-PASSING = (".lock", "outcome.safetensors")
-"""Files of a run that are of no interest once it is finished."""
+"""Seconds after which a process counts as one that never ends."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """A run that is to be disturbed: a source and its settings, as of `softmatch train`."""
+class Case(NamedTuple):
+    """A run to disturb: a source and the settings of `softmatch train`."""
 
     name: str
     source: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What happens to one process, and when.
-
-    Attributes:
-        signal: that it is sent.
-        file_size: bytes beyond which its files cannot grow from then on, as on a full disk.
-        seconds: after so many of them, from outside; else
-        count: after so many `steps`, or in place of the so-manieth time that a file is flushed to the disk (`writes`).
-        patience: it is killed so many seconds later if it is still there.
-    """
+    """What happens to one process, and when: after a number of seconds, or at a count of steps or of flushes to disk."""
 
     signal: int | None = None
-    file_size: int | None = None
+    file_size: int | None = None  # bytes beyond which its files cannot grow from then on, as on a full disk
     seconds: float | None = None
     count: int | None = None
     of: Literal["steps", "writes"] = "steps"
-    patience: float | None = None
+    patience: float | None = None  # seconds after which a process that is still alive is killed
 
 
 class Ended(NamedTuple):
-    """How a process has ended: exit code (negative: the signal that ended it), what it said, what it did, how long it took."""
+    """How a process ended: exit code (negative: the signal that ended it), output, counts and duration."""
 
     code: int
     said: str
@@ -77,15 +68,19 @@ class Ended(NamedTuple):
     writes: int
     seconds: float
 
+    @property
+    def stopped_at(self) -> str:
+        """The step at which a signal stopped it, as printed; empty if none did."""
+        found = re.search(r"stopped by SIG\w+ at step ([\d,]+) of", self.said)
+        return found.group(1) if found and self.code == STOPPED else ""
+
 
 Damage = Callable[[Random, Path], str | None]
-"""Does something to the files of an unfinished run. Gives what the next process must say about it, "" for nothing; None if there
-was nothing to damage."""
+"""Damages the files of a run; returns what the next process must say about it, or None if there was nothing to damage."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What goes wrong: something that strikes the process, and what is done to the files before the next one goes on."""
+class Fault(NamedTuple):
+    """What goes wrong: a strike at the process, and damage to its files before the next process resumes."""
 
     strike: Callable[[Random, Ended], Strike]
     damage: Damage | None = None
@@ -93,15 +88,7 @@ class Fault:
 
 @dataclass
 class Tally:
-    """What came of the runs of one kind of fault.
-
-    Attributes:
-        lost: runs that did not come to their end.
-        mismatches: runs whose files are not those of the run without faults.
-        unclean: processes that ended with a traceback or an exit code that does not fit, that said nothing about damaged files or
-            how to go on, or that a signal has stopped in a way that lost a step.
-        problems: each of these in words.
-    """
+    """Results for one kind of fault; MEANINGS says what they count. Problems describe each one."""
 
     runs: int = 0
     faults: int = 0
@@ -109,6 +96,31 @@ class Tally:
     mismatches: int = 0
     unclean: int = 0
     problems: list[str] = field(default_factory=list)
+
+    def report(self, count: Literal["lost", "mismatches", "unclean"], problem: str) -> None:
+        setattr(self, count, getattr(self, count) + 1)
+        self.problems.append(problem)
+        print(f"  PROBLEM {problem}", file=sys.stderr, flush=True)
+
+
+MEANINGS = """\
+- Lost: the run does not finish.
+- Mismatch: a file of the finished run differs from that of the undisturbed run, bit for bit, is missing or is left over.
+- Unclean: a traceback, an unexpected exit code, nothing said about damage or how to resume, or a step lost after a signal."""
+
+
+def finish(heading: list[str], tallies: Mapping[str, Tally], results: Path | None) -> int:
+    """Print the heading, the table and every problem, write them to a file if one is given, and return the exit code."""
+    rows = [(name, each.runs, each.faults, each.lost, each.mismatches, each.unclean) for name, each in tallies.items()]
+    table = ["| fault | runs | faults injected | lost results | mismatches | unclean ends |", "|---|---|---|---|---|---|"]
+    totals = [str(sum(numbers)) for numbers in list(zip(*rows, strict=True))[1:]]
+    table += [f"| {' | '.join(map(str, row))} |" for row in (*rows, ["all", *totals])]
+    problems = [f"- {name}: {problem}" for name, tally in tallies.items() for problem in tally.problems]
+    page = "\n\n".join([*heading, MEANINGS, "\n".join(table), *problems]) + "\n"
+    print(page)
+    if results is not None:
+        results.write_text(page, encoding="utf-8")
+    return int(bool(problems))
 
 
 def warm_up() -> None:
@@ -119,234 +131,161 @@ def warm_up() -> None:
     torch.set_num_threads(1)
 
 
-def attempt(case: Case, out: Path, strike: Strike | None = None, *options: str) -> Ended:
-    """`softmatch train` in a process of its own, from the start or where the last one ended.
-
-    Args:
-        options: of the command line, instead of --resume auto.
-    """
+def attempt(case: Case, out: Path, strike: Strike | None = None) -> Ended:
+    """Run `softmatch train --resume auto` in a process of its own."""
     settings = out.with_suffix(".yaml")
     settings.write_text(yaml.safe_dump({"source": case.source, **case.settings}), encoding="utf-8")
-    command = ["train", "--config", str(settings), "--out", str(out), *(options or ("--resume", "auto"))]
+    command = ["train", "--config", str(settings), "--out", str(out), "--resume", "auto"]
     context: Any = multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")  # GPUs cannot be forked
-    hearing, speaking = context.Pipe(duplex=False)  # a file would be struck by `file_size` too
+    hearing, speaking = context.Pipe(duplex=False)  # `file_size` would strike a file, too
     counts = context.Array("q", 2, lock=False)
     process = context.Process(target=_train, args=(command, strike, speaking, counts))
     started = time.perf_counter()
     process.start()
     speaking.close()
-    if strike is not None and strike.seconds is not None and strike.signal is not None:
+    if strike and strike.seconds is not None and strike.signal:
         process.join(strike.seconds)
         if process.is_alive():
             os.kill(process.pid, strike.signal)
-    if strike is not None and strike.patience is not None:
-        process.join(strike.patience)
-        process.kill()
-    process.join(LONGEST)
-    seconds, stuck = time.perf_counter() - started, process.is_alive()
-    if stuck:
-        process.kill()
-        process.join()
+    process.join(strike.patience if strike and strike.patience is not None else LONGEST)
+    seconds, stuck = time.perf_counter() - started, process.is_alive() and not (strike and strike.patience is not None)
+    process.kill()
+    process.join()
     return Ended(process.exitcode, _hear(hearing) + stuck * " It did not end.", counts[0], counts[1], seconds)
 
 
 def _hear(hearing: Connection) -> str:
-    """What was said, on one line. Not to the end of the pipe: children of a killed process may hold it open."""
+    """Return the output on one line. Does not wait for the end of the pipe: children of a killed process may hold it open."""
     os.set_blocking(hearing.fileno(), False)
     said = b""
-    with suppress(BlockingIOError):
+    with hearing, suppress(BlockingIOError):
         while part := os.read(hearing.fileno(), 2**16):
             said += part
-    hearing.close()
-    return " ".join(COLOURS.sub("", said.decode(errors="replace")).split())
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", said.decode(errors="replace")).split())
 
 
 def _train(command: list[str], strike: Strike | None, speaking: Connection, counts: Any) -> None:
-    """In the new process: everything as the command line does it, up to the exit code."""
+    """Do what the command line does, up to the exit code. Runs in the new process."""
     for number in (1, 2):
         os.dup2(speaking.fileno(), number)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     os.environ["COLUMNS"] = "2000"
     sys.argv = ["softmatch", *command]
-    warnings.resetwarnings()  # of a test, where they are errors
+    warnings.resetwarnings()  # in a test, they are errors
     warnings.filterwarnings("ignore", message="Cyclopts application invoked without tokens")  # it is, in a test
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it,
+    signal.signal(SIGINT, signal.default_int_handler)  # shells let background processes ignore it,
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and nohup this
     _count(strike, counts)
-    from softmatch.__main__ import main
+    from softmatch.__main__ import main  # its import handles signals already
 
     sys.exit(main())
 
 
 def _count(strike: Strike | None, counts: Any) -> None:
     """Count steps and writes, and strike when it is time."""
-    from softmatch.training.loop import Trainer
-
     advance, flush = Trainer.advance, os.fsync
+
+    def count(what: int, of: str) -> None:
+        counts[what] += 1
+        if strike and (strike.count, strike.of) == (counts[what], of):
+            if strike.file_size is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (strike.file_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            if strike.signal is not None:
+                os.kill(os.getpid(), strike.signal)
 
     def counted_advance(trainer: Trainer) -> None:
         advance(trainer)
-        counts[0] += 1
-        _strike_at(strike, "steps", counts[0])
+        count(0, "steps")
 
     def counted_flush(file: int) -> None:
-        counts[1] += 1
-        _strike_at(strike, "writes", counts[1])
+        count(1, "writes")
         flush(file)
 
     Trainer.advance = counted_advance  # type: ignore[assignment, method-assign]  # in this process only
     os.fsync = counted_flush  # type: ignore[assignment]  # likewise
 
 
-def _strike_at(strike: Strike | None, of: str, count: int) -> None:
-    if strike is None or strike.count != count or strike.of != of:
-        return
-    if strike.file_size is not None:
-        import resource  # not on every system
-
-        hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-        resource.setrlimit(resource.RLIMIT_FSIZE, (strike.file_size, hard))
-    if strike.signal is not None:
-        os.kill(os.getpid(), strike.signal)
-
-
-def content(out: Path) -> dict[str, str]:
-    """What a run has left, without what depends on time and place: a digest of each file by its name.
-
-    Of the checkpoints, the tensors of the newest: the whole state of training at its end.
-    """
+def content(out: Path) -> dict[str, bytes]:
+    """Return what a run has left, by file name, without what depends on time and place: of checkpoints, the newest."""
     found = {}
-    for folder in sorted(out.rglob("checkpoints")):
-        for path in list_checkpoints(folder)[-1:]:
-            tensors = load_checkpoint(path).tensors
-            about = [(name, str(value.dtype), tuple(value.shape), value.numpy().tobytes()) for name, value in tensors.items()]
-            found[str(path.relative_to(out))] = hashlib.sha256(repr(sorted(about)).encode()).hexdigest()
-    for path in sorted(out.rglob("*")):
-        if path.is_file() and "checkpoints" not in path.parts and path.name not in PASSING:
-            found[str(path.relative_to(out))] = hashlib.sha256(_lasting(path)).hexdigest()
+    for path in (path for folder in out.rglob("checkpoints") for path in list_checkpoints(folder)[-1:]):
+        tensors = sorted(load_checkpoint(path).tensors.items())
+        about = [(name, str(value.dtype), tuple(value.shape), value.numpy().tobytes()) for name, value in tensors]
+        found[str(path.relative_to(out))] = repr(about).encode()
+    for path in out.rglob("*"):
+        if path.is_file() and "checkpoints" not in path.parts and path.name not in (".lock", "outcome.safetensors"):
+            inside = b"" if path.name == "report.html" else path.read_bytes()  # a report says how long the run took
+            if path.name in ("result.json", "config.yaml"):
+                kept = {key: value for key, value in yaml.safe_load(inside).items() if "seconds" not in key and key != "out"}
+                inside = json.dumps(kept).encode()
+            found[str(path.relative_to(out))] = inside
     return found
 
 
-def _lasting(path: Path) -> bytes:
-    if path.name == "report.html":  # says how long the run took
-        return b""
-    if path.name == "result.json":
-        figures = json.loads(path.read_bytes())
-        return json.dumps({key: value for key, value in figures.items() if "seconds" not in key}).encode()
-    if path.name == "config.yaml":
-        settings = yaml.safe_load(path.read_bytes())
-        return json.dumps({key: value for key, value in settings.items() if key != "out"}).encode()
-    return path.read_bytes()
-
-
-def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Names of the files that differ, are missing, or are too many."""
-    return sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
-
-
 class Endurance:
-    """Disturbs runs, and compares each with the same run undisturbed, which is trained once.
-
-    Args:
-        folder: for the runs; those that were as they should be are deleted.
-    """
+    """Disturbs runs in a folder and compares each with the same run undisturbed, which is trained once; deletes sound runs."""
 
     def __init__(self, folder: Path, chance: Random) -> None:
         self.folder, self.chance = folder, chance
-        self._references: dict[str, tuple[Ended, dict[str, str]]] = {}
-        self._number = 0
+        self._references: dict[str, tuple[Ended, dict[str, bytes]]] = {}
 
-    def reference(self, case: Case) -> tuple[Ended, dict[str, str]]:
-        """How the run ends by itself, and what it leaves."""
+    def reference(self, case: Case) -> tuple[Ended, dict[str, bytes]]:
+        """Return how the run ends by itself, and what it leaves."""
         if case.name not in self._references:
-            out = self._new_folder()
-            ended = attempt(case, out)
-            if ended.code != 0:
-                raise RuntimeError(f"{case.name} fails without any fault (exit code {ended.code}): {ended.said}")
+            ended = attempt(case, out := self.folder / "reference")
+            assert ended.code == 0, f"{case.name} fails without any fault: {ended}"
             self._references[case.name] = ended, content(out)
-            _delete(out)
+            shutil.rmtree(out)
         return self._references[case.name]
 
     def endure(self, case: Case, fault: Fault, tally: Tally, times: int | None = None) -> list[Ended]:
-        """One run, struck `times` times (by default once to three times), then left alone until it ends. Gives all ends."""
+        """Strike one run `times` times (by default 1 to 3), then let it finish. Returns all ends."""
         reference, expected = self.reference(case)
-        out, must_say, ends, before = self._new_folder(), "", list[Ended](), len(tally.problems)
+        out, must_say, ends, before = self.folder / f"run-{uuid4().hex}", "", list[Ended](), len(tally.problems)
         tally.runs += 1
         for left in reversed(range((times or self.chance.randint(1, 3)) + 1)):
             strike = fault.strike(self.chance, reference) if left else None
             ended = attempt(case, out, strike)
             ends.append(ended)
             tally.faults += strike is not None and ended.code != 0
-            for problem in _improper(ended, strike, must_say):
-                tally.unclean += 1
-                tally.problems.append(f"{case.name}, {strike}: {problem}")
+            if problem := _improper(ended, strike, must_say):
+                tally.report("unclean", f"{case.name}, {strike}: {problem}: {ended.said[-2000:]}")
             if ended.code == 0:
                 break
-            must_say = f"going on after step {step}" if (step := _stopped_at(ended)) else ""
+            must_say = f"after step {ended.stopped_at} of" if ended.stopped_at else ""
             if left and fault.damage is not None and (said := fault.damage(self.chance, out)) is not None:
                 tally.faults += 1
                 must_say = said
         done = sum(each.steps for each in ends)
         if ends[-1].code != 0:
-            tally.lost += 1
-            tally.problems.append(f"{case.name} does not come to its end ({ends[-1].code}): {ends[-1].said[-500:]}")
-        elif wrong := differences(expected, content(out)):
-            tally.mismatches += 1
-            tally.problems.append(f"{case.name}: {', '.join(wrong)} of {out} differ")
+            tally.report("lost", f"{case.name} does not finish: {ends[-1]}")
+        elif wrong := {name for name, _ in expected.items() ^ content(out).items()}:
+            tally.report("mismatches", f"{case.name}: {sorted(wrong)} of {out} differ")
         elif fault.damage is None and done != reference.steps and all(e.code in (0, STOPPED) or not e.steps for e in ends):
-            tally.unclean += 1
-            tally.problems.append(f"{case.name}: {done} steps instead of {reference.steps}, though all of them were to be saved")
+            tally.report("unclean", f"{case.name}: {done} steps instead of {reference.steps}, although each was to be saved")
         if len(tally.problems) == before:
-            _delete(out)
+            shutil.rmtree(out)
         return ends
 
-    def _new_folder(self) -> Path:
-        self._number += 1
-        return self.folder / f"run-{self._number}"
 
-
-def _delete(out: Path) -> None:
-    shutil.rmtree(out)
-    out.with_suffix(".yaml").unlink()
-
-
-def _stopped_at(ended: Ended) -> str | None:
-    found = re.search(r"stopped by SIG\w+ at step ([\d,]+) of", ended.said)
-    return found.group(1) if found and ended.code == STOPPED else None
-
-
-def _improper(ended: Ended, strike: Strike | None, must_say: str) -> list[str]:
-    """What is wrong with the way in which a process has ended."""
-    last, found = ended.said[-500:], list[str]()
+def _improper(ended: Ended, strike: Strike | None, must_say: str) -> str:
+    """Say what is wrong with the way a process ended; empty if nothing is."""
+    codes = {0}  # in case it was quicker
+    if strike is not None:
+        codes |= {-(strike.signal or 0), -SIGKILL if strike.patience is not None else 0}
+        clean: dict[int | None, set[int]] = {None: {FAILED}, SIGKILL: set(), SIGINT: {STOPPED, INTERRUPTED}}
+        codes |= clean.get(strike.signal, {STOPPED})
     if ended.steps and must_say not in ended.said:
-        found.append(f"it has not said {must_say!r}, but {last}")
-    if "Traceback" in ended.said and ended.code != -signal.SIGKILL:  # a killed process says nothing; its orphans may
-        found.append(f"a traceback: {ended.said[-2000:]}")
-    elif ended.code not in _proper_codes(strike):
-        found.append(f"exit code {ended.code}: {last}")
-    elif _went_on(ended, strike):
-        found.append(f"it went on after the signal: {last}")
-    elif ended.code == FAILED and "--resume" not in ended.said:
-        found.append(f"it does not say how to go on: {last}")
-    elif ended.code == STOPPED and _stopped_at(ended) is None and "softmatch: interrupted" not in ended.said:
-        found.append(f"it does not say where it has stopped: {last}")
-    return found
-
-
-def _went_on(ended: Ended, strike: Strike | None) -> bool:
-    """Whether a process took no notice of a signal."""
-    if strike is None or strike.signal is None or strike.count is None or strike.of != "steps":
-        return False
-    return ended.code == 0 and ended.steps > strike.count
-
-
-def _proper_codes(strike: Strike | None) -> set[int]:
-    """That a process may end with; always 0, where it was quicker."""
-    if strike is None:
-        return {0}
-    if strike.file_size is not None:
-        return {0, FAILED}
-    ways: dict[int | None, set[int]] = {signal.SIGKILL: set(), signal.SIGINT: {STOPPED, INTERRUPTED}}
-    killed = {-signal.SIGKILL} if strike.patience is not None else set[int]()
-    return {0, -(strike.signal or 0)} | ways.get(strike.signal, {STOPPED}) | killed
+        return f"it did not say {must_say!r}"
+    if "Traceback" in ended.said and ended.code != -SIGKILL:  # a killed process says nothing; its orphans may
+        return "a traceback"
+    if ended.code not in codes:
+        return f"exit code {ended.code}"
+    if strike and strike.signal and strike.count and strike.of == "steps" and ended.code == 0 and ended.steps > strike.count:
+        return "it ignored the signal"
+    if ended.code == FAILED and "--resume" not in ended.said:
+        return "it does not say how to resume"
+    if ended.code == STOPPED and not ended.stopped_at and "softmatch: interrupted" not in ended.said:
+        return "it does not say where it stopped"
+    return ""

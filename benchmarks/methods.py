@@ -1,14 +1,14 @@
-"""Every method on the same draws: test error, quantity f, quality g, time of a step, state.
+"""Measure every method on the same splits: test error, quantity f, quality g, time per step, size of the state.
 
     python benchmarks/methods.py --store runs.jsonl                                          # digits and long-tailed digits
     python benchmarks/methods.py --store runs.jsonl --settings fashion-mnist --data fashion_mnist.npz
     python benchmarks/methods.py --store runs.jsonl --settings digits --methods softmatch vat --seeds 3
     python benchmarks/methods.py --store runs.jsonl --only-print --cards docs/methods        # fill in the cards
 
-Seed s draws the labelled and test samples, the weights, the batches and the views; every method sees the same draws. Each
-run is one line of the store; what stands there is not run again, so an interrupted benchmark goes on. Prints Markdown: error as
+Seed s decides the labelled and test samples, the weights, the batches and the views; every method uses the same ones. Each
+run is one line of the store; runs in the store are not repeated, so an interrupted benchmark resumes. Prints Markdown: error as
 mean ± standard deviation over the seeds in per cent; f and g of the second half of the run (mean over seeds); wall time of
-training over the number of steps, all phases of a method included, of the quickest seed (other work on the machine slows the
+training over the number of steps, all phases of a method included, of the fastest seed (other work on the machine slows the
 rest), and as a multiple of FixMatch's; and the bytes that a checkpoint holds beyond the supervised run's (statistics,
 registries, further heads and networks).
 """
@@ -50,14 +50,14 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "steps": 300,
     },
 }
-"""What differs from the source's defaults."""
+"""Settings that differ from the source's defaults."""
 EVALUATIONS = 2
 MARK = "<!-- measured -->"
 Row = dict[str, Any]
 
 
 def settings_of(setting: str, data: Path | None) -> tuple[str, dict[str, Any]]:
-    """Source and settings."""
+    """Return source and settings."""
     found = dict(SETTINGS[setting])
     source = found.pop("source")
     if source != "digits":
@@ -66,7 +66,7 @@ def settings_of(setting: str, data: Path | None) -> tuple[str, dict[str, Any]]:
 
 
 def run(setting: str, method: str, seed: int, data: Path | None) -> Row:
-    """One run of the product itself, run folder and all."""
+    """Train once with softmatch itself, run folder included."""
     source, options = settings_of(setting, data)
     with tempfile.TemporaryDirectory() as folder:
         result = softmatch.train(source, method=method, seed=seed, out=Path(folder) / "run", **options)
@@ -107,12 +107,12 @@ def share(rows: list[Row], key: str) -> str:
 
 
 def size(number: int) -> str:
-    """'13 kB'; a difference below a kilobyte is given in bytes."""
+    """Format a number of bytes, such as '13 kB'; a difference below a kilobyte is given in bytes."""
     return f"{number} B" if number < 1000 else f"{number / 1000:.0f} kB" if number < 1e6 else f"{number / 1e6:.1f} MB"
 
 
 def quickest(rows: list[Row], setting: str, method: str) -> float | None:
-    """Seconds of a step in the quickest run."""
+    """Return the seconds per step of the fastest run."""
     found = [
         row["seconds_per_step"]
         for row in rows
@@ -122,7 +122,7 @@ def quickest(rows: list[Row], setting: str, method: str) -> float | None:
 
 
 def summarize(rows: list[Row], setting: str) -> dict[str, dict[str, Any]]:
-    """Of each method: its runs, its timing, and the cells of its row."""
+    """Return the runs, the timing and the cells of the row of each method."""
     found: dict[str, dict[str, Any]] = {}
     reference = quickest(rows, setting, "fixmatch")
     plain = [
@@ -149,7 +149,7 @@ def summarize(rows: list[Row], setting: str) -> dict[str, dict[str, Any]]:
 
 
 def table(rows: list[Row], setting: str) -> str:
-    """Markdown, best first."""
+    """Format a Markdown table, best method first."""
     found = summarize(rows, setting)
     seeds = sorted({entry["n"] for entry in found.values()})
     described = ", ".join(f"{key} {value}" for key, value in SETTINGS[setting].items())
@@ -192,14 +192,14 @@ def fill_cards(rows: list[Row], folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--store", type=Path, required=True, help="JSON lines; runs found there are not run again")
+    parser.add_argument("--store", type=Path, required=True, help="file of JSON lines; runs in it are not repeated")
     parser.add_argument("--settings", nargs="*", default=["digits", "digits-long-tailed"], choices=list(SETTINGS))
-    parser.add_argument("--methods", nargs="*", default=None, help="default: all; the long-tailed ones where the data are")
+    parser.add_argument("--methods", nargs="*", default=None, help="default: all; long-tailed methods only on long-tailed data")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--data", type=Path, help="fashion_mnist.npz, or a folder of its files")
-    parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
-    parser.add_argument("--only-print", action="store_true", help="run nothing")
-    parser.add_argument("--cards", type=Path, help="folder of the cards to fill in")
+    parser.add_argument("--data", type=Path, help="fashion_mnist.npz, or a folder with its files")
+    parser.add_argument("--jobs", type=int, default=2, help="number of runs at the same time, one thread each")
+    parser.add_argument("--only-print", action="store_true", help="only print what is in the store")
+    parser.add_argument("--cards", type=Path, help="folder of the method cards to fill in")
     arguments = parser.parse_args()
     for setting in [] if arguments.only_print else arguments.settings:
         chosen = arguments.methods or list(METHODS)

@@ -1,10 +1,10 @@
-"""A user's own data from end to end: is the number that a run reports without a test set true?
+"""Check on data like a user's own whether the error that a run reports without a test set is correct.
 
     python benchmarks/own_data.py write DATA --cifar10 cifar10.npz --clinc150 clinc150/     # makes the sources of each seed
     python benchmarks/own_data.py run DATA --store runs.jsonl --seeds 5 [--sources table ink intents photos] [--encoder FOLDER]
     python benchmarks/own_data.py run DATA --store runs.jsonl --only-print
 
-`write` makes, for each seed, sources as a user would have them, each with a test file that training never sees:
+`write` makes the sources a user would have, for each seed, with a test file that training never sees:
 
 - photos: a folder of 10,000 CIFAR-10 images as PNG, 400 of them in class folders and the rest in unlabeled/;
 - intents: the 15,000 texts of CLINC150's train split as CSV, 10 labels for each of its 150 intents;
@@ -12,9 +12,9 @@
 - ink: scikit-learn's digits as a table (1,797 rows of 64 numbers), 4 labels for each of 10 classes; of either table, 30 % of the
   rows are the test file.
 
-`run` trains on each with the defaults and without the test file: the run itself says how many errors to expect (cross-fit or
-hold-out). Then the saved model predicts the test file, which gives the truth, and the network is trained on the labels alone.
-What stands in the store is not run again. Prints Markdown, mean ± standard deviation over the seeds.
+`run` trains on each with the defaults and without the test file: the run itself estimates its error (cross-fit or hold-out).
+Then the saved model predicts the test file, which gives the true error, and the baseline is trained on the labels only.
+Runs in the store are not repeated. Prints Markdown, mean ± standard deviation over the seeds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 
 def write_photos(target: Path, archive: Path, seed: int, number: int = 10_000, per_class: int = 40, tests: int = 2000) -> None:
-    """Class folders, unlabeled/, and beside them photos-test/."""
+    """Write class folders, unlabeled/ and, next to them, photos-test/."""
     names = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
     with np.load(archive) as found:
         data = {key: found[key] for key in found.files}  # each look into the archive would unpack all of it
@@ -65,7 +65,7 @@ def _save(path: Path, pixels: Any) -> None:
 
 
 def write_intents(target: Path, folder: Path, seed: int, per_class: int = 10) -> None:
-    """intents.csv and intents-test.csv."""
+    """Write intents.csv and intents-test.csv."""
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     order = np.random.default_rng(seed).permutation(len(rows))
     given: dict[str, int] = {}
@@ -79,7 +79,7 @@ def write_intents(target: Path, folder: Path, seed: int, per_class: int = 10) ->
 
 
 def write_table(target: Path, name: str, seed: int) -> None:
-    """NAME.csv and NAME-test.csv, with the labels in the column `kind`."""
+    """Write NAME.csv and NAME-test.csv, with the labels in the column `kind`."""
     from sklearn.datasets import load_breast_cancer, load_digits
 
     data, per_class = (load_breast_cancer(), 20) if name == "table" else (load_digits(), 4)
@@ -105,7 +105,7 @@ def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) 
 
 
 def run(data: Path, source: str, seed: int, encoder: str | None) -> Row:
-    """What a run says of itself, and what is true."""
+    """Return what a run reports about itself, and the true figures."""
     where, suffix = data / str(seed), "" if source == "photos" else ".csv"
     options: dict[str, Any] = {"seed": seed, "label": "kind"} if source in ("table", "ink") else {"seed": seed}
     if source == "intents":
@@ -143,8 +143,8 @@ def spread(values: Sequence[float | None], digits: int = 1) -> str:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """Errors in per cent; how often the interval holds the truth; and whether the verdict was right."""
-    print("| source | labels | seeds | error said | true error | truth inside | labels alone, true | ECE % → scaled | s |")
+    """Print errors in per cent, how often the interval contains the true error, and whether the verdict was right."""
+    print("| source | labels | seeds | error reported | true error | in interval | baseline, true | ECE % → scaled | s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for key in dict.fromkeys((row["source"], row["encoder"]) for row in rows):
         those = [row for row in rows if (row["source"], row["encoder"]) == key]
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--sources", nargs="+", choices=SOURCES, default=SOURCES)
-    parser.add_argument("--encoder", help="pretrained encoder of the texts")
+    parser.add_argument("--encoder", help="pretrained encoder for the texts")
     parser.add_argument("--only-print", action="store_true")
     given = parser.parse_args()
     if given.job == "write":

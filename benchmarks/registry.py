@@ -1,9 +1,9 @@
-"""Does a step slow down as the unlabelled set grows? What methods remember of every sample, at 10⁴ … 10⁷ samples.
+"""Measure whether a step slows down as the unlabelled set grows, with what methods remember about 10⁴ … 10⁷ samples.
 
     python benchmarks/registry.py > benchmarks/results/registry.md
 
-Measured is what a step does beside the network: drawing the positions of the batch, learning from the predictions (448 × 10),
-weights and targets. The sizes take turns within a round, each with a few hundred batches of its own, so that a busy machine slows
+Measures a step without the network: drawing the positions of the batch, learning from the predictions (448 × 10), weights and
+targets. The sizes take turns within a round, each with a few hundred batches of its own, so that a busy machine slows
 all of them alike; the time is that of the process on one thread, the median over the rounds. A registry beyond the processor's
 cache costs some cache misses for each sample of the batch, and nothing for those that are not in it.
 """
@@ -40,7 +40,7 @@ Step = Callable[[Tensor, int], object]
 
 
 def make_step(method: Method) -> Step:
-    """What the method does with the predictions for these positions; a few batches of predictions take turns."""
+    """Return what the method does with the predictions for these positions; a few batches of predictions take turns."""
     logits = 8.0 * torch.randn(PREDICTIONS, BATCH, CLASSES, generator=torch.Generator().manual_seed(0))
     probs = torch.softmax(logits, -1)
     if isinstance(method, TemporalEnsembling):
@@ -59,7 +59,7 @@ def make_step(method: Method) -> Step:
 
 @dataclass
 class Measured:
-    """One method with one size."""
+    """Measurements of one method with one size."""
 
     state: int
     checkpoint: int
@@ -72,7 +72,7 @@ def problem(size: int) -> Problem:
 
 
 def measure(name: str, sizes: list[int], rounds: int, steps: int) -> dict[int, Measured]:
-    """Seconds of a step for each size, and bytes of what is remembered."""
+    """Measure the seconds of a step for each size, and the bytes that are remembered."""
     found: dict[int, Measured] = {}
     ready: dict[int, tuple[Step, Sampler]] = {}
     for size in sizes:
@@ -97,7 +97,7 @@ def measure(name: str, sizes: list[int], rounds: int, steps: int) -> dict[int, M
 
 
 def once_an_epoch(size: int) -> tuple[float, float]:
-    """Seconds to shuffle the samples, and to count the labels that SAW remembers: these alone grow with the set."""
+    """Measure the seconds to shuffle the samples and to count the labels that SAW remembers: only these grow with the set."""
     started = time.process_time()
     Sampler(size, BATCH, seed=1)(0)
     shuffled = time.process_time()
@@ -112,10 +112,10 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[10**4, 10**5, 10**6, 10**7])
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=200, help="in each round")
+    parser.add_argument("--steps", type=int, default=200, help="steps per round")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("# What methods remember of every unlabelled sample\n")
+    print("# What methods remember about every unlabelled sample\n")
     print(f"`python benchmarks/registry.py {' '.join(sys.argv[1:])}`".replace(" `", "`") + "\n")
     print(
         f"A step beside the network, {BATCH} × {CLASSES} predictions, one thread, torch {torch.__version__}; medians of "

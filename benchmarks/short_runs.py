@@ -1,8 +1,8 @@
-"""What a short run should do with its averages: the paper's momenta and initial values, or ones that follow the run.
+"""Compare averages for short runs: the paper's momenta and initial values, or values that follow the length of the run.
 
     python benchmarks/short_runs.py                 # digits, 40 labels, 500 and 2,000 steps, 5 seeds
 
-Compares, on the same draws and from the same initial weights:
+Compares, on the same splits and from the same initial weights:
 
 - paper: every momentum 0.999, batch statistics 0.001, averages keep their initial values (μ = 1/C, σ² = 1);
 - scaled, kept start: averages span a fortieth of the run, but keep the paper's initial values;
@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def fit(job: tuple[str, int, int, int]) -> tuple[float, float]:
-    """Test error, and mean λ over the first quarter of the run."""
+    """Return the test error and the mean λ over the first quarter of the run."""
     torch.set_num_threads(1)
     variant, steps, labels, seed = job
     base = {"steps": steps, "labels": labels, "seed": seed, "evaluate_every": steps // 4}

@@ -1,14 +1,10 @@
-"""Train for an hour in one process, in all ways that could leak, and see that memory and handles stay what they are.
+"""Train for an hour in one process, in all the ways that could leak, and check that memory and handles do not grow.
 
     python benchmarks/soak.py --minutes 60 > benchmarks/results/soak.md
 
-One round after the other: every method in turn on a small table, with checkpoints, evaluation and a report; a run that is
-stopped by a signal and goes on from its checkpoint; images in files, read by worker processes; a cross-fit of a table of texts;
-the scikit-learn classifier, saved and loaded; predictions and pseudo-labels of a run; inputs that are refused. Between rounds,
-about every 20 s, after Python's garbage collection: resident memory, open files, threads, child processes, files that processes
-which have ended have left in /dev/shm, temporary files. A line is fitted to the memory in the second half of the time. The exit
-code is 1 where it grows by more than --megabytes from the middle to the end, or one of the other numbers is larger in the last
-third than it ever was in the second. All files are made in a temporary folder, which is deleted.
+Rounds of training, stopping, resuming, predicting and rejecting inputs take turns. About every 20 s, after garbage collection,
+the numbers of MEASURES are sampled. The exit code is 1 if a line fitted to the memory of the second half rises by more than
+--megabytes, or if another number is larger in the last third than it ever was in the second.
 """
 
 from __future__ import annotations
@@ -28,12 +24,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from tiny_data import texts, write_photos
 
 import softmatch
 from softmatch.errors import InputError, Stopped
@@ -43,131 +40,90 @@ from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder
 
 INTERVAL = 20.0
-SMALL: dict[str, Any] = {
-    "steps": 12,
-    "evaluate_every": 4,
-    "checkpoint_every": 4,
-    "labeled_batch": 8,
-    "unlabeled_batch": 16,
-    "threads": 1,
-}
+SMALL: dict[str, Any] = {"steps": 12, "evaluate_every": 4, "checkpoint_every": 4, "threads": 1}
+SMALL |= {"labeled_batch": 8, "unlabeled_batch": 16}
 MEASURES = ("memory, MB", "open files", "threads", "child processes", "left in /dev/shm", "temporary files", "Python objects")
 COUNTS = MEASURES[1:6]
 """Numbers that must not grow at all."""
+SHARED = Path("/dev/shm")
 
-Work = Callable[[], object]
 
+class StopAtRecord:
+    """A listener that sends this process a signal at the first record of the method."""
 
-class StopAfter:
-    """A listener that sends this process a signal at the first record."""
-
-    def understood(self, task: object, run: RunFolder) -> None:
-        """Not of interest."""
+    def understood(self, task: object, run: RunFolder) -> None: ...
 
     def record(self, role: str, record: dict[str, Any], steps: int) -> None:
         if role != "supervised":
             signal.raise_signal(signal.SIGTERM)
 
-    def note(self, text: str) -> None:
-        """Not of interest."""
+    def note(self, text: str) -> None: ...
 
 
-def write_sources(folder: Path) -> None:
-    """A table of texts and a folder of images."""
-    words = (("card", "bank", "money"), ("parcel", "post", "courier"))
-    lines = [f"help me with the {words[k % 2][k % 3]} of day {k},{('a', 'b')[k % 2] if k < 24 else ''}" for k in range(60)]
-    (folder / "texts.csv").write_text("message,category\n" + "\n".join(lines))
-    random = np.random.default_rng(0)
-    for number in range(40):
-        place = folder / "photos" / (("cat", "dog")[number % 2] if number < 24 else "unlabeled")
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(random.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(place / f"{number}.png")
+class Rounds:
+    """The kinds of work; each makes the folder `run` anew."""
 
+    def __init__(self, folder: Path) -> None:
+        self.run, self.texts_run, self.damaged = folder / "run", folder / "texts", folder / "damaged.csv"
+        self.photos, self.table = write_photos(folder / "photos", labeled=24, unlabeled=16), folder / "texts.csv"
+        self.table.write_text(texts(60, labeled=24))
 
-def rounds(folder: Path) -> Iterator[tuple[str, Work]]:
-    """What is done, without end: each kind of work in turn, every other time training by the next method."""
-    run, points, labels = folder / "run", np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3 - 1
-    text_run = folder / "texts"
+    def method(self, name: str) -> None:
+        softmatch.train("two-moons", method=name, model="mlp-8", **SMALL, out=self.run)
 
-    def train(method: str) -> None:
-        softmatch.train("two-moons", method=method, model="mlp-8", **SMALL, out=run)
+    def texts(self) -> None:
+        shutil.rmtree(self.texts_run, ignore_errors=True)
+        settings = SMALL | {"steps": 6, "model": "mlp-8", "evaluation": "crossfit", "folds": 2}
+        softmatch.train(str(self.table), **settings, out=self.texts_run)
 
-    def resume() -> None:
+    def resume(self) -> None:
         with suppress(Stopped):
-            softmatch.train("two-moons", model="mlp-8", **SMALL, out=run, listener=StopAfter())
-            raise AssertionError("the signal was not heard")
-        softmatch.train(resume=run)
+            assert not softmatch.train("two-moons", model="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
+        softmatch.train(resume=self.run)
 
-    def images() -> None:
-        softmatch.train(
-            str(folder / "photos"),
-            model="small-conv-4",
-            workers=2,
-            evaluation="none",
-            twin=False,
-            **SMALL | {"steps": 6},
-            out=run,
-        )
+    def images(self) -> None:
+        settings = SMALL | {"steps": 6, "model": "small-conv-4", "workers": 2, "evaluation": "none", "twin": False}
+        softmatch.train(str(self.photos), **settings, out=self.run)
 
-    def texts() -> None:
-        shutil.rmtree(text_run, ignore_errors=True)
-        settings = SMALL | {"steps": 6}
-        softmatch.train(str(folder / "texts.csv"), model="mlp-8", evaluation="crossfit", folds=2, **settings, out=text_run)
+    def use(self) -> None:
+        self.run.mkdir()
+        predict(self.texts_run, str(self.table), self.run / "predictions.csv")
+        write_pseudo_labels(self.texts_run, self.run / "pseudo.csv")
+        write_report(RunFolder(self.texts_run))
 
-    def use() -> None:
-        predict(text_run, str(folder / "texts.csv"), run / "predictions.csv")
-        write_pseudo_labels(text_run, run / "pseudo.csv")
-        write_report(RunFolder(text_run))
+    def classifier(self) -> None:
+        self.run.mkdir()
+        points = np.random.default_rng(0).normal(size=(60, 3))
+        fitted = softmatch.Classifier(steps=8, random_state=0).fit(points, np.arange(60) % 3 - 1)
+        fitted.save(self.run / "classifier")
+        assert np.array_equal(softmatch.Classifier.load(self.run / "classifier").predict(points), fitted.predict(points))
 
-    def classifier() -> None:
-        fitted = softmatch.Classifier(steps=8, random_state=0).fit(points, labels)
-        fitted.save(run / "classifier")
-        assert np.array_equal(softmatch.Classifier.load(run / "classifier").predict(points), fitted.predict(points))
-
-    def refused() -> None:
-        damaged = folder / "damaged.csv"
+    def refused(self) -> None:
         for content in (b"", b"x,label\n1\n", b"x,label\n1,\xff\n", b"\0" * 99):
-            damaged.write_bytes(content)
+            self.damaged.write_bytes(content)
             with suppress(InputError):
-                softmatch.train(str(damaged), out=run)
-                raise AssertionError("a damaged table was accepted")
+                assert not softmatch.train(str(self.damaged), out=self.run), "a damaged table was accepted"
 
-    others: list[tuple[str, Work]] = [
-        ("texts, cross-fit", texts),
-        ("stopped and resumed", resume),
-        ("images, worker processes", images),
-        ("predictions, pseudo-labels, report", use),
-        ("classifier", classifier),
-        ("refused inputs", refused),
-    ]
-    for (name, work), method in zip(itertools.cycle(others), itertools.cycle(softmatch.METHODS)):
-        for each in ((f"method {method}", lambda method=method: train(method)), (name, work)):
-            shutil.rmtree(run, ignore_errors=True)
-            if each[1] in (use, classifier):
-                run.mkdir()
-            yield each
-
-
-def left_behind(before: set[str]) -> int:
-    """Files in memory, new since the start, whose makers have ended."""
-    place = Path("/dev/shm")
-    if not place.is_dir():
-        return 0
-    makers = [name.split("_")[1] for name in {path.name for path in place.glob("torch_*_*")} - before]
-    return sum(maker.isdigit() and not Path("/proc", maker).exists() for maker in makers)
+    def forever(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Each kind of work in turn; every other round trains with the next method."""
+        others = {"texts, cross-fit": self.texts, "stopped and resumed": self.resume, "images, worker processes": self.images}
+        others |= {"predictions, pseudo-labels, report": self.use, "classifier": self.classifier, "refused inputs": self.refused}
+        for other, method in zip(itertools.cycle(others.items()), itertools.cycle(softmatch.METHODS)):
+            yield f"method {method}", partial(self.method, method)
+            yield other
 
 
 def sample(temporary: Path, shared: set[str]) -> dict[str, float]:
-    """The numbers of this moment."""
+    """Measure this process now; `shared` names the shared-memory files that were there before."""
     gc.collect()
     own = Path("/proc/self")
-    children = [pid for task in (own / "task").iterdir() for pid in (task / "children").read_text().split()]
+    makers = [name.split("_")[1] for name in {path.name for path in SHARED.glob("torch_*_*")} - shared]
     values = (
         int((own / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6,
         len(list((own / "fd").iterdir())) - 1,  # without the one that lists them
         len(list((own / "task").iterdir())),
-        len(children),
-        left_behind(shared),
+        sum(len((task / "children").read_text().split()) for task in (own / "task").iterdir()),
+        sum(maker.isdigit() and not Path("/proc", maker).exists() for maker in makers),  # by processes that have ended
         sum(1 for _ in temporary.rglob("*")),
         len(gc.get_objects()),
     )
@@ -175,26 +131,24 @@ def sample(temporary: Path, shared: set[str]) -> dict[str, float]:
 
 
 def slope(times: list[float], values: list[float]) -> float:
-    """Of the line with least squares, per second."""
-    if len(times) < 2:
-        return 0.0
-    return float(np.polyfit(times, values, 1)[0])
+    """Return the least-squares slope per second."""
+    return float(np.polyfit(times, values, 1)[0]) if len(times) > 1 else 0.0
 
 
-def thirds(samples: list[dict[str, float]], name: str) -> tuple[float, float]:
-    """The largest value in the second third, and in the last."""
-    values, third = [each[name] for each in samples], len(samples) // 3
+def thirds(values: list[float]) -> tuple[float, float]:
+    """Return the largest value of the second third and of the last."""
+    third = len(values) // 3
     return max(values[third : 2 * third] or values), max(values[2 * third :])
 
 
 def judge(times: list[float], samples: list[dict[str, float]], megabytes: float) -> list[str]:
-    """What has grown that should not."""
+    """List what has grown that should not."""
     wrong, half = [], len(samples) // 2
     grown = slope(times[half:], [each[MEASURES[0]] for each in samples[half:]]) * (times[-1] - times[half])
     if grown > megabytes:
         wrong.append(f"memory grew by {grown:.1f} MB from the middle to the end, {megabytes:g} are allowed")
     for name in COUNTS:
-        before, last = thirds(samples, name)
+        before, last = thirds([each[name] for each in samples])
         if last > before:
             wrong.append(f"{name}: at most {before:g} in the second third, {last:g} in the last")
     return wrong
@@ -206,49 +160,50 @@ def table(times: list[float], samples: list[dict[str, float]]) -> str:
     half = len(samples) // 2
     for name in MEASURES:
         values = [each[name] for each in samples]
-        shown = values[0], statistics.median(values[half:]), *thirds(samples, name), values[-1]
+        shown = values[0], statistics.median(values[half:]), *thirds(values), values[-1]
         cells = [f"{value:,.1f}" if name == MEASURES[0] else f"{value:,.0f}" for value in shown]
         growth = "" if name in COUNTS else f"{3600 * slope(times[half:], values[half:]):+,.1f}"
         lines.append(f"| {name} | {' | '.join(cells)} | {growth} |")
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--megabytes", type=float, default=16.0, help="that memory may grow by in the second half")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    done: Counter[str] = Counter()
-    times: list[float] = []
-    samples: list[dict[str, float]] = []
+def soak(minutes: float) -> tuple[Counter[str], list[float], list[dict[str, float]]]:
+    """Return how often each kind of work was done, and the samples with their times."""
+    done, times, samples = Counter[str](), list[float](), list[dict[str, float]]()
     with tempfile.TemporaryDirectory() as made:
         folder, temporary = Path(made), Path(made, "temporary")
         temporary.mkdir()
         os.environ["TMPDIR"] = tempfile.tempdir = str(temporary)
-        write_sources(folder)
-        shared = {path.name for path in Path("/dev/shm").glob("torch_*_*")}
-        started = time.monotonic()
-        for name, work in rounds(folder):
+        shared, started = {path.name for path in SHARED.glob("torch_*_*")}, time.monotonic()
+        for name, work in Rounds(folder).forever():
+            shutil.rmtree(folder / "run", ignore_errors=True)
             work()
             done[name] += 1
             now = time.monotonic() - started
-            if not times or now - times[-1] >= INTERVAL or now >= 60 * options.minutes:
+            if not times or now - times[-1] >= INTERVAL or now >= 60 * minutes:
                 times.append(now)
                 samples.append(sample(temporary, shared))
-                said = ", ".join(f"{key} {value:,.0f}" for key, value in samples[-1].items())
-                print(f"{now / 60:5.1f} min, {done.total()} rounds: {said}", file=sys.stderr, flush=True)
-            if now >= 60 * options.minutes:
+                numbers = ", ".join(f"{key} {value:,.0f}" for key, value in samples[-1].items())
+                print(f"{now / 60:5.1f} min, {done.total()} rounds: {numbers}", file=sys.stderr, flush=True)
+            if now >= 60 * minutes:
                 break
+    return done, times, samples
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--megabytes", type=float, default=16.0, help="allowed growth of memory in the second half")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    done, times, samples = soak(options.minutes)
     wrong = judge(times, samples, options.megabytes)
-    print("# A long time in one process\n")
-    print(f"`python benchmarks/soak.py {shlex.join(sys.argv[1:])}`\n".replace(" `", "`"))
-    methods = sum(name.startswith("method ") for name in done)
-    others = "; ".join(f"{name}: {number:,}" for name, number in done.items() if not name.startswith("method "))
+    methods = {name: number for name, number in done.items() if name.startswith("method ")}
+    others = "; ".join(f"{name}: {number:,}" for name, number in done.items() if name not in methods)
+    print(f"# A long time in one process\n\n`python benchmarks/soak.py {shlex.join(sys.argv[1:])}`\n".replace(" `", "`"))
     print(
-        f"{times[-1] / 60:.1f} minutes, {done.total():,} rounds, {len(samples)} samples. Trained by {methods} methods in turn: "
-        f"{sum(number for name, number in done.items() if name.startswith('method ')):,}; {others}. "
-        f"Python {platform.python_version()}, torch {torch.__version__}, one thread.\n"
+        f"{times[-1] / 60:.1f} minutes, {done.total():,} rounds, {len(samples)} samples. Training, {len(methods)} methods in "
+        f"turn: {sum(methods.values()):,}; {others}. Python {platform.python_version()}, torch {torch.__version__}, one thread.\n"
     )
     print(table(times, samples))
     print("\nGrown: " + "; ".join(wrong) + "." if wrong else f"\nNothing has grown (memory: at most {options.megabytes:g} MB).")

@@ -1,13 +1,13 @@
-"""The paper's CIFAR-10 step (WRN-28-2, 64 labelled + 448 unlabelled images, float32) in several ways, in one run.
+"""Compare variants of the paper's CIFAR-10 step (WRN-28-2, 64 labelled + 448 unlabelled images, float32) in one run.
 
     python benchmarks/step.py --repeats 3 > step.md
 
-Every measurement is a process of its own: one step to warm up, then the measured ones. The ways take turns, so that a busy
-machine slows all of them alike; ratios are within a round. "reference" computes what the incumbents compute, in the way they do
-it: one concatenated pass over the three views in the layout (batch, channel, row, column), activations that keep their input,
-and views that cost nothing, because a worker process hides them. It is not their code, and it is favoured: the memory of freed
-tensors is kept for it as for us; where the system clears every page anew, as it does by default, it takes up to twice as long
-(--default-memory measures all ways like that). Everything else is softmatch as it trains, views included.
+Every measurement is a process of its own: one step to warm up, then the measured ones. The variants take turns, so that a busy
+machine slows all of them equally; ratios are within a round. "reference" computes what the incumbents compute, in their way:
+one concatenated pass over the three views in the layout (batch, channel, row, column), activations that keep their input,
+and views that cost nothing, because a worker process hides them. It is not their code, and it has an advantage: the memory of
+freed tensors is kept, as for ours; where the system clears every new page, as it does by default, it takes up to twice as long
+(--default-memory measures all variants like that). Everything else is softmatch as it trains, views included.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def run_child(way: str, arguments: argparse.Namespace) -> None:
-    """Measure one way and print it as JSON."""
+    """Measure one variant and print it as JSON."""
     import torch
     from torch import Tensor, nn
 
@@ -70,15 +70,15 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3, help="rounds")
-    parser.add_argument("--steps", type=int, default=2, help="measured steps in each process")
+    parser.add_argument("--repeats", type=int, default=3, help="number of rounds")
+    parser.add_argument("--steps", type=int, default=2, help="measured steps per process")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--model", default="wrn-28-2")
     parser.add_argument("--method", default="softmatch")
     parser.add_argument("--labeled", type=int, default=64)
     parser.add_argument("--unlabeled", type=int, default=448)
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS))
-    parser.add_argument("--default-memory", action="store_true", help="leave the C library's memory as it is")
+    parser.add_argument("--default-memory", action="store_true", help="keep the C library's default memory settings")
     parser.add_argument("--child", choices=list(WAYS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

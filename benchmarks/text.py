@@ -1,13 +1,13 @@
-"""Texts: the methods of the paper's table on AG News and CLINC150 with a small sentence encoder, beside scikit-learn.
+"""Measure the methods of the paper's table on AG News and CLINC150 with a small sentence encoder, and scikit-learn.
 
     python benchmarks/text.py run --agnews FOLDER --clinc150 FOLDER --encoder FOLDER --store runs.jsonl       # everything
     python benchmarks/text.py run --agnews FOLDER --encoder FOLDER --store runs.jsonl --rows frozen --labels 40 --seeds 2
     python benchmarks/text.py print --store runs.jsonl
 
 FOLDER of AG News holds train.jsonl and test.jsonl with the columns text, label and, for training, aug_0 and aug_1 (two
-back-translations); that of CLINC150 train.jsonl and test.jsonl. Seed s draws the labelled texts, the weights, the batches and the
-views; every row sees the same draws. Everything is trained on the training table and measured on the whole test table, at
-the end of training. What stands in the store is not run again, so an interrupted benchmark goes on. Prints Markdown: the error in
+back-translations); that of CLINC150 train.jsonl and test.jsonl. Seed s decides the labelled texts, weights, batches and views;
+every row uses the same ones. Everything is trained on the training table and measured on the whole test table, at
+the end of training. Runs in the store are not repeated, so an interrupted benchmark resumes. Prints Markdown: the error in
 per cent, mean ± standard deviation over the seeds.
 """
 
@@ -44,7 +44,7 @@ FINE_TUNED = {
     "steps": 60,
     "evaluate_every": 60,
 }
-"""What a CPU can do within minutes: a step takes about a second, and an evaluation as long as all steps."""
+"""Settings that a CPU can do within minutes: a step takes about a second, and an evaluation as long as all steps."""
 ROWS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
     "tfidf": ("TF-IDF, perceptron", NO_VERSIONS, ("supervised", "softmatch")),
     "frozen": ("frozen encoder", NO_VERSIONS, METHODS),
@@ -53,7 +53,7 @@ ROWS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
     "tuned": ("fine-tuned encoder, back-translations as strong views", FINE_TUNED, METHODS),
     "tuned-words": ("fine-tuned encoder, words hidden as strong views", FINE_TUNED | NO_VERSIONS, ("softmatch",)),
 }
-"""What is trained: its name in the table, settings that differ from the defaults, and methods."""
+"""Name in the table, settings that differ from the defaults, and methods of each row."""
 REFERENCES = ("tfidf-logistic", "tfidf-self-training", "probe", "probe-self-training", "probe-spreading", "probe-all")
 NAMES = {
     "tfidf-logistic": "scikit-learn: TF-IDF, logistic regression",
@@ -73,7 +73,7 @@ PAPER = {
 
 
 def with_words(folder: Path, target: Path) -> Path:
-    """A copy of a dataset whose augmented texts are made as by `softmatch augment --via words,words`; made once."""
+    """Copy a dataset, with augmented texts as from `softmatch augment --via words,words`; made once."""
     if not target.exists():
         part = target.with_suffix(".part")
         part.mkdir(exist_ok=True)
@@ -88,7 +88,7 @@ def with_words(folder: Path, target: Path) -> Path:
 
 
 def train(source: Mapping[str, Any], row: str, method: str, labels: int, seed: int, threads: int) -> Row:
-    """A run of softmatch."""
+    """Train once with softmatch."""
     with tempfile.TemporaryDirectory() as folder:
         result = softmatch.train(
             **source,
@@ -105,7 +105,7 @@ def train(source: Mapping[str, Any], row: str, method: str, labels: int, seed: i
 
 
 def refer(source: Mapping[str, Any], reference: str, labels: int, seed: int) -> Row:
-    """scikit-learn on the same labelled texts, with the unlabelled ones where it can use them."""
+    """Fit scikit-learn on the same labelled texts, with the unlabelled ones where it can use them."""
     given = dict(source)
     name = given.pop("source")
     if reference.startswith("tfidf"):
@@ -136,7 +136,7 @@ def _fit(reference: str, items: npt.NDArray[Any], known: npt.NDArray[Any]) -> An
 
 
 def plan(options: argparse.Namespace) -> list[tuple[Row, Callable[[], Row]]]:
-    """What is to be run, the seeds last: after a break each row has some of them."""
+    """List the runs, seeds last: after an interruption each row has some of them."""
     jobs: list[tuple[Row, Callable[[], Row]]] = []
 
     def add(data: str, source: Mapping[str, Any], labels: int, row: str, method: str, seed: int) -> None:
@@ -166,7 +166,7 @@ def plan(options: argparse.Namespace) -> list[tuple[Row, Callable[[], Row]]]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Everything that is not in the store yet."""
+    """Do every run that is not in the store yet."""
     done = {json.dumps(row["key"]) for row in read(options.store)}
     for key, work in plan(options):
         if json.dumps(key) in done:
@@ -178,12 +178,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def read(store: Path) -> list[Row]:
-    """The lines of the store."""
+    """Read the lines of the store."""
     return [json.loads(line) for line in store.read_text().splitlines()] if store.exists() else []
 
 
 def show(rows: Sequence[Row], data: str) -> None:
-    """A table: a line for each row and method, a column for each number of labels."""
+    """Print a table with a line for each row and method and a column for each number of labels."""
     found: dict[tuple[str, str], dict[int, list[Row]]] = {}
     for each in rows:
         key = each["key"]
@@ -216,7 +216,6 @@ def _cell(runs: Sequence[Row]) -> str:
 
 
 def main() -> None:
-    """See above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "print"))
     parser.add_argument("--store", type=Path, required=True)

@@ -1,13 +1,13 @@
-"""How fast a text encoder is trained and used on a CPU: padding, batches of similar lengths, and how much of it is trained.
+"""Measure the speed of training and using a text encoder on a CPU: padding, batches of similar lengths, and what is trained.
 
     python benchmarks/text_speed.py > text_speed.md                  # an encoder of MiniLM's size with random weights
     python benchmarks/text_speed.py --encoder FOLDER > text_speed.md
     python benchmarks/text_speed.py --quick                          # a minute, to see that it works
 
-Texts are random tokens with the lengths of reviews: lognormal, cut at --length. The ways take turns within each round, so that
-a busy machine slows all of them alike; ratios are within a round, by the clock and by the time of the processors. Every way
-trains on the same texts: the measured steps are a whole window of batches of similar lengths, so that they hold the short and
-the long ones. Shown are medians and ranges over the rounds. A step is SoftMatch's as softmatch trains: 8 labelled and 16
+Texts are random tokens with the lengths of reviews: lognormal, cut at --length. The variants take turns within each round, so
+that a busy machine slows all of them equally; ratios are within a round, by wall and by CPU time. Every variant trains on
+the same texts: the measured steps are a whole window of batches of similar lengths, so that they hold the short and
+the long ones. Prints medians and ranges over the rounds. A step is SoftMatch's as softmatch trains: 8 labelled and 16
 unlabelled texts, three views, AdamW, average of weights.
 """
 
@@ -32,8 +32,8 @@ from torch import Tensor
 from softmatch.config import make_config
 from softmatch.data import Examples
 from softmatch.data.preparations.tokens import TokenPreparation, fit_tokens
+from softmatch.networks import prediction as evaluate
 from softmatch.networks.pretrained import PIECE, PretrainedText
-from softmatch.training import evaluate
 from softmatch.training.loop import Trainer
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.setup import build_method, make_trainer, prepare_examples
@@ -56,7 +56,7 @@ EVALUATION = (PADDED, TRIMMED, SORTED)
 
 
 def make_encoder(folder: Path, quick: bool) -> Path:
-    """A BERT of MiniLM's size, or a tiny one, with random weights and a tokenizer of made-up words."""
+    """Make a BERT of MiniLM's size, or a tiny one, with random weights and a tokenizer of made-up words."""
     from transformers import BertConfig, BertModel, BertTokenizer
 
     torch.manual_seed(0)
@@ -69,13 +69,13 @@ def make_encoder(folder: Path, quick: bool) -> Path:
         num_attention_heads=size // 16 if quick else 12,
         intermediate_size=4 * size,
     )
-    BertModel(config).save_pretrained(folder)  # type: ignore[no-untyped-call]  # the library's own signature
+    BertModel(config).save_pretrained(folder)
     BertTokenizer(vocab={name: number for number, name in enumerate(names)}).save_pretrained(folder)
     return folder
 
 
 def make_texts(number: int, preparation: TokenPreparation) -> Tensor:
-    """Token ids of so many texts, whose lengths are as unequal as those of reviews: half of them have 75 to 240 tokens."""
+    """Return token ids of `number` texts with lengths like those of reviews: half of them have 75 to 240 tokens."""
     random, length = torch.Generator().manual_seed(0), preparation.length
     lengths = (4.9 + 0.85 * torch.randn(number, generator=random)).exp().clamp(8, length)
     words = preparation.tokenizer.rules.get_vocab_size()
@@ -85,7 +85,7 @@ def make_texts(number: int, preparation: TokenPreparation) -> Tensor:
 
 @contextmanager
 def padding(way: str) -> Iterator[None]:
-    """Text networks read a batch in this way, without what later ones have."""
+    """Make text networks read a batch in this way, without later improvements."""
 
     def whole(network: PretrainedText, inputs: Tensor) -> Tensor:
         return torch.cat([network._encode(piece, piece != network.pad) for piece in pieces(inputs)])
@@ -122,21 +122,21 @@ def make_task(way: str, settings: dict[str, Any], tokens: Examples, vectors: Exa
 
 
 class Rate(NamedTuple):
-    """Texts in a second of the clock, and in a second of the processors' work: other programs slow the first more."""
+    """Texts per second of wall time and of CPU time: other programs slow the first more."""
 
     wall: float
     cpu: float
 
 
 def rate(work: Callable[[], object], texts: int) -> Rate:
-    """Of work on so many texts."""
+    """Return the rate of work on a number of texts."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return Rate(texts / (time.perf_counter() - wall), texts / (time.process_time() - cpu))
 
 
 def time_steps(trainer: Trainer, task: Task) -> Rate:
-    """Of all steps of a run, labelled and unlabelled texts."""
+    """Return the rate of all steps of a run, for labelled and unlabelled texts."""
     (logits,) = trainer.forward(trainer.batches(0).labeled["weak"])  # the first pass takes longer than others
     logits.sum().backward()  # type: ignore[no-untyped-call]  # torch's own signature
     trainer.optimizer.zero_grad()
@@ -150,7 +150,7 @@ def time_steps(trainer: Trainer, task: Task) -> Rate:
 
 
 def spread(values: list[float]) -> str:
-    """Median and range."""
+    """Format median and range."""
     shown = [
         f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (statistics.median(values), min(values), max(values))
     ]
@@ -158,7 +158,7 @@ def spread(values: list[float]) -> str:
 
 
 def table(title: str, found: dict[str, list[Rate]]) -> None:
-    """Markdown, with ratios to the first way."""
+    """Print a Markdown table with ratios to the first variant."""
     first = next(iter(found.values()))
     print(f"\n| {title} | texts per second, median (range) | times the first, median (range) | the same by CPU time |")
     print("|---|---|---|---|")
@@ -170,7 +170,7 @@ def table(title: str, found: dict[str, list[Rate]]) -> None:
 
 
 def processor() -> str:
-    """Its name, where the system tells."""
+    """Return the processor's name, if the system knows it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -180,15 +180,15 @@ def processor() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--encoder", help="folder of an encoder. Default: one of MiniLM's size with random weights")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds")
-    parser.add_argument("--steps", type=int, default=20, help="measured steps, which are also the batches that are sorted among")
+    parser.add_argument("--encoder", help="folder of an encoder (default: one of MiniLM's size with random weights)")
+    parser.add_argument("--repeats", type=int, default=5, help="number of rounds")
+    parser.add_argument("--steps", type=int, default=20, help="measured steps, and batches sorted by length together")
     parser.add_argument("--labeled", type=int, default=8)
     parser.add_argument("--unlabeled", type=int, default=16)
-    parser.add_argument("--evaluated", type=int, default=512, help="texts that are predicted")
-    parser.add_argument("--length", type=int, default=256, help="most tokens of a text")
+    parser.add_argument("--evaluated", type=int, default=512, help="number of texts to predict")
+    parser.add_argument("--length", type=int, default=256, help="maximum number of tokens in a text")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--quick", action="store_true", help="a tiny encoder, and as few of everything as possible")
+    parser.add_argument("--quick", action="store_true", help="a tiny encoder, and the smallest number of everything")
     options = parser.parse_args()
     options.classes = 4
     if options.quick:
@@ -202,7 +202,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, name: str) -> None:
-    """All rounds, and the tables."""
+    """Run all rounds and print the tables."""
     preparation = fit_tokens([], "text", options.encoder, options.length)
     preparation.length = options.length
     items = make_texts(options.unlabeled * options.steps + options.evaluated, preparation)

@@ -1,13 +1,13 @@
-"""How many images per second one CPU core turns into weak and strong views, batched and one Pillow image at a time.
+"""Measure how many images per second one CPU core turns into weak and strong views, batched and one Pillow image at a time.
 
     python benchmarks/views.py                             # 448 colour images of 32×32, the paper's unlabelled batch
     python benchmarks/views.py --side 96 --batch 64 --json views.json
 
-Both ways make the same views (`tests/views` compares them) up to the uint8 tensor and its normalisation. One thread; the
-time is that of the process, not of the clock, and the ways take turns within each repeat, so that other work on the
-machine disturbs the comparison little. Shown are the best and the median of the repeats.
+Both make the same views (`tests/views` compares them) up to the uint8 tensor and its normalisation. One thread; the time is
+CPU time, and the two take turns within each repeat, so that other work on the machine hardly disturbs the comparison. Prints
+the best and the median of the repeats.
 
-Before measuring, a block of memory larger than all tensors here is taken and given back, as a network's activations are in
+Before measuring, a block of memory larger than all tensors here is allocated and freed, as a network's activations are in
 each step of a training run: the C library then keeps memory of that size instead of asking the system for every tensor.
 """
 
@@ -32,7 +32,7 @@ Work = Callable[[], object]
 
 
 def rates(works: dict[str, Work], images: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Best and median images per second of each."""
+    """Return the best and the median images per second of each."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         work()
@@ -70,7 +70,7 @@ def batched_operation(name: str, images: Tensor) -> Work:
 
 
 def one_by_one(views: ImageViews, images: Tensor) -> dict[str, Work]:
-    """The same by a loop over Pillow images, as worker processes do it."""
+    """Make the same views in a loop over Pillow images, as worker processes do."""
     single = PillowViews(views)
 
     def collect(make: Callable[[Tensor, Generator], Tensor]) -> Tensor:
@@ -110,9 +110,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=448)
     parser.add_argument("--side", type=int, default=32)
     parser.add_argument("--channels", type=int, choices=(1, 3), default=3)
-    parser.add_argument("--pad", type=int, help="largest shift; an eighth of the side by default")
+    parser.add_argument("--pad", type=int, help="largest shift (default: an eighth of the side)")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--json", type=Path, help="file for the figures, in addition")
     options = parser.parse_args()
     torch.set_num_threads(1)
     pad = options.side // 8 if options.pad is None else options.pad

@@ -1,10 +1,10 @@
-"""What SoftMatch's alignment, weighting and loss cost beside the paper's CIFAR-10 step, and how the cost grows.
+"""Measure the cost of SoftMatch's alignment, weighting and loss relative to the paper's CIFAR-10 step, and how it grows.
 
     python benchmarks/weighting_cost.py
 
 Prints the share of a WRN-28-2 step (64 labelled + 448 unlabelled images of 32×32, forward and backward of the joint
 batch) taken by alignment, statistics and weights, and their time as the batch B and the number of classes C grow. Both
-are measured in the same run; the median of the repeats is shown.
+are measured in the same run; prints the median of the repeats.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def step_seconds(repeats: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3, help="of the WRN-28-2 step")
+    parser.add_argument("--repeats", type=int, default=3, help="repeats of the WRN-28-2 step")
     options = parser.parse_args()
     weighting, step = weighting_seconds(448, 10), step_seconds(options.repeats)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")

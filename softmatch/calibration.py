@@ -1,11 +1,13 @@
-"""Whether confidences can be believed: reliability, calibration error, temperature scaling; and the figures of each class."""
+"""Calibration of confidences: reliability, calibration error, temperature scaling; and error, precision and recall by class."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from softmatch.errors import InputError
@@ -13,10 +15,10 @@ from softmatch.seeds import stream
 
 BINS = 15
 LEAST_SAMPLES = 50
-"""With fewer, a temperature says more about the draw than about the network."""
+"""With fewer, a temperature says more about the sample than about the network."""
 LOWEST, HIGHEST = 0.05, 20.0
 TINY = torch.finfo(torch.float32).tiny
-"""Stands for a probability that float32 has rounded to zero: its logarithm must stay finite."""
+"""Replaces a probability that float32 has rounded to zero: its logarithm must stay finite."""
 
 NO_HELP = (
     "Temperature scaling was tried and left out: on samples that the temperature was not fitted on, "
@@ -26,32 +28,27 @@ NO_HELP = (
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions whose confidence max p lies in [low, high); the last bin includes 1.
-
-    Attributes:
-        confidence: its mean; None in an empty bin.
-        accuracy: the share of right predictions; None in an empty bin.
-    """
+    """Predictions whose confidence max p is in [low, high); the last bin includes 1. An empty bin has no means."""
 
     low: float
     high: float
     count: int
-    confidence: float | None
-    accuracy: float | None
+    confidence: float | None  # mean
+    accuracy: float | None  # share of correct predictions
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far the confidences of predictions on known samples can be believed, before and after temperature scaling.
+    """Calibration of predictions on samples with known classes, before and after temperature scaling.
 
     Attributes:
         ece: Σ count/N · |accuracy − confidence| over the bins; None without samples.
-        ece_by_chance: what it would be on average for a perfectly calibrated network and as many samples.
+        ece_by_chance: its mean for a perfectly calibrated network and the same number of samples.
         nll: the mean of −log p(true class); None without samples.
         temperature: fitted on all samples; 1 where scaling does not help; None where it could not be fitted.
         reason: why the temperature is 1 or None, as a sentence; else None.
-        ece_scaled, nll_scaled, bins_scaled: after scaling, each half of the samples with the temperature of the other
-            half. They are measured also where scaling does not help, and None where no temperature could be fitted.
+        ece_scaled, nll_scaled, bins_scaled: after scaling each half of the samples with the temperature of the other half,
+            even if scaling does not help; None where no temperature could be fitted.
     """
 
     samples: int
@@ -72,7 +69,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class ClassFigures:
-    """Of one true class: samples, share of them classified wrongly, precision and recall; None where undefined."""
+    """Samples of one true class, their error, precision and recall; None where undefined."""
 
     samples: int
     error: float | None
@@ -111,52 +108,34 @@ def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
 
 
 def scale(probs: Tensor, temperature: float) -> Tensor:
-    """softmax(log p / T), which is dividing the logits by T. The order of the classes is kept.
-
-    Computed in double precision, returned in the type of `probs`.
-    """
+    """softmax(log p / T), the same as dividing the logits by T; computed in double precision, returned in the type of `probs`."""
     if not 0 < temperature < float("inf"):
         raise InputError(f"a temperature must be a number above zero, not {temperature}.")
     return torch.softmax(_logs(probs) / temperature, -1).to(probs.dtype)
 
 
 def fit_temperature(probs: Tensor, labels: Tensor) -> float:
-    """The T in [0.05, 20] with the lowest negative log-likelihood.
+    """The T in [0.05, 20] with the lowest negative log-likelihood, which has one minimum."""
+    from scipy.optimize import minimize_scalar  # takes half a second to import
 
-    That is convex in β = 1/T, with slope E[z] − z_y and curvature Var[z] for z = log p: Newton's method finds its one
-    minimum, with bisection where a step leaves the bracket or is not much shorter than the one before.
-    """
     _check(probs, labels)
     if not len(probs):
         raise InputError("a temperature cannot be fitted without samples.")
     logs = _logs(probs)
-    logs = logs - logs.amax(-1, keepdim=True)
-    true = logs.gather(1, labels[:, None]).mean()
-    low, high, beta, moved = 1 / HIGHEST, 1 / LOWEST, 1.0, HIGHEST
-    while high / low > 1 + 1e-9:
-        weighted = torch.softmax(beta * logs, -1).mul_(logs)
-        means = weighted.sum(-1)
-        slope = float(means.mean() - true)
-        curvature = float((weighted.mul_(logs).sum(-1) - means.square()).mean())
-        low, high = (beta, high) if slope < 0 else (low, beta)
-        change = -slope / curvature if curvature > 0 else moved
-        if abs(change) <= 1e-10 * beta:
-            break
-        newton = low < beta + change < high and abs(change) < moved / 2
-        middle = (low * high) ** 0.5
-        moved = abs(change if newton else middle - beta)
-        beta = beta + change if newton else middle
-    return 1 / beta
+    found = minimize_scalar(
+        lambda log_t: float(F.cross_entropy(logs / math.exp(log_t), labels)),
+        bounds=(math.log(LOWEST), math.log(HIGHEST)),
+        method="bounded",
+        options={"xatol": 1e-8},
+    )
+    return math.exp(found.x)
 
 
 def calibrate(probs: Tensor, labels: Tensor, seed: int = 0) -> Calibration:
-    """All figures of calibration, of predictions on samples that were not trained on.
+    """Measure the calibration of predictions on samples that were not trained on.
 
-    The temperature is fitted on all samples, as that is the best one to use; what it achieves is measured on samples it
-    was not fitted on. Where it does not lower their negative log-likelihood, it is 1.
-
-    Args:
-        seed: draws the two halves.
+    The temperature is fitted on all samples. Its effect is measured on samples that it was not fitted on, in two halves drawn
+    by `seed`; if it does not lower their negative log-likelihood, it is 1.
     """
     bins = reliability(probs, labels)
     samples = len(labels)
@@ -206,9 +185,9 @@ def _ece(bins: list[Bin]) -> float:
 
 
 def _ece_by_chance(probs: Tensor) -> float:
-    """The mean ECE if every prediction were right exactly with its confidence.
+    """Mean ECE if every prediction were correct with the probability of its confidence.
 
-    The count of right ones in a bin then has variance Σ p(1 − p); by the normal approximation its mean absolute deviation
+    The count of correct ones in a bin then has variance Σ p(1 − p); by the normal approximation, its mean absolute deviation
     is √(2/π) times the root of that.
     """
     confidence = probs.double().amax(-1)
@@ -218,7 +197,7 @@ def _ece_by_chance(probs: Tensor) -> float:
 
 
 def _unfit(probs: Tensor, labels: Tensor) -> str | None:
-    """Why no temperature can be fitted, or None where one can."""
+    """Reason why no temperature can be fitted, or None."""
     if len(labels) < LEAST_SAMPLES:
         return f"No temperature was fitted: that needs {LEAST_SAMPLES} measured samples, and there are {len(labels)}."
     right = int((probs.argmax(-1) == labels).sum())

@@ -87,7 +87,7 @@ def cycles(arrows: list[Import]) -> list[list[str]]:
             elif other in stack:
                 low[node] = min(low[node], order[other])
         if low[node] == order[node]:
-            group = []
+            group: list[str] = []
             while not group or group[-1] != node:
                 group.append(stack.pop())
             if len(group) > 1:

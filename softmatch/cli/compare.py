@@ -127,9 +127,11 @@ def compare(
     from softmatch.cli.display import say
     from softmatch.experiments.checking import check
     from softmatch.experiments.making import make_runs
-    from softmatch.experiments.measures import measure_named
     from softmatch.experiments.progress import Progress
-    from softmatch.experiments.results import summary_table, write_results
+    from softmatch.experiments.results.collect import collect
+    from softmatch.experiments.results.layout import Layout
+    from softmatch.experiments.results.measures import measure_named
+    from softmatch.experiments.results.write import summary_table, write_results
 
     if seeds < 1 or first_seed < 0:
         raise InputError(f"--seeds {seeds} --first-seed {first_seed}: one seed or more, from 0 on, are needed.")
@@ -161,8 +163,9 @@ def compare(
         return
     command = command_line()
     outcomes = make_runs([sheet], store, where or Where(), data=found, command=command, console=console)
-    paths = write_results(sheet, store, outcomes, commands=[command], measure=measure)
-    console.print(summary_table(sheet, store, measure))
+    layout = Layout(collect(sheet, store, measure, outcomes=outcomes))
+    paths = write_results(layout, store, commands=[command])
+    console.print(summary_table(layout))
     for path in paths:
         say(console, str(path))
     failed = sum(outcome.state != "done" for outcome in outcomes)

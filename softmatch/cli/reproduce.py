@@ -16,7 +16,7 @@ from softmatch.experiments.store import Store
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from softmatch.experiments.reproducing import Reproduction
+    from softmatch.experiments.reproduce import Reproduction
     from softmatch.experiments.sweep import Outcome
 
 ALL = "all"
@@ -95,7 +95,7 @@ def reproduce(
     _refuse_unknown(data or {})
     if encoder is not None:
         _refuse_other(encoder, scale)
-    from softmatch.experiments.reproducing import plan
+    from softmatch.experiments.reproduce import plan
 
     plans = []
     for each in EXPERIMENTS if name == ALL else [name]:
@@ -111,7 +111,7 @@ def reproduce(
     if name == ALL and publish is not None and not dry_run:
         from softmatch.cli.app import command_line
         from softmatch.cli.display import say
-        from softmatch.experiments.publishing import write_overview
+        from softmatch.experiments.results.publish import write_overview
 
         say(console, str(write_overview(plans, store, publish / scale, command_line())))
     if failed:
@@ -132,11 +132,11 @@ def _one(
     from softmatch.cli.app import command_line
     from softmatch.cli.display import say
     from softmatch.experiments.checking import check
-    from softmatch.experiments.figures.style import require_matplotlib
     from softmatch.experiments.making import make_runs
-    from softmatch.experiments.publishing import copy_results
-    from softmatch.experiments.reproducing import write
-    from softmatch.experiments.results import summary_table
+    from softmatch.experiments.results.collect import collect
+    from softmatch.experiments.results.layout import Layout
+    from softmatch.experiments.results.publish import copy_results, findings, require_matplotlib, write
+    from softmatch.experiments.results.write import summary_table
 
     say(console, f"\n{plan.experiment.name}: {plan.experiment.title}", style="bold")
     for note in plan.notes():
@@ -154,8 +154,8 @@ def _one(
     )
     paths = write(plan, store, outcomes, [command_of(plan, data or {})])
     for sheet in plan.sheets:
-        console.print(summary_table(sheet, store))
-    for finding in plan.findings(store):
+        console.print(summary_table(Layout(collect(sheet, store))))
+    for finding in findings(plan, store):
         say(console, f"{finding.claim.text}; {finding.column}: {finding.verdict} ({finding.figures})")
     for path in paths:
         say(console, str(path))

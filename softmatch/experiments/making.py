@@ -9,9 +9,9 @@ from rich.console import Console
 
 from softmatch.cli.display import say
 from softmatch.errors import InputError
-from softmatch.experiments.collecting import read_result
 from softmatch.experiments.places import Where, open_place
 from softmatch.experiments.progress import Progress
+from softmatch.experiments.results.collect import read_result
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome, sweep

@@ -15,8 +15,8 @@ import pytest
 
 from softmatch.cli.app import main
 from softmatch.cli.compare import _columns, compare, make_sheet
-from softmatch.experiments.measures import MEASURES
 from softmatch.experiments.places import Ended
+from softmatch.experiments.results.measures import MEASURES
 from softmatch.experiments.starting import start, wait
 from tests.experiments.tiny import METHODS, times, wait_for
 

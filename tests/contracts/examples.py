@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -50,8 +51,7 @@ class Logits:
         given: list[Tensor | None] = [self.labeled, self.labels]
         if views:
             given += [self.weak, self.strong if "strong" in views else None, self.index]
-        loss: Tensor = method(*given)
-        return loss
+        return method(*given)
 
 
 def logits(seed: int, size: int = 8, one_class: bool = False) -> Logits:
@@ -98,7 +98,6 @@ def refusal(learn: Callable[[Seen], None], seen: Seen) -> str | None:
 
 def with_gradient(seen: Seen) -> Seen:
     """The same batch, as somebody gives it who forgot to detach it."""
-    assert seen.labeled_probs is not None
     weak, labeled = (value.clone().requires_grad_() for value in (seen.weak_probs, seen.labeled_probs))
     return replace(seen, weak_probs=weak, labeled_probs=labeled)
 
@@ -110,3 +109,11 @@ def through_safetensors(saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def train(method: Method, first: int, steps: int) -> list[Tensor]:
     """The losses of a few training steps."""
     return [logits(100 + seed).loss(method).detach() for seed in range(first, first + steps)]
+
+
+def taught(case: Callable[[], nn.Module], updates: int = 4) -> Any:
+    """A weighting or alignment that has learned from a few batches."""
+    learner: Any = case()
+    for seed in range(updates):
+        learner.update(logits(seed).seen())
+    return learner

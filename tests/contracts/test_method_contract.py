@@ -182,7 +182,6 @@ def test_weights_of_the_batch_lie_in_range(make: Make) -> None:
         batch = logits(seed)
         strong = batch.strong if "strong" in method.unlabeled_views else None
         pseudo = method.compute(batch.labeled, batch.labels, batch.weak, strong, batch.index).pseudo
-        assert pseudo is not None
         for value in (pseudo.weights, pseudo.unaligned_weights, pseudo.confidence, pseudo.labels):
             assert value.shape == (8,)
             assert not value.requires_grad

@@ -17,12 +17,27 @@ from softmatch.methods import METHODS, Problem, read_card
 from softmatch.step import Output
 from softmatch.training.loop import Trainer
 from softmatch.training.setup import build_method, make_trainer, prepare
+from tests.contracts.examples import assert_same_state, state
 
 WRAPPERS = ("influence", "semireward", "darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh")
 BASES = ("softmatch", "flexmatch", "adamatch", "uda")
 REFUSED = {("saw", "adamatch"): "labelled loss of its own"}
 """Bases that a wrapper cannot go around, and what it says."""
 STEPS = 30
+LOW = {"threshold": 0.2}
+EARLY: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("fixmatch", "flexmatch", "uda", "debiaspl", "sequencematch", "abc", "simmatch"), LOW),
+    "comatch": {**LOW, "memory": 2, "graph_threshold": 0.1},
+    "cgmatch": {"history": 1, "warmup": 1},
+    "dash": {"warmup": 2, "every": 2},
+    "meta_pseudo_labels": {**LOW, "finetune": 0.25, "baseline": 0.5},
+    "influence": {"every": 2, "base_options": LOW},
+    "semireward": {"warmup": 2, "every": 2, "base_options": LOW},
+    "darp": {"warmup": 0.0, "every": 3, "base_options": LOW},
+    "saw": {"every": 2},
+    "cossl": {"teach_from": 0.3, "base_options": LOW},
+}
+"""Options with which every term of a method has set in after a few steps."""
 
 
 def make(source: str, method: str, **settings: Any) -> Trainer:
@@ -62,6 +77,7 @@ def check(found: list[Output], classes: int, batch: int) -> None:
             assert value.shape == (batch,)
             assert not value.requires_grad
         assert 0 <= int(pseudo.labels.min()) <= int(pseudo.labels.max()) < classes
+        assert pseudo.confidence.dtype == pseudo.weights.dtype == torch.float32
         assert float(pseudo.weights.min()) >= 0.0
         assert 0.0 <= float(pseudo.confidence.min()) <= float(pseudo.confidence.max()) <= 1.0 + 1e-5
 
@@ -69,9 +85,9 @@ def check(found: list[Output], classes: int, batch: int) -> None:
 @pytest.mark.parametrize("statistics", ["joint", "separate"])
 @pytest.mark.parametrize("method", METHODS)
 def test_it_trains_on_images(method: str, statistics: str) -> None:
-    trainer = make("digits", method, batch_statistics=statistics)
+    trainer = make("digits", method, batch_statistics=statistics, steps=12, method_options=EARLY.get(method, {}))
     before = [p.detach().clone() for p in trainer.network.parameters()]
-    check(outputs(trainer, STEPS), 10, 24)
+    check(outputs(trainer, 12), 10, 24)
     assert all(bool(torch.isfinite(value.float()).all()) for value in trainer.state().values())
     own = [p for name, p in trainer.network.named_parameters() if not name.startswith("heads.")]
     assert sum(not torch.equal(a, b) for a, b in zip(before, trainer.network.parameters(), strict=True)) >= len(own)
@@ -130,10 +146,26 @@ def test_a_step_in_evaluation_mode_changes_no_state(method: str) -> None:
         trainer.advance()
     trainer.method.eval()
     trainer.network.eval()
-    before = {name: value.clone() for name, value in trainer.method.state_dict().items()}
+    before = state(trainer.method)
     trainer.method.step(trainer.forward, trainer.batches(3))
-    after = trainer.method.state_dict()
-    assert [name for name, value in before.items() if not torch.equal(value, after[name])] == []
+    assert_same_state(before, state(trainer.method))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_resumed_run_equals_the_uninterrupted_one(method: str) -> None:
+    def run(steps: int, trainer: Trainer) -> dict[str, torch.Tensor]:
+        for _ in range(steps):
+            trainer.advance()
+        return {name: value.clone() for name, value in trainer.state().items()}
+
+    def fresh() -> Trainer:
+        return make("two-moons", method, steps=10, method_options=EARLY.get(method, {}))
+
+    whole, saved = run(10, fresh()), run(5, fresh())
+    torch.manual_seed(99)  # a restarted process has another global state
+    resumed = fresh()
+    resumed.load_state(5, saved)
+    assert_same_state(whole, run(5, resumed))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -153,6 +185,7 @@ def test_its_card_says_what_the_builder_takes(method: str) -> None:
     card = read_card(method)
     for section in ("Idea", "Formula", "When to use it", "Options", "What differs", "Measured"):
         assert f"\n## {section}\n" in card, section
+    assert card.startswith("# ")
     assert f"(`{method}`)" in card.splitlines()[0]
     table = card.partition("\n## Options\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))

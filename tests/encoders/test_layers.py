@@ -56,7 +56,6 @@ def test_layers_and_what_is_before_and_after_them(name: str) -> None:
     with recorded_calls(backbone.model) as calls:
         feature_size(backbone, 16, name)
     backbone.layers = found = find_layers(backbone.model, calls)
-    assert found is not None
     assert (found.lists, found.number, set(found.after)) == (lists, 3, after)
     assert [found.depth(f"{lists[0]}.{layer}.some.weight") for layer in range(3)] == [3, 2, 1]
     assert found.depth(lists[0]) == found.depth("") == 4

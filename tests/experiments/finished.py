@@ -1,4 +1,4 @@
-"""Run folders of a sheet as training leaves them, written by hand: what tables and pages are made of."""
+"""Run folders of a sheet as training leaves them, written by hand, and what is made of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from softmatch.experiments.results.collect import Cell, collect
+from softmatch.experiments.results.layout import Layout
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
 from tests.report.example import make_record, make_result
@@ -20,7 +22,7 @@ Values = Mapping[tuple[str, str], Mapping[int, float]]
 
 @dataclass(frozen=True)
 class Ended:
-    """What a sweep says of a run."""
+    """A run's outcome in a sweep."""
 
     run: Run
     state: str
@@ -54,6 +56,13 @@ def finish_all(store: Store, sheet: Sheet, values: Values, steps: tuple[int, ...
             finish(store, sheet.run(rows[row], columns[column], seed), value, steps)
 
 
+def cell_of(sheet: Sheet, store: Store, row: str, column: str = "Digits, 40", measure: str = "error") -> Cell:
+    """A cell that the sheet has."""
+    found = collect(sheet, store, measure).cell(row, column)
+    assert found is not None
+    return found
+
+
 VALUES: Values = {
     ("Labels alone", "Digits, 40"): {0: 0.30, 1: 0.33, 2: 0.31},
     ("FixMatch", "Digits, 40"): {0: 0.11, 1: 0.15, 2: 0.10},
@@ -67,3 +76,19 @@ HOSTILE = 'a|b_{c}$d$%&<b>"e"\\\n*f*`g`[h](i)~j~#k,é'
 """A name that means something in every format."""
 PUBLISHED = {("SoftMatch", "Digits, 40"): "4.91 ± 0.12", ("FixMatch", "Digits, 100"): "5.05 ± 0.12*", ("x", "y"): "1.00"}
 """One of them for a cell that the sheet does not have."""
+
+
+def layout_of(folder: Path, values: Values = VALUES, steps: tuple[int, ...] = (), **changes: Any) -> Layout:
+    """What a table of these values says, without runs that failed, published numbers and notes."""
+    store, sheet = Store(folder), make_sheet(**changes)
+    finish_all(store, sheet, values, steps)
+    return Layout(collect(sheet, store))
+
+
+def full_layout(folder: Path, message: str, **changes: Any) -> Layout:
+    """As `layout_of`, with a run that failed, published numbers and a note."""
+    store, sheet = Store(folder), make_sheet(**changes)
+    finish_all(store, sheet, VALUES, (10, 20, 40))
+    failed = Ended(sheet.run(sheet.rows[1], sheet.columns[1], 1), "failed", 3, message)
+    store.log(failed.run).write_text("first")
+    return Layout(collect(sheet, store, outcomes=[failed]), PUBLISHED, ["Only 2^20 steps_here."])

@@ -1,8 +1,18 @@
-"""A small network with batch normalisation that shows its features, for tests of methods that use them."""
+"""What tests of methods share: a tiny network with batch normalisation, tiny batches, and real trainers on digits."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
+
+from softmatch.config import make_config
+from softmatch.data import find_source
+from softmatch.methods.base import Encoded, Forward
+from softmatch.step import Batch, Labeled
+from softmatch.training.loop import Trainer
+from softmatch.training.setup import build_method, make_trainer, prepare
 
 
 class Normalised(nn.Module):
@@ -14,9 +24,55 @@ class Normalised(nn.Module):
         self.head = nn.Linear(features, classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.body(inputs)
-        return out
+        return self.body(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.features(inputs))
-        return out
+        return self.head(self.features(inputs))
+
+
+def normalised(inputs: int = 5, classes: int = 3) -> nn.Sequential:
+    """The same without features to show; its batch normalisation is layer 1."""
+    return nn.Sequential(nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.Linear(8, classes))
+
+
+def batch(
+    *views: str,
+    labeled: tuple[str, ...] = ("weak",),
+    size: int = 6,
+    inputs: int | tuple[int, ...] = 5,
+    seed: int | None = None,
+    streams: dict[str, Labeled] | None = None,
+) -> Batch:
+    """Four labelled samples of three classes and `size` unlabelled ones in these views (by default weak and strong)."""
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    shape = (inputs,) if isinstance(inputs, int) else inputs
+    return Batch(
+        labeled={name: torch.randn(4, *shape, generator=generator) for name in labeled},
+        labels=torch.tensor([0, 1, 2, 0]),
+        unlabeled={name: torch.randn(size, *shape, generator=generator) for name in views or ("weak", "strong")},
+        index=torch.arange(size),
+        streams=streams or {},
+    )
+
+
+class Given(Forward):
+    """Gives embeddings and logits that are known beforehand."""
+
+    def __init__(self, *found: Encoded) -> None:
+        super().__init__(nn.Identity())
+        self.found = list(found)
+
+    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
+        return self.found
+
+    def head(self, features: Tensor, name: str | None = None) -> Tensor:
+        return features
+
+
+def trainer(method: str, source: str = "digits", **settings: Any) -> Trainer:
+    """A trainer of eight steps."""
+    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "method": method}
+    if source == "digits":
+        base |= {"model": "small-conv-8"}
+    task = prepare(source, make_config(find_source(source).defaults, base, settings))
+    return make_trainer(task, build_method(task, task.config.method))

@@ -11,42 +11,36 @@ from softmatch.alignments import Alignment
 from softmatch.methods.adamatch import AdaMatch, adamatch
 from softmatch.methods.base import Forward
 from softmatch.methods.match import Match
-from softmatch.step import Batch
 from softmatch.thresholds import RelativeThreshold
 from softmatch.weightings import RampUp
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, close
+from tests.methods.networks import batch, normalised
+
+
+def assert_steps(method: Match, *expected: tuple[float, list[float], float]) -> None:
+    """Threshold, mask and unlabelled loss of the two golden steps."""
+    for step, (threshold, mask, loss) in zip((STEP_1, STEP_2), expected, strict=True):
+        output = step.output(method)
+        close(method.statistics()["threshold"], threshold)
+        assert output.pseudo.weights.tolist() == mask
+        close(output.unsupervised_loss, loss)
 
 
 def test_paper_form_golden() -> None:
     method = adamatch(CLASSES, momentum=MOMENTUM, queue=0, ramp=False)
     assert isinstance(method.alignment, Alignment)
-    output = STEP_1.output(method)
+    assert_steps(method, (0.54, [1.0, 1.0, 1.0, 0.0], 0.370151), (0.6075, [1.0, 0.0, 1.0, 1.0], 0.412565))
+    method = adamatch(CLASSES, momentum=MOMENTUM, queue=0, ramp=False)
+    STEP_1.output(method)
     close(method.alignment.goal, [0.34, 0.325, 0.335])
     close(method.statistics()["marginal"], [0.34875, 0.33475, 0.3165])
-    close(method.statistics()["threshold"], 0.54)
-    assert output.pseudo is not None
-    assert output.pseudo.weights.tolist() == [1.0, 1.0, 1.0, 0.0]
-    close(output.unsupervised_loss, 0.370151)
-    output = STEP_2.output(method)
-    close(method.statistics()["threshold"], 0.6075)
-    assert output.pseudo is not None
-    assert output.pseudo.weights.tolist() == [1.0, 0.0, 1.0, 1.0]
-    close(output.unsupervised_loss, 0.412565)
 
 
 def test_usb_form_golden() -> None:
     """A composition: ratio .95, marginals that start at the first batch, no ramp and no strong labelled view."""
     alignment = Alignment(CLASSES, "predictions", MOMENTUM, start="first", epsilon=1e-6)
     method = Match(RelativeThreshold(0.95), alignment, align_targets=True)
-    for step, threshold, mask, loss in (
-        (STEP_1, 0.57, [1.0, 0.0, 1.0, 1.0], 0.425937),
-        (STEP_2, 0.641250, [1.0, 0.0, 1.0, 0.0], 0.284859),
-    ):
-        output = step.output(method)
-        close(method.statistics()["threshold"], threshold)
-        assert output.pseudo is not None
-        assert output.pseudo.weights.tolist() == mask
-        close(output.unsupervised_loss, loss)
+    assert_steps(method, (0.57, [1.0, 0.0, 1.0, 1.0], 0.425937), (0.641250, [1.0, 0.0, 1.0, 0.0], 0.284859))
 
 
 def test_ramp_over_the_run_golden() -> None:
@@ -67,24 +61,12 @@ def test_ramp_scales_the_unlabelled_loss() -> None:
 
 @pytest.mark.parametrize(("total_steps", "length"), [(2**20, 128), (2000, 50), (10, 1)])
 def test_queue_is_at_most_a_fortieth_of_the_run(total_steps: int, length: int) -> None:
-    alignment = adamatch(CLASSES, total_steps=total_steps).alignment
-    assert isinstance(alignment, Alignment)
-    assert alignment.queue == length
-
-
-def batch() -> Batch:
-    views = [torch.randn(4, 5) for _ in range(4)]
-    return Batch(
-        labeled={"weak": views[0], "strong": views[1]},
-        labels=torch.tensor([0, 1, 2, 0]),
-        unlabeled={"weak": views[2], "strong": views[3]},
-        index=torch.arange(4),
-    )
+    assert adamatch(CLASSES, total_steps=total_steps).alignment.queue == length
 
 
 def test_step_without_batch_normalisation_is_the_mean_of_both_labelled_losses() -> None:
     """Alone and joint passes agree then, so that the interpolation has no effect."""
-    network, data, method = nn.Linear(5, CLASSES), batch(), adamatch(CLASSES, ramp=False)
+    network, data, method = nn.Linear(5, CLASSES), batch(labeled=("weak", "strong"), size=4), adamatch(CLASSES, ramp=False)
     assert method.labeled_views == ("weak", "strong")
     output = method.step(Forward(network), data)
     with torch.no_grad():
@@ -96,9 +78,8 @@ def test_step_without_batch_normalisation_is_the_mean_of_both_labelled_losses() 
 
 
 def test_gradient_of_a_step_is_that_of_the_loss_it_reports() -> None:
-    network, data = nn.Linear(5, CLASSES), batch()
+    network, data = nn.Linear(5, CLASSES), batch(labeled=("weak", "strong"), size=4)
     adamatch(CLASSES, total_steps=4).step(Forward(network), data).loss.backward()  # ramp 0: labelled terms alone
-    assert network.weight.grad is not None
     found = network.weight.grad.clone()
     network.zero_grad()
     views = (network(data.labeled["weak"]), network(data.labeled["strong"]))
@@ -107,22 +88,19 @@ def test_gradient_of_a_step_is_that_of_the_loss_it_reports() -> None:
 
 
 def test_only_the_joint_pass_moves_the_running_statistics() -> None:
-    network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, CLASSES))
+    network = normalised()
     norm = network[1]
-    assert isinstance(norm, nn.BatchNorm1d)
-    data = batch()
+    data = batch(labeled=("weak", "strong"), size=4)
     features = network[0](torch.cat([*data.labeled.values(), *data.unlabeled.values()]))
     adamatch(CLASSES).step(Forward(network), data)
-    assert norm.num_batches_tracked is not None
     assert int(norm.num_batches_tracked) == 1
-    assert norm.running_mean is not None
     torch.testing.assert_close(norm.running_mean, 0.1 * features.mean(0).detach())
 
 
 def test_interpolation_lies_between_the_two_passes() -> None:
     """With batch normalisation the labelled logits, and hence the threshold, are drawn anew at each call."""
-    network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, CLASSES))
-    data, thresholds = batch(), []
+    network = normalised()
+    data, thresholds = batch(labeled=("weak", "strong"), size=4), []
     for seed in range(3):
         torch.manual_seed(seed)
         method: AdaMatch = adamatch(CLASSES, ramp=False)

@@ -75,14 +75,12 @@ def test_only_training_calls_are_counted() -> None:
 def test_hidden_samples_have_no_gradient() -> None:
     logits = LABELED.log().requires_grad_()
     at(1)(logits, LABELS).backward()
-    assert logits.grad is not None
     assert float(logits.grad[0].abs().sum()) > 0
     assert float(logits.grad[1].abs().sum()) == 0.0
 
 
 def test_uda_takes_a_schedule_and_refuses_an_unknown_one() -> None:
     method = uda(CLASSES, annealing="exp", total_steps=4)
-    assert isinstance(method.supervised_loss, SignalAnnealing)
     assert method.supervised_loss.schedule == "exp"
     STEP_1.output(method)
     assert int(method.state_dict()["supervised_loss.calls"]) == 1

@@ -11,28 +11,16 @@ from softmatch.errors import InputError
 from softmatch.methods import Forward, Method, Problem, Supervised, build, pseudo_label, softmatch
 from softmatch.methods.base import RecordedForward, frozen_running_statistics
 from softmatch.step import Batch, Output
-from tests.methods.networks import Normalised
+from tests.contracts.examples import assert_same_state, state
+from tests.methods.networks import Normalised, batch, normalised
 
 
 def plain() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
 
 
-def normalised() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
-
-
 def norm_state(network: nn.Sequential) -> list[Tensor]:
     return [value.clone() for value in network[1].buffers()]
-
-
-def batch() -> Batch:
-    return Batch(
-        labeled={"weak": torch.randn(4, 5)},
-        labels=torch.tensor([0, 1, 2, 0]),
-        unlabeled={"weak": torch.randn(6, 5), "strong": torch.randn(6, 5) * 3 + 1},
-        index=torch.arange(6),
-    )
 
 
 def test_joint_and_separate_are_equal_without_batch_normalisation() -> None:
@@ -209,9 +197,9 @@ def test_without_tracking_running_statistics_stay(mode: str, way: str) -> None:
     network = Normalised(features=6)
     forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
     run = forward if way == "call" else forward.encode
-    before = {name: value.clone() for name, value in network.state_dict().items()}
+    before = state(network)
     run(torch.randn(4, 5), tracking=False)
-    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert_same_state(before, state(network))
     run(torch.randn(4, 5))
     assert not torch.equal(network.body[1].running_mean, before["body.1.running_mean"])
 
@@ -220,9 +208,9 @@ def test_without_tracking_running_statistics_stay(mode: str, way: str) -> None:
 def test_views_together_share_their_statistics_whatever_those_of_a_call(mode: str) -> None:
     network, first, second = Normalised(features=6), torch.randn(4, 5), torch.randn(3, 5) + 2.0
     forward = Forward(network, mode)  # type: ignore[arg-type]  # parametrised literal
-    before = {name: value.clone() for name, value in network.state_dict().items()}
+    before = state(network)
     found = RecordedForward(forward).together(first, second, tracking=False)
-    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert_same_state(before, state(network))
     torch.testing.assert_close(torch.cat(found), network(torch.cat([first, second])))
     assert [len(logits) for logits in found] == [4, 3]
     assert all(logits.requires_grad for logits in found)
@@ -240,12 +228,12 @@ def test_around_another_network_everything_else_is_the_same() -> None:
 def test_a_teacher_has_the_averaged_weights_and_batch_statistics_but_neither_gradient_nor_memory() -> None:
     network, average, view = Normalised(features=6), Normalised(features=6), torch.randn(4, 5)
     average.eval()
-    before = {name: value.clone() for name, value in average.state_dict().items()}
+    before = state(average)
     forward = Forward(network, "separate", average=average)
     (taught,), (features,) = forward.teach(view), forward.teach_features(view)
     assert not taught.requires_grad
     assert not average.training
-    assert all(torch.equal(value, before[name]) for name, value in average.state_dict().items())
+    assert_same_state(before, state(average))
     torch.testing.assert_close(taught, average.head(features))
     torch.testing.assert_close(forward.head(features, averaged=True), taught)
     linear, norm = average.body

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import copy
 from collections import Counter, deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.config import make_config
-from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward
 from softmatch.methods.cgmatch import CGMatch, LabelHistory, cgmatch, count_gap, generalized_cross_entropy
-from softmatch.step import Batch, Output
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.step import Output
+from tests.contracts.examples import assert_same_state, state
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, Step, close
+from tests.methods.networks import batch, normalised
 
 UNLABELED = 10
 
@@ -51,7 +51,6 @@ def test_generalized_cross_entropy_is_finite_where_the_label_is_impossible() -> 
     loss = generalized_cross_entropy(torch.tensor([0]), logits, 0.7).sum()
     loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
     close(loss.detach(), 1 / 0.7)
-    assert logits.grad is not None
     assert bool(torch.isfinite(logits.grad).all())
 
 
@@ -142,14 +141,12 @@ def test_steps_by_hand() -> None:
         output = output_of(method, step, index)
         sets, labels, loss, weight = by_hand(step, index.tolist())
         seen.update(sets)
-        assert output.pseudo is not None
         assert output.pseudo.labels.tolist() == labels
         close(output.pseudo.weights, [{"easy": 1.0, "ambiguous": weight, "hard": 0.0}[name] for name in sets])
         close(output.unsupervised_loss, loss, tolerance=1e-5)
         close(output.loss, float(output.supervised_loss) + loss, tolerance=1e-5)
         close(output.pseudo.confidence, step.weak.max(-1).values.tolist())
         statistics = method.statistics()
-        assert by_hand.gap is not None
         close(statistics["threshold"], by_hand.mean)
         close(statistics["mean_gap"], by_hand.gap)
         close(statistics["marginal"], by_hand.marginal.tolist())
@@ -163,7 +160,6 @@ def test_labels_may_come_from_raw_predictions() -> None:
         method = make(align_targets=align_targets)
         method.alignment.marginal.value.copy_(torch.tensor([0.5, 0.3, 0.2]))
         pseudo = output_of(method, STEP_1, torch.arange(4)).pseudo
-        assert pseudo is not None
         assert method.history(torch.arange(4)).argmax(-1).tolist() == pseudo.labels.tolist()
         found.append(pseudo.labels.tolist())
     assert found == [[0, 1, 1, 2], [0, 0, 1, 0]]
@@ -173,14 +169,12 @@ def test_unaligned_weights_are_those_of_raw_predictions() -> None:
     method = make(clip=(0.6, 0.6))
     method.alignment.marginal.value.copy_(torch.tensor([0.5, 0.3, 0.2]))
     pseudo = output_of(method, STEP_1, torch.arange(4)).pseudo
-    assert pseudo is not None
     assert pseudo.unaligned_weights.tolist() == (STEP_1.weak.max(-1).values >= 0.6).float().tolist()
 
 
 def test_threshold_can_be_clipped() -> None:
     method = make(clip=(0.9, 0.95))
     pseudo = output_of(method, STEP_2, torch.arange(4)).pseudo
-    assert pseudo is not None
     close(method.statistics()["threshold"], 0.9)
     assert pseudo.weights.tolist() == [1.0, 0.0, 0.0, 0.0]
 
@@ -192,11 +186,8 @@ def test_weak_views_are_trained_only_where_samples_are_ambiguous() -> None:
     output_of(method, STEP_1, torch.arange(4))  # a step first, so that the weight of ambiguous samples is not zero
     output = method.compute(STEP_1.labeled.log(), STEP_1.labels, weak, strong, torch.arange(4))
     output.loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
-    assert output.pseudo is not None
     ambiguous = (output.pseudo.weights > 0) & (output.pseudo.weights < 1)
     assert 0 < int(ambiguous.sum()) < 4
-    assert weak.grad is not None
-    assert strong.grad is not None
     assert torch.equal(weak.grad.abs().sum(-1) > 0, ambiguous)
     assert torch.equal(strong.grad.abs().sum(-1) > 0, output.pseudo.weights > 0)
 
@@ -208,7 +199,6 @@ def test_max_weight_scales_the_ambiguous_part() -> None:
         method.mean.value.fill_(0.75)
         for _ in range(2):
             pseudo = output_of(method, STEP_1, torch.arange(4)).pseudo
-        assert pseudo is not None
         found.append(pseudo.weights)
     ambiguous = found[0] < 1.0
     assert float(found[0][ambiguous].max()) == 0.25
@@ -216,61 +206,34 @@ def test_max_weight_scales_the_ambiguous_part() -> None:
     assert torch.equal(found[1][~ambiguous], found[0][~ambiguous])
 
 
-def data() -> Batch:
-    views = [torch.randn(n, 5) for n in (4, 6, 6)]
-    index = torch.tensor([0, 3, 3, 5, 6, 7])
-    return Batch({"weak": views[0]}, torch.tensor([0, 1, 2, 0]), {"weak": views[1], "strong": views[2]}, index)
-
-
 def test_the_first_steps_are_on_labels_alone() -> None:
-    network = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Linear(8, CLASSES))
-    plain, batch = copy.deepcopy(network), data()
+    network = normalised()
+    plain, data = copy.deepcopy(network), replace(batch(), index=torch.tensor([0, 3, 3, 5, 6, 7]))
     method = make(warmup=2, total_steps=6)
     for _ in range(2):
-        output = method.step(Forward(network), batch)
+        output = method.step(Forward(network), data)
         assert output.pseudo is None
-        torch.testing.assert_close(output.loss, F.cross_entropy(plain(batch.labeled["weak"]), batch.labels))
+        torch.testing.assert_close(output.loss, F.cross_entropy(plain(data.labeled["weak"]), data.labels))
         for ours, theirs in zip(network.buffers(), plain.buffers(), strict=True):
             assert torch.equal(ours, theirs)
     assert int(method.history(torch.arange(UNLABELED)).sum()) == 0
-    output = method.step(Forward(network), batch)
+    output = method.step(Forward(network), data)
     assert output.pseudo is not None
     assert method.history(torch.arange(UNLABELED)).sum(-1).tolist() == [1, 0, 0, 2, 0, 1, 1, 1, 0, 0]
     close(method.statistics()["ramp"], 0.0)
-    method.step(Forward(network), batch)
+    method.step(Forward(network), data)
     close(method.statistics()["ramp"], (1 / 4) ** 2)
-
-
-def test_evaluation_changes_nothing_and_state_round_trips() -> None:
-    method, network = make(warmup=1), nn.Linear(5, CLASSES)
-    for _ in range(3):
-        method.step(Forward(network), data())
-    again = make(warmup=1)
-    again.load_state_dict(method.state_dict())
-    assert again.count.steps == 3
-    before = {name: value.clone() for name, value in again.state_dict().items()}
-    again.eval()
-    again.step(Forward(network), data())
-    for name, value in again.state_dict().items():
-        assert torch.equal(value, before[name]), name
-    again.train()
-    batch = data()
-    for each in (method, again):
-        each.step(Forward(network), batch)
-    for name, value in method.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name
 
 
 def test_what_is_not_finite_is_refused_and_changes_nothing() -> None:
     method, broken = make(), STEP_1.strong.log()
     broken[2, 1] = float("nan")
-    before = {name: value.clone() for name, value in method.state_dict().items()}
+    before = state(method)
     with pytest.raises(InputError, match="strong_logits contains NaN"):
         method.compute(STEP_1.labeled.log(), STEP_1.labels, STEP_1.weak.log(), broken, torch.arange(4))
     with pytest.raises(InputError, match="labeled_logits contains NaN"):
         method.compute(broken[:2] * float("nan"), STEP_1.labels, STEP_1.weak.log(), STEP_1.strong.log(), torch.arange(4))
-    for name, value in method.state_dict().items():
-        assert torch.equal(value, before[name]), name
+    assert_same_state(before, state(method))
 
 
 def test_warm_up_is_a_share_of_the_run() -> None:
@@ -295,17 +258,3 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
         make(**options)
     with pytest.raises(InputError, match="two classes"):
         cgmatch(1, num_unlabeled=3)
-
-
-def test_training_goes_on_exactly_from_its_state() -> None:
-    settings = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
-    options = {"method": "cgmatch", "method_options": {"history": 1, "warmup": 1}}
-    config = make_config(find_source("digits").defaults, settings, options)
-    task = prepare("digits", config)
-    whole, first, second = (make_trainer(task, build_method(task, config.method)) for _ in range(3))
-    list(whole.run())
-    next(first.run())
-    second.load_state(3, {name: value.clone() for name, value in first.state().items()})
-    list(second.run())
-    for name, value in whole.state().items():
-        assert torch.equal(value, second.state()[name]), name

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.alignments import Alignment
@@ -19,8 +19,9 @@ from softmatch.methods.base import Encoded, Forward
 from softmatch.methods.comatch import CoMatch, comatch
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch
+from tests.contracts.examples import assert_same_state, state
 from tests.golden import close
-from tests.methods.networks import Normalised
+from tests.methods.networks import Given, Normalised
 
 CLASSES, LABELED, UNLABELED, SIZE = 3, 2, 4, 5
 LABELS = torch.tensor([0, 2])
@@ -31,9 +32,7 @@ Views = tuple[Encoded, Tensor, Encoded, Encoded, Tensor]
 
 def make(**options: float) -> CoMatch:
     given = {"memory": 2, "queue": 3, "embedding": SIZE, "threshold": 0.6, "graph_threshold": 0.4} | options
-    method = build(comatch, Problem(CLASSES, labeled_batch=LABELED, unlabeled_batch=UNLABELED), given)
-    assert isinstance(method, CoMatch)
-    return method
+    return build(comatch, Problem(CLASSES, labeled_batch=LABELED, unlabeled_batch=UNLABELED), given)
 
 
 def views(seed: int) -> Views:
@@ -48,8 +47,7 @@ def views(seed: int) -> Views:
 
 
 def softmax(values: Array) -> Array:
-    found: Array = np.exp(values) / np.exp(values).sum(-1, keepdims=True)
-    return found
+    return np.exp(values) / np.exp(values).sum(-1, keepdims=True)
 
 
 class Reference:
@@ -95,7 +93,6 @@ def test_steps_equal_the_numpy_version() -> None:
         close(output.supervised_loss, float(expected["supervised"]), tolerance=1e-5)
         close(output.unsupervised_loss, float(expected["unsupervised"]), tolerance=1e-5)
         close(output.loss.detach(), float(expected["supervised"]) + float(expected["unsupervised"]), tolerance=1e-5)
-        assert output.pseudo is not None
         assert output.pseudo.labels.tolist() == p.argmax(1).tolist()
         assert output.pseudo.weights.tolist() == (p.max(1) >= 0.6).astype(float).tolist()
         close(output.pseudo.confidence, raw.max(1).tolist(), tolerance=1e-5)
@@ -144,7 +141,6 @@ def test_graph_golden() -> None:
 def test_weights_of_the_two_terms() -> None:
     def unsupervised(**options: float) -> Tensor:
         found = make(**options).compute(*views(3)).unsupervised_loss
-        assert found is not None
         assert float(found) > 0.0
         return found
 
@@ -160,7 +156,6 @@ def test_unaligned_weights_leave_out_the_alignment() -> None:
     raw = torch.softmax(logits, dim=-1)
     aligned = raw / raw.mean(0)
     aligned = aligned / aligned.sum(-1, keepdim=True)
-    assert output.pseudo is not None
     assert output.pseudo.unaligned_weights.tolist() == (raw.max(-1).values >= 0.6).float().tolist()
     assert output.pseudo.weights.tolist() == (aligned.max(-1).values >= 0.6).float().tolist()
     assert output.pseudo.weights.tolist() != output.pseudo.unaligned_weights.tolist()
@@ -203,30 +198,15 @@ def test_step_is_compute_on_embeddings_of_the_views(mode: str) -> None:
     close(method.embeddings.values[: LABELED + UNLABELED].norm(dim=-1), [1.0] * 6)
 
 
-class Given(Forward):
-    """Gives embeddings and logits that are known beforehand."""
-
-    def __init__(self, data: Views) -> None:
-        super().__init__(nn.Identity())
-        labeled, _, weak, strong, other = data
-        self.found = [labeled, weak, strong, Encoded(other, strong.logits)]
-
-    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
-        return self.found
-
-    def head(self, features: Tensor, name: str | None = None) -> Tensor:
-        return features
-
-
 def test_losses_and_state_are_float32_under_autocast() -> None:
     cast, full = make(), make()
     for seed in range(3):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = cast.step(Given(views(seed)), batch()).loss
+            labeled, _, weak, strong, other = views(seed)
+            loss = cast.step(Given(labeled, weak, strong, Encoded(other, strong.logits)), batch()).loss
         assert loss.dtype == torch.float32
         assert torch.equal(loss, full.compute(*views(seed)).loss)
-    for name, value in cast.state_dict().items():
-        assert torch.equal(value, full.state_dict()[name]), name
+    assert_same_state(state(cast), state(full))
 
 
 def test_memory_takes_in_the_samples_of_all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,47 +221,29 @@ def test_memory_takes_in_the_samples_of_all_processes(monkeypatch: pytest.Monkey
     assert int(method.embeddings.count) == int(method.probs.count) == 2 * (LABELED + UNLABELED)
 
 
-def test_state_round_trip_continues_identically() -> None:
-    method, restored = make(), make()
-    for seed in range(3):
-        method.compute(*views(seed))
-    restored.load_state_dict(method.state_dict())
-    for seed in range(3, 6):
-        assert torch.equal(method.compute(*views(seed)).loss, restored.compute(*views(seed)).loss)
-
-
 def test_evaluation_and_refused_batches_change_no_state() -> None:
     method, data = make(), views(1)
     method.compute(*views(0))
-    before = {name: value.clone() for name, value in method.state_dict().items()}
+    before = state(method)
     broken = Encoded(data[3].features, data[3].logits.clone())
     broken.logits[2, 1] = math.nan
     with pytest.raises(InputError, match="strong_logits"):
         method.compute(*data[:3], broken, data[4])
     method.eval().compute(*data)
-    assert all(torch.equal(value, before[name]) for name, value in method.state_dict().items())
+    assert_same_state(before, state(method))
 
 
 def test_builder_takes_the_problem() -> None:
     method = build(comatch, Problem(CLASSES, labeled_batch=10, unlabeled_batch=30, total_steps=400))
-    assert isinstance(method, CoMatch)
     assert (method.embeddings.length, method.probs.length, method.alignment.queue) == (200, 200, 10)
     assert comatch(CLASSES).alignment.queue == 32
     assert method.needs_features
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"memory": 0}, "memory"),
-        ({"queue": 0}, "queue"),
-        ({"smoothing": 1.5}, "smoothing"),
-        ({"threshold": -0.1}, "threshold"),
-        ({"graph_threshold": 2.0}, "graph_threshold"),
-        ({"temperature": 0.0}, "temperature"),
-        ({"contrast_weight": -1.0}, "contrast_weight"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make(**options)
+REFUSED = {"memory": 0, "queue": 0, "smoothing": 1.5, "threshold": -0.1, "graph_threshold": 2.0, "temperature": 0.0}
+
+
+@pytest.mark.parametrize(("option", "value"), [*REFUSED.items(), ("contrast_weight", -1.0)])
+def test_options_that_make_no_sense_are_refused(option: str, value: float) -> None:
+    with pytest.raises(InputError, match=option):
+        make(**{option: value})

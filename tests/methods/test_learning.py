@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import torch
 from torch.nn import functional as F
 
 from softmatch.config import make_config
@@ -43,7 +42,6 @@ BETTER = 0.02
 def digits() -> Examples:
     """The embedded digits as vectors of 64 numbers: a step of a small perceptron takes milliseconds."""
     images = find_source("digits").load(0, None)
-    assert isinstance(images.items, torch.Tensor)
     return Examples(images.items.flatten(1).float(), images.labels, images.classes, "vector")
 
 

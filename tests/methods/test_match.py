@@ -24,7 +24,6 @@ NAN = float("nan")
 
 def warm(method: Match) -> Match:
     """The same method with the golden numbers' warm state."""
-    assert isinstance(method.weighting, TruncatedGaussian)
     method.weighting.mean.value.fill_(WARM_MEAN)
     method.weighting.variance.value.fill_(WARM_VARIANCE)
     if isinstance(method.alignment, Alignment):
@@ -50,7 +49,6 @@ def test_softmatch_warm_paper_golden() -> None:
         output = step.output(method)
         close(method.statistics()["mean"], mean)
         close(method.statistics()["variance"], variance)
-        assert output.pseudo is not None
         assert output.pseudo.labels.tolist() == labels
         close(output.pseudo.weights, weights)
         close(quantity(output.pseudo.weights), f)
@@ -78,13 +76,11 @@ def test_softmatch_fresh_paper_golden() -> None:
     output = STEP_1.output(method)
     close(method.statistics()["mean"], 0.366750)
     close(method.statistics()["variance"], 0.904889)
-    assert output.pseudo is not None
     close(output.pseudo.weights, [1.0, 1.0, 1.0, 1.0])
     close(output.loss, 1.143432)
     output = STEP_2.output(method)
     close(method.statistics()["mean"], 0.393825)
     close(method.statistics()["variance"], 0.820669)
-    assert output.pseudo is not None
     close(output.pseudo.weights[1], 0.993976)
     close(quantity(output.pseudo.weights), 0.998494)
     close(quality(output.pseudo.weights, output.pseudo.labels, STEP_2.truth), 0.751131)
@@ -103,7 +99,6 @@ def test_softmatch_warm_usb_golden() -> None:
         output = step.output(method)
         close(method.statistics()["mean"], mean)
         close(method.statistics()["variance"], variance)
-        assert output.pseudo is not None
         close(output.pseudo.weights, weights)
         close(output.unsupervised_loss, unlabeled)
         close(output.loss, total)
@@ -122,15 +117,12 @@ def test_softmatch_warm_usb_golden() -> None:
 )
 def test_softmatch_variants_golden(method: Match, weights: list[float]) -> None:
     pseudo = STEP_1.output(warm(copy.deepcopy(method))).pseudo
-    assert pseudo is not None
     close(pseudo.weights, weights)
 
 
 def test_unaligned_weights_are_the_weights_without_alignment() -> None:
     aligned = STEP_1.output(warm(softmatch(CLASSES, momentum=MOMENTUM))).pseudo
     without = STEP_1.output(warm(softmatch(CLASSES, momentum=MOMENTUM, align="none"))).pseudo
-    assert aligned is not None
-    assert without is not None
     close(aligned.unaligned_weights, [1.0, 0.165559, 1.0, 0.006323])
     assert without.unaligned_weights is without.weights
 
@@ -140,13 +132,11 @@ def test_softmatch_takes_another_weighting_in_the_place_of_its_own() -> None:
     assert isinstance(method.weighting, Constant)
     assert isinstance(method.alignment, Alignment)
     pseudo = STEP_1.output(method).pseudo
-    assert pseudo is not None
     assert pseudo.weights.tolist() == [0.5] * 4
 
 
 def test_fixmatch_golden() -> None:
     output = STEP_1.output(fixmatch(CLASSES, threshold=0.8))
-    assert output.pseudo is not None
     assert output.pseudo.weights.tolist() == [1.0, 0.0, 1.0, 0.0]
     close(output.unsupervised_loss, 0.196864)
     close(quantity(output.pseudo.weights), 0.5)
@@ -160,7 +150,6 @@ def test_fixmatch_max_weight_scales_the_unlabelled_loss() -> None:
 def test_flexmatch_selects_everything_before_anything_is_registered() -> None:
     method = flexmatch(CLASSES, num_unlabeled=8, threshold=0.9, mapping="concave", threshold_warmup=False)
     output = STEP_1.output(method, torch.arange(4))
-    assert output.pseudo is not None
     assert output.pseudo.weights.tolist() == [1.0] * 4
     assert isinstance(method.weighting, CurriculumThreshold)
     assert (method.weighting.mapping, method.weighting.warmup) == ("concave", False)
@@ -200,8 +189,6 @@ def test_dash_is_supervised_first_and_then_soft() -> None:
 
 def test_dash_shares_of_the_papers_schedule_follow_the_run() -> None:
     paper, short = dash(CLASSES).weighting, dash(CLASSES, total_steps=2**10).weighting
-    assert isinstance(paper, LossThreshold)
-    assert isinstance(short, LossThreshold)
     assert (paper.warmup, paper.every) == (2048, 10240)
     assert (short.warmup, short.every) == (2, 10)
 
@@ -218,8 +205,6 @@ def leaves() -> tuple[Tensor, Tensor, Tensor]:
 def test_gradient_reaches_labelled_and_strong_logits_and_not_the_weak(method: Match) -> None:
     labeled, weak, strong = leaves()
     copy.deepcopy(method)(labeled, STEP_1.labels, weak, strong).backward()
-    assert labeled.grad is not None
-    assert strong.grad is not None
     assert float(labeled.grad.abs().sum()) > 0
     assert float(strong.grad.abs().sum()) > 0
     assert weak.grad is None
@@ -229,9 +214,7 @@ def test_softmatch_gradient_is_weight_times_prediction_less_label() -> None:
     labeled, weak, strong = leaves()
     output = warm(softmatch(CLASSES, momentum=MOMENTUM)).compute(labeled, STEP_1.labels, weak, strong)
     output.loss.backward()
-    assert output.pseudo is not None
     expected = output.pseudo.weights[:, None] * (STEP_1.strong - F.one_hot(output.pseudo.labels, CLASSES)) / 4
-    assert strong.grad is not None
     torch.testing.assert_close(strong.grad, expected)
 
 
@@ -239,7 +222,6 @@ def test_pseudo_label_gradient_flows_through_its_one_view() -> None:
     method = pseudo_label(CLASSES, total_steps=5)
     labeled, weak, _ = leaves()
     method(labeled, STEP_1.labels, weak).backward()
-    assert weak.grad is not None
     assert float(weak.grad.abs().sum()) == 0.0  # the ramp starts at zero
     method(labeled, STEP_1.labels, weak).backward()
     torch.testing.assert_close(weak.grad, 0.5 * (STEP_1.weak - targets.hard(STEP_1.weak)) / 4)
@@ -249,16 +231,13 @@ def test_pseudo_label_with_a_threshold() -> None:
     method = pseudo_label(CLASSES, total_steps=1, threshold=0.5, max_weight=2.0)
     for _ in range(2):
         pseudo = method.compute(STEP_1.labeled.log(), STEP_1.labels, STEP_1.weak.log()).pseudo
-    assert pseudo is not None
     assert pseudo.weights.tolist() == [2.0, 2.0, 2.0, 0.0]
 
 
 def test_align_targets_makes_labels_of_the_aligned_predictions() -> None:
     method = Match(Constant(), Alignment(CLASSES, momentum=MOMENTUM), align_targets=True)
-    assert isinstance(method.alignment, Alignment)
     method.alignment.marginal.value.copy_(torch.tensor(WARM_MARGINAL))
     pseudo = STEP_1.output(method).pseudo
-    assert pseudo is not None
     assert pseudo.labels.tolist() == [0, 1, 1, 2]
 
 
@@ -278,7 +257,6 @@ def test_curve_and_statistics_of_a_match() -> None:
     assert isinstance(method.alignment, NoAlignment)
     assert set(method.statistics()) == {"mean", "variance"}
     curve = method.weight_curve(CLASSES)
-    assert curve is not None
     close(curve[1], [1.0] * 101)
 
 

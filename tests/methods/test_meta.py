@@ -10,16 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.config import make_config
-from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import meta
 from softmatch.methods.base import Forward
 from softmatch.methods.meta import MetaPseudoLabels, meta_pseudo_labels
 from softmatch.step import Batch
-from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import close
+from tests.methods.networks import batch, trainer
 
 CLASSES, LR = 3, 0.2
 
@@ -27,17 +24,6 @@ CLASSES, LR = 3, 0.2
 def network(normalised: bool = False) -> nn.Sequential:
     middle: nn.Module = nn.BatchNorm1d(6) if normalised else nn.Tanh()
     return nn.Sequential(nn.Linear(4, 6), middle, nn.Linear(6, CLASSES))
-
-
-def batch(seed: int = 0) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
-    views = [torch.randn(n, 4, generator=generator) for n in (5, 8, 8)]
-    return Batch(
-        labeled={"weak": views[0]},
-        labels=torch.randint(0, CLASSES, (5,), generator=generator),
-        unlabeled={"weak": views[1], "strong": views[2]},
-        index=torch.arange(8),
-    )
 
 
 def descent(module: nn.Module) -> torch.optim.Optimizer:
@@ -53,21 +39,19 @@ def begun(student: nn.Module, total_steps: int = 100, **options: Any) -> MetaPse
 def learn(student: nn.Module, method: MetaPseudoLabels, data: Batch) -> None:
     """One step of the training loop."""
     optimizer, forward = descent(student), Forward(student)
-    method.step(forward, data).loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
+    method.step(forward, data).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     method.after_step(forward, data)
 
 
 def parameters(module: nn.Module | None) -> list[Tensor]:
-    assert module is not None
     return [p.detach().clone() for p in module.parameters()]
 
 
 def test_the_student_learns_the_teacher_s_labels_of_the_strong_view() -> None:
-    student, data = network(), batch()
+    student, data = network(), batch(size=8, inputs=4, seed=0)
     method = begun(student, choice="argmax")
-    assert method.teacher is not None
     with torch.no_grad():
         for p in method.teacher.parameters():
             p.add_(0.3 * torch.randn_like(p))
@@ -75,12 +59,11 @@ def test_the_student_learns_the_teacher_s_labels_of_the_strong_view() -> None:
     output = method.step(Forward(student), data)
     expected = F.cross_entropy(student(data.unlabeled["strong"]), taught.argmax(-1))
     torch.testing.assert_close(output.loss, expected)
-    assert output.pseudo is not None
     assert torch.equal(output.pseudo.labels, taught.argmax(-1))
     torch.testing.assert_close(output.pseudo.confidence, taught.max(-1).values)
     assert output.pseudo.weights.tolist() == [1.0] * 8
     torch.testing.assert_close(output.supervised_loss, F.cross_entropy(student(data.labeled["weak"]), data.labels).detach())
-    output.loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
+    output.loss.backward()
     found = [p.grad for p in student.parameters()]
     for actual, wanted in zip(found, torch.autograd.grad(expected, list(student.parameters())), strict=True):
         torch.testing.assert_close(actual, wanted)
@@ -90,13 +73,12 @@ def test_the_student_learns_the_teacher_s_labels_of_the_strong_view() -> None:
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_the_teacher_s_step_by_hand(mode: str) -> None:
     """θ_T − η·∇(CE_l + w·mean 1(c ≥ τ)·H(sharpen(p), q) + h·CE(ŷ, T(Ω u))), h = L_l(θ_S) − L_l(θ_S'); the second step, w = 1."""
-    student, data = network(), batch()
+    student, data = network(), batch(size=8, inputs=4, seed=0)
     method = begun(student, choice="argmax", threshold=0.35, temperature=0.5, unlabeled_weight=2.0, total_steps=60)
-    learn(student, method, batch(seed=7))  # the ramp, of one step, is at its end after this
+    learn(student, method, batch(size=8, inputs=4, seed=7))  # the ramp, of one step, is at its end after this
     teacher, old = copy.deepcopy(method.teacher), copy.deepcopy(student)
-    assert teacher is not None
     forward, optimizer = Forward(student, mode), descent(student)  # type: ignore[arg-type]  # parametrised literal
-    method.step(forward, data).loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
+    method.step(forward, data).loss.backward()
     optimizer.step()
     method.after_step(forward, data)
 
@@ -125,12 +107,11 @@ def test_feedback_is_positive_where_labels_help_the_student(helpful: bool, sign:
     inputs, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
     data = Batch({"weak": inputs}, labels, {"weak": inputs, "strong": inputs}, torch.arange(6))
     method = begun(student, choice="argmax", unlabeled_weight=1e-9)
-    assert method.teacher is not None
     given = labels if helpful else (labels + 1) % CLASSES
     fitting = torch.optim.Adam(method.teacher.parameters(), lr=0.05)
     for _ in range(200):
         fitting.zero_grad()
-        F.cross_entropy(method.teacher(inputs), given).backward()  # type: ignore[no-untyped-call]  # torch's own signature
+        F.cross_entropy(method.teacher(inputs), given).backward()
         fitting.step()
     learn(student, method, data)
     assert float(method.feedback) * sign > 0.0
@@ -141,10 +122,9 @@ def test_feedback_reaches_the_teacher() -> None:
     ends: list[list[Tensor]] = []
     for keep in (True, False):
         torch.manual_seed(0)
-        student, data = network(), batch()
+        student, data = network(), batch(size=8, inputs=4, seed=0)
         method = begun(student, choice="argmax", baseline=None if keep else 0.0)  # momentum 0: the baseline is h itself
         start = copy.deepcopy(method.teacher)
-        assert start is not None
         learn(student, method, data)
         ends.append(parameters(method.teacher))
         if keep:
@@ -162,9 +142,8 @@ def test_baseline_is_a_running_mean_of_the_feedback() -> None:
     plain_student = network()
     student = copy.deepcopy(plain_student)
     plain, method = begun(plain_student, choice="argmax"), begun(student, choice="argmax", baseline=0.9)
-    learn(plain_student, plain, batch())
-    learn(student, method, batch())
-    assert method.baseline is not None
+    learn(plain_student, plain, batch(size=8, inputs=4, seed=0))
+    learn(student, method, batch(size=8, inputs=4, seed=0))
     raw = float(plain.feedback)
     close(method.baseline.value, 0.1 * raw)
     close(method.feedback, 0.9 * raw)
@@ -175,7 +154,6 @@ def test_labels_are_drawn_from_the_teacher_s_prediction() -> None:
     view = torch.randn(1, 4).expand(20_000, 4)
     data = Batch({"weak": torch.randn(4, 4)}, torch.tensor([0, 1, 2, 0]), {"weak": view, "strong": view}, torch.arange(20_000))
     pseudo = begun(student).step(Forward(student), data).pseudo
-    assert pseudo is not None
     frequencies = torch.bincount(pseudo.labels, minlength=CLASSES) / 20_000
     torch.testing.assert_close(frequencies, torch.softmax(student(view[:1]), -1)[0].detach(), atol=0.015, rtol=0)
 
@@ -186,23 +164,22 @@ def test_the_teacher_begins_as_a_copy_and_the_student_gets_no_gradient_from_it()
     for ours, theirs in zip(parameters(method.teacher), student.parameters(), strict=True):
         assert torch.equal(ours, theirs)
     before = parameters(method.teacher)
-    learn(student, method, batch())
+    learn(student, method, batch(size=8, inputs=4, seed=0))
     assert all(p.grad is None for p in student.parameters())
     assert all(not torch.equal(a, b) for a, b in zip(before, parameters(method.teacher), strict=True))
 
 
 def test_the_feedback_passes_move_no_running_statistics() -> None:
     """One tracked pass of the student, over labelled and strong views together; one of the teacher."""
-    student, data = network(normalised=True), batch()
+    student, data = network(normalised=True), batch(size=8, inputs=4, seed=0)
     method = begun(student)
     learn(student, method, data)
-    assert method.teacher is not None
     for net in (student, method.teacher):
         assert int(net.get_buffer("1.num_batches_tracked")) == 1
 
 
 def test_in_the_end_the_student_learns_from_labels_alone() -> None:
-    student, data = network(), batch()
+    student, data = network(), batch(size=8, inputs=4, seed=0)
     method = begun(student, total_steps=10, finetune=0.2)
     for _ in range(8):
         learn(student, method, data)
@@ -216,44 +193,16 @@ def test_in_the_end_the_student_learns_from_labels_alone() -> None:
         assert torch.equal(old, new)
 
 
-def test_evaluation_changes_nothing() -> None:
-    student, data = network(), batch()
-    method = begun(student)
-    learn(student, method, data)
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    method.eval()
-    method.step(Forward(student), data)
-    method.after_step(Forward(student), data)
-    for name, value in method.state_dict().items():
-        assert torch.equal(value, before[name]), name
-
-
-def trainer(**settings: Any) -> Trainer:
-    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
-    config = make_config(find_source("digits").defaults, base, {"method": "meta_pseudo_labels"}, settings)
-    task = prepare("digits", config)
-    return make_trainer(task, build_method(task, config.method))
-
-
-def test_teacher_and_its_optimiser_are_saved_and_training_goes_on_exactly() -> None:
-    whole = trainer()
-    list(whole.run())
-    first = trainer()  # its labels are drawn from the state of the random numbers that it begins with
-    next(first.run())
-    state = {name: value.clone() for name, value in first.state().items()}
-    assert any(name.startswith("method.teacher.") for name in state)
-    assert any(name.startswith("own.teacher.") for name in state)
-    torch.manual_seed(99)
-    second = trainer()
-    second.load_state(4, state)
-    list(second.run())
-    assert whole.state().keys() == second.state().keys()
-    for name, value in whole.state().items():
-        assert torch.equal(value, second.state()[name]), name
+def test_teacher_and_its_optimiser_are_saved() -> None:
+    saved = trainer("meta_pseudo_labels").state()
+    assert any(name.startswith("method.teacher.") for name in saved)
+    run = trainer("meta_pseudo_labels")
+    next(run.run())
+    assert any(name.startswith("own.teacher.") for name in run.state())
 
 
 def test_the_teacher_s_learning_rate_follows_the_schedule() -> None:
-    run = trainer()
+    run = trainer("meta_pseudo_labels")
     list(run.run())
     rates = [optimizer.param_groups[0]["lr"] for optimizer in (run.optimizer, run.method.optimizers["teacher"])]
     assert rates[0] == rates[1] < run.lr
@@ -261,8 +210,7 @@ def test_the_teacher_s_learning_rate_follows_the_schedule() -> None:
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_trains_the_teacher(precision: str) -> None:
-    run = trainer(precision=precision)
-    assert isinstance(run.method, MetaPseudoLabels)
+    run = trainer("meta_pseudo_labels", precision=precision)
     before = parameters(run.method.teacher)
     list(run.run())
     after = parameters(run.method.teacher)

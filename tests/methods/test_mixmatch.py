@@ -6,6 +6,7 @@ Samples are unit vectors, so that what the network is given shows what was mixed
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,13 @@ from softmatch.methods import Forward, Method, Problem, build
 from softmatch.methods.mixmatch import MixMatch, mixmatch
 from softmatch.methods.remixmatch import ReMixMatch, remixmatch
 from softmatch.step import Batch
+from tests.contracts.examples import assert_same_state, state
+from tests.methods.networks import normalised
 
 CLASSES, LABELED, UNLABELED = 3, 2, 3
 LABELS = torch.tensor([2, 0])
+BOTH = pytest.mark.parametrize("make", [mixmatch, partial(remixmatch, rotation=False)], ids=["mixmatch", "remixmatch"])
+Array = np.ndarray[Any, Any]
 
 
 class Watched(nn.Module):
@@ -33,8 +38,7 @@ class Watched(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         self.passes.append(inputs.detach().clone())
-        logits: Tensor = self.linear(inputs)
-        return logits
+        return self.linear(inputs)
 
 
 def unit_batch(method: Method) -> Batch:
@@ -54,29 +58,24 @@ def size(method: Method) -> int:
     return LABELED + UNLABELED * len(method.unlabeled_views)
 
 
-def softmax(logits: Tensor) -> np.ndarray[Any, Any]:
+def softmax(logits: Tensor) -> Array:
     power = np.exp(logits.detach().double().numpy())
-    found: np.ndarray[Any, Any] = power / power.sum(-1, keepdims=True)
-    return found
+    return power / power.sum(-1, keepdims=True)
 
 
-def sharpen(probs: np.ndarray[Any, Any], temperature: float = 0.5) -> np.ndarray[Any, Any]:
+def sharpen(probs: Array, temperature: float = 0.5) -> Array:
     power = probs ** (1.0 / temperature)
-    found: np.ndarray[Any, Any] = power / power.sum(-1, keepdims=True)
-    return found
+    return power / power.sum(-1, keepdims=True)
 
 
-def entropy(target: np.ndarray[Any, Any], probs: np.ndarray[Any, Any]) -> float:
+def entropy(target: Array, probs: Array) -> float:
     return float(-(target * np.log(probs)).sum())
 
 
-def mixed_parts(
-    network: Watched, given: list[Tensor], target: np.ndarray[Any, Any]
-) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
+def mixed_parts(network: Watched, given: list[Tensor], target: Array) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
     """(goal, prediction) of each labelled and each unlabelled mixed sample, from what the network was given."""
     goals = np.concatenate([np.eye(CLASSES)[LABELS.numpy()], *[target] * ((network.linear.in_features - LABELED) // UNLABELED)])
-    labeled: list[tuple[Any, Any]] = []
-    unlabeled: list[tuple[Any, Any]] = []
+    labeled, unlabeled = list[tuple[Any, Any]](), list[tuple[Any, Any]]()
     for row in torch.cat(given):
         goal = row.double().numpy() @ goals  # the target is mixed in the same shares as the input
         (labeled if int(row.argmax()) < LABELED else unlabeled).append((goal, softmax(network.linear(row))))
@@ -102,10 +101,8 @@ def test_mixmatch_loss_from_its_equations() -> None:
     supervised = np.mean([entropy(goal, prediction) for goal, prediction in labeled])
     squared = np.mean([(goal - prediction) ** 2 for goal, prediction in unlabeled])
     assert float(output.supervised_loss) == pytest.approx(supervised, rel=1e-5)
-    assert output.unsupervised_loss is not None
     assert float(output.unsupervised_loss) == pytest.approx(20.0 * 0.25 * squared, rel=1e-5)
     assert float(output.loss.detach()) == pytest.approx(supervised + 20.0 * 0.25 * squared, rel=1e-5)
-    assert output.pseudo is not None
     assert output.pseudo.labels.tolist() == target.argmax(-1).tolist()
     assert output.pseudo.weights.tolist() == [0.25] * UNLABELED
     np.testing.assert_allclose(output.pseudo.confidence.numpy(), probs.max(-1), rtol=1e-6)
@@ -117,7 +114,6 @@ def test_mixmatch_gradient_does_not_pass_through_the_guess() -> None:
     network = Watched(size(method))
     method.step(Forward(network), unit_batch(method)).loss.backward()
     found = network.linear.weight.grad
-    assert found is not None
     probs = softmax(network.linear(network.passes[0])).reshape(2, UNLABELED, CLASSES).mean(0)
     goals = torch.from_numpy(np.concatenate([np.eye(CLASSES)[LABELS.numpy()], *[sharpen(probs)] * 2])).float()
     again, mixed = copy.deepcopy(network.linear), network.passes[1]
@@ -133,7 +129,6 @@ def test_mixmatch_begins_with_the_labelled_loss_alone() -> None:
     method = mixmatch(CLASSES, total_steps=10)
     output = method.step(Forward(Watched(size(method))), unit_batch(method))
     assert float(output.loss.detach()) == float(output.supervised_loss)
-    assert output.pseudo is not None
     assert output.pseudo.weights.tolist() == [0.0] * UNLABELED
     assert float(method.statistics()["ramp"]) == 0.0
     for _ in range(5):
@@ -151,64 +146,25 @@ def test_mixmatch_options_reach_the_method() -> None:
     assert len(set(shares[shares < 1.0].tolist())) == 1  # of one share; a sample that is its own partner has 1
 
 
-NORMALISED = 8
-
-
-def normalised(inputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, NORMALISED), nn.BatchNorm1d(NORMALISED), nn.Linear(NORMALISED, CLASSES))
-
-
-@pytest.mark.parametrize("make", [mixmatch, lambda c: remixmatch(c, rotation=False)], ids=["mixmatch", "remixmatch"])
+@BOTH
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_only_the_mixed_passes_move_the_running_statistics(make: Any, mode: Any) -> None:
     method = make(CLASSES)
     network = normalised(size(method))
-    norm = network[1]
-    assert isinstance(norm, nn.BatchNorm1d)
-    assert norm.num_batches_tracked is not None
     method.step(Forward(network, mode), unit_batch(method)).loss.backward()
-    assert int(norm.num_batches_tracked) == (1 if mode == "joint" else 1 + len(method.unlabeled_views))
+    assert int(network[1].num_batches_tracked) == (1 if mode == "joint" else 1 + len(method.unlabeled_views))
     assert all(p.grad is not None and bool(torch.isfinite(p.grad).all()) for p in network.parameters())
 
 
-@pytest.mark.parametrize("make", [mixmatch, lambda c: remixmatch(c, rotation=False)], ids=["mixmatch", "remixmatch"])
+@BOTH
 def test_networks_that_diverge_are_refused_and_change_no_state(make: Any) -> None:
     method = make(CLASSES)
-    before = {name: value.clone() for name, value in method.state_dict().items()}
+    before = state(method)
     network = Watched(size(method))
     nn.init.constant_(network.linear.bias, float("nan"))
     with pytest.raises(InputError, match="weak_logits contains NaN"):
         method.step(Forward(network), unit_batch(method))
-    assert all(torch.equal(value, method.state_dict()[name]) for name, value in before.items())
-
-
-@pytest.mark.parametrize("name", ["mixmatch:mixmatch", "remixmatch:remixmatch"])
-def test_a_resumed_run_equals_the_uninterrupted_one(name: str) -> None:
-    problem = Problem(num_classes=CLASSES, total_steps=80, kind="vector", shape=(8,), class_prior=(0.5, 0.3, 0.2))
-    method, resumed = (build(f"softmatch.methods.{name}", problem) for _ in range(2))
-    network = Watched(size(method))
-    for _ in range(3):
-        method.step(Forward(network), unit_batch(method))
-    resumed.load_state_dict(method.state_dict())
-    losses = []
-    for each in (method, resumed):
-        torch.manual_seed(5)
-        losses.append([float(each.step(Forward(network), unit_batch(each)).loss.detach()) for _ in range(2)])
-    assert losses[0] == losses[1]
-    evaluated = {key: value.clone() for key, value in method.eval().state_dict().items()}
-    method.step(Forward(network), unit_batch(method))
-    assert all(torch.equal(value, method.state_dict()[key]) for key, value in evaluated.items())
-
-
-@pytest.mark.parametrize("make", [mixmatch, lambda c: remixmatch(c, rotation=False)], ids=["mixmatch", "remixmatch"])
-def test_losses_are_float32_under_autocast(make: Any) -> None:
-    method = make(CLASSES)
-    at(method, 9)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = method.step(Forward(Watched(size(method))), unit_batch(method))
-    assert output.loss.dtype == torch.float32
-    assert output.pseudo is not None
-    assert output.pseudo.confidence.dtype == torch.float32
+    assert_same_state(before, state(method))
 
 
 PRIOR = (0.5, 0.3, 0.2)
@@ -237,7 +193,6 @@ def test_remixmatch_loss_from_its_equations() -> None:
         unmixed = np.mean([entropy(t, q) for t, q in zip(target, strong, strict=True)])
         assert float(output.supervised_loss) == pytest.approx(supervised, rel=1e-5)
         assert float(output.loss.detach()) == pytest.approx(supervised + ramp * (1.5 * mixed + 0.5 * unmixed), rel=1e-5)
-        assert output.pseudo is not None
         assert output.pseudo.labels.tolist() == target.argmax(-1).tolist()
         assert output.pseudo.weights.tolist() == [ramp] * UNLABELED
         np.testing.assert_allclose(output.pseudo.confidence.numpy(), probs.max(-1), rtol=1e-6)
@@ -251,7 +206,6 @@ def test_remixmatch_gradient_of_the_unmixed_view_is_that_of_its_cross_entropy() 
     network, batch = Watched(size(method)), unit_batch(method)
     method.step(Forward(network, "separate"), batch).loss.backward()
     found = network.linear.weight.grad
-    assert found is not None
     target = sharpen(softmax(network.linear(batch.unlabeled["weak"])))  # uniform prior and marginal: nothing is aligned
     strong = softmax(network.linear(batch.unlabeled["strong"]))
     first = LABELED + UNLABELED  # strong samples are the unit vectors from here on; the labelled loss adds little to them

@@ -10,17 +10,11 @@ from torch import nn
 
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, AdaMatch, Entry, Forward, Match, Method, Problem, Supervised, build, fixmatch, read_card
-from softmatch.step import Batch
-from softmatch.weightings import Constant, Linear, Threshold, TruncatedGaussian
+from softmatch.weightings import Constant, Linear, Threshold
+from tests.methods.networks import batch
 
 PROBLEM = Problem(
-    num_classes=3,
-    num_unlabeled=8,
-    num_labeled=4,
-    class_counts=(2, 1, 1),
-    class_prior=(0.5, 0.25, 0.25),
-    total_steps=100,
-    momentum=0.9,
+    3, num_unlabeled=8, num_labeled=4, class_counts=(2, 1, 1), class_prior=(0.5, 0.25, 0.25), total_steps=100, momentum=0.9
 )
 
 USER_WEIGHTING = '''
@@ -58,9 +52,7 @@ def train_one_step(method: Method) -> None:
     network = nn.Linear(5, 3)
     before = network.weight.detach().clone()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    views = {"weak": torch.randn(6, 5), "strong": torch.randn(6, 5)}
-    data = Batch({"weak": torch.randn(4, 5), "strong": torch.randn(4, 5)}, torch.tensor([0, 1, 2, 0]), views, torch.arange(6))
-    method.step(Forward(network), data).loss.backward()
+    method.step(Forward(network), batch(labeled=("weak", "strong"))).loss.backward()
     optimizer.step()
     assert not torch.equal(before, network.weight)
 
@@ -80,8 +72,6 @@ def test_every_entry_is_described_cited_and_built(name: str, entry: Entry) -> No
 
 def test_the_problem_gives_what_a_builder_has_parameters_for() -> None:
     method = build("softmatch", PROBLEM)
-    assert isinstance(method, Match)
-    assert isinstance(method.weighting, TruncatedGaussian)
     assert method.weighting.mean.momentum == 0.9
     flexmatch = build("flexmatch", PROBLEM)
     assert flexmatch.state_dict()["weighting.registry.values"].shape == (9,)
@@ -89,8 +79,6 @@ def test_the_problem_gives_what_a_builder_has_parameters_for() -> None:
 
 def test_options_win_over_the_problem() -> None:
     method = build("softmatch", PROBLEM, {"momentum": 0.5, "k": 3.0})
-    assert isinstance(method, Match)
-    assert isinstance(method.weighting, TruncatedGaussian)
     assert method.weighting.mean.momentum == 0.5
     assert method.weighting.k == 3.0
 
@@ -117,9 +105,7 @@ def test_an_impossible_option_value_is_an_input_error() -> None:
 
 def test_builder_class_and_object() -> None:
     assert isinstance(build(fixmatch, PROBLEM, {"threshold": 0.5}), Match)
-    linear = build(Linear, PROBLEM)
-    assert isinstance(linear, Match)
-    assert isinstance(linear.weighting, Linear)
+    assert isinstance(build(Linear, PROBLEM).weighting, Linear)
     method = Supervised()
     assert build(method, PROBLEM) is method
     with pytest.raises(InputError, match="options"):
@@ -128,7 +114,6 @@ def test_builder_class_and_object() -> None:
 
 def test_weighting_class_in_a_file_trains(weighting_file: Path) -> None:
     method = build(f"{weighting_file}:Power", PROBLEM, {"power": 3.0})
-    assert isinstance(method, Match)
     assert type(method.weighting).__name__ == "Power"
     assert method.weighting.power == 3.0
     assert "alignment.marginal.value" in method.state_dict()
@@ -139,7 +124,6 @@ def test_weighting_class_in_a_file_trains(weighting_file: Path) -> None:
 
 def test_weighting_object_in_a_file_trains(weighting_file: Path) -> None:
     method = build(f"{weighting_file}:instance", PROBLEM)
-    assert isinstance(method, Match)
     assert type(method.weighting).__name__ == "Power"
     train_one_step(method)
     with pytest.raises(InputError, match="options"):
@@ -149,13 +133,11 @@ def test_weighting_object_in_a_file_trains(weighting_file: Path) -> None:
 def test_weighting_object_takes_the_place_of_softmatchs() -> None:
     weighting = Threshold(0.5)
     method = build(weighting, PROBLEM)
-    assert isinstance(method, Match)
     assert method.weighting is weighting
 
 
 def test_module_and_name() -> None:
     method = build("softmatch.weightings:Constant", PROBLEM, {"max_weight": 2.0})
-    assert isinstance(method, Match)
     assert isinstance(method.weighting, Constant)
     with pytest.raises(InputError, match=r"'Constnt'.*'Constant'"):
         build("softmatch.weightings:Constnt", PROBLEM)
@@ -196,11 +178,8 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_a_wrapper_and_its_base_are_named_together() -> None:
     method = build("saw+softmatch", PROBLEM, {"base_options": {"k": 3.0}})
-    assert isinstance(method, Match)
     assert method.state_dict()["weighting.inner.mean.value"].shape == ()
-    inner = method.weighting.inner
-    assert isinstance(inner, TruncatedGaussian)
-    assert inner.k == 3.0
+    assert method.weighting.inner.k == 3.0
     with pytest.raises(InputError, match=r"around 'softmatch'; leave the option base='uda' out"):
         build("saw+softmatch", PROBLEM, {"base": "uda"})
     with pytest.raises(InputError, match=r"there is no method 'sawn'"):
@@ -209,8 +188,6 @@ def test_a_wrapper_and_its_base_are_named_together() -> None:
         build("fixmatch+softmatch", PROBLEM)
 
 
-def test_every_card_can_be_read_and_an_unknown_one_is_not() -> None:
-    for name in METHODS:
-        assert read_card(name).startswith("# ")
+def test_an_unknown_card_is_refused() -> None:
     with pytest.raises(InputError, match="there is no method 'softmach'"):
         read_card("softmach")

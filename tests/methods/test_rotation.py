@@ -15,9 +15,9 @@ from softmatch.methods import Forward
 from softmatch.methods.base import Encoded
 from softmatch.methods.remixmatch import quarter_turns, remixmatch
 from softmatch.networks.heads import Headed
-from softmatch.step import Batch
+from tests.methods.networks import batch
 
-CLASSES, LABELED, UNLABELED = 3, 2, 3
+CLASSES = 3
 
 
 def test_quarter_turns_are_of_each_image_alone() -> None:
@@ -38,21 +38,10 @@ class Small(nn.Module):
         self.head = nn.Linear(5, CLASSES)
 
     def features(self, inputs: Tensor) -> Tensor:
-        found: Tensor = self.body(inputs)
-        return found
+        return self.body(inputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits
-
-
-def image_batch() -> Batch:
-    return Batch(
-        labeled={"weak": torch.randn(LABELED, 1, 4, 4)},
-        labels=torch.tensor([2, 0]),
-        unlabeled={name: torch.randn(UNLABELED, 1, 4, 4) for name in ("weak", "strong", "strong_2")},
-        index=torch.arange(UNLABELED),
-    )
+        return self.head(self.features(inputs))
 
 
 class WatchedForward(Forward):
@@ -87,19 +76,16 @@ def test_rotation_loss_is_not_ramped_and_trains_its_head_on_turned_strong_views(
     method = remixmatch(CLASSES, shape=(1, 4, 4))
     network = Headed(Small(), method.heads(5))
     rotation = network.heads["rotation"]
-    assert isinstance(rotation, nn.Linear)
     assert (rotation.in_features, rotation.out_features) == (5, 4)
     nn.init.zeros_(rotation.weight)
     nn.init.zeros_(rotation.bias)
-    forward, batch = WatchedForward(network), image_batch()
-    output = method.step(forward, batch)
+    forward, data = WatchedForward(network), batch("weak", "strong", "strong_2", size=3, inputs=(1, 4, 4))
+    output = method.step(forward, data)
     (turned,) = forward.encoded
-    turns_of(turned, batch.unlabeled["strong"])
-    assert output.unsupervised_loss is not None
+    turns_of(turned, data.unlabeled["strong"])
     assert float(output.unsupervised_loss) == pytest.approx(0.5 * math.log(4), rel=1e-6)  # a head of zeros, the ramp at 0
     assert float(output.loss.detach()) == pytest.approx(float(output.supervised_loss) + 0.5 * math.log(4), rel=1e-6)
     output.loss.backward()
-    assert rotation.weight.grad is not None
     assert float(rotation.weight.grad.abs().sum()) > 0
 
 
@@ -111,17 +97,11 @@ def test_the_rotation_task_reaches_the_features() -> None:
     assert network.network.head.weight.grad is None  # type: ignore[union-attr]  # a linear layer
 
 
-@pytest.mark.parametrize(
-    ("given", "rotates"),
-    [
-        ({"shape": (3, 8, 8)}, True),
-        ({"shape": (3, 8, 8), "rotation": False}, False),
-        ({"shape": (3, 8, 6)}, False),
-        ({"shape": (8,), "kind": "vector"}, False),
-        ({}, False),
-        ({"rotation": True}, True),
-    ],
-)
+SQUARE = {"shape": (3, 8, 8)}
+OTHERS = ({**SQUARE, "rotation": False}, {"shape": (3, 8, 6)}, {"shape": (8,), "kind": "vector"}, {})
+
+
+@pytest.mark.parametrize(("given", "rotates"), [(SQUARE, True), ({"rotation": True}, True), *((each, False) for each in OTHERS)])
 def test_rotation_is_for_square_images(given: dict[str, Any], rotates: bool) -> None:
     method = remixmatch(CLASSES, **given)
     assert method.needs_features is rotates

@@ -10,19 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.config import make_config
-from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import fixmatch, pseudo_label, softmatch, uda
 from softmatch.methods.base import Forward
 from softmatch.methods.match import Match
 from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
 from softmatch.step import Batch
-from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.golden import close
+from tests.methods.networks import batch, trainer
 
 CLASSES, SIZE = 3, 4
+EARLY = {"warmup": 2, "every": 2}
 
 
 class Network(nn.Module):
@@ -35,8 +33,7 @@ class Network(nn.Module):
         return torch.tanh(self.body(inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.features(inputs))
-        return out
+        return self.head(self.features(inputs))
 
 
 class Given(nn.Module):
@@ -48,12 +45,6 @@ class Given(nn.Module):
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         return self.rewards
-
-
-def batch(seed: int = 0) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
-    views = [torch.randn(n, 5, generator=generator) for n in (4, 6, 6)]
-    return Batch({"weak": views[0]}, torch.tensor([0, 1, 2, 0]), {"weak": views[1], "strong": views[2]}, torch.arange(6))
 
 
 def unused(module: nn.Module) -> torch.optim.Optimizer:
@@ -109,8 +100,6 @@ def test_both_losses_by_their_gradients(kept: list[float] | None) -> None:
     method = begun(Network())
     features, labels = torch.randn(4, SIZE, requires_grad=True), torch.tensor([0, 1, 2, 0])
     rewarder, generator = copy.deepcopy(method.rewarder), copy.deepcopy(method.generator)
-    assert rewarder is not None
-    assert generator is not None
     torch.manual_seed(5)
     method.teach(features, labels, None if kept is None else torch.tensor(kept))
 
@@ -123,8 +112,6 @@ def test_both_losses_by_their_gradients(kept: list[float] | None) -> None:
     right = 0.5 + 0.5 * (made.detach().argmax(-1) == labels).float()
     parts = [(rewarder(given, made.detach()) - right)[n] ** 2 + (rewarder(given, truth)[n] - 1.0) ** 2 for n in chosen]
     expected += torch.autograd.grad(torch.stack(parts).mean(), list(rewarder.parameters()))
-    assert method.rewarder is not None
-    assert method.generator is not None
     found = [p.grad for module in (method.generator, method.rewarder) for p in module.parameters()]
     for actual, wanted in zip(found, expected, strict=True):
         torch.testing.assert_close(actual, wanted, atol=1e-7, rtol=1e-4)
@@ -134,15 +121,13 @@ def test_both_losses_by_their_gradients(kept: list[float] | None) -> None:
 
 
 def test_labels_with_rewards_of_at_least_the_mean_are_kept() -> None:
-    network, data, base = Network(), batch(), softmatch(CLASSES)
+    network, data, base = Network(), batch(seed=0), softmatch(CLASSES)
     method = begun(network, copy.deepcopy(base), warmup=0)
     method.rewarder = Given([0.9, 0.2, 0.5, 0.8, 0.1, 0.5])  # mean 0.5
     method.optimizers["rewarder"] = torch.optim.Adam(method.rewarder.parameters())
     method.eval()
     base.eval()
     output, alone = method.step(Forward(network), data), base.step(Forward(network), data)
-    assert output.pseudo is not None
-    assert alone.pseudo is not None
     expected = alone.pseudo.weights * torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
     torch.testing.assert_close(output.pseudo.weights, expected)
     assert not output.pseudo.weights.requires_grad
@@ -151,7 +136,7 @@ def test_labels_with_rewards_of_at_least_the_mean_are_kept() -> None:
 
 
 def test_rewards_are_those_of_weak_features_and_pseudo_labels() -> None:
-    network, data = Network(), batch()
+    network, data = Network(), batch(seed=0)
     method, seen = begun(network, uda(CLASSES, threshold=0.0), warmup=0), list[tuple[Tensor, Tensor]]()
     reward = method.reward
 
@@ -171,9 +156,9 @@ def test_in_the_first_steps_the_base_is_alone() -> None:
     network, base = Network(), softmatch(CLASSES)
     method = begun(network, copy.deepcopy(base), warmup=3)
     for seed in range(3):
-        ours, theirs = (each.step(Forward(network), batch(seed)) for each in (method, base))
+        ours, theirs = (each.step(Forward(network), batch(seed=seed)) for each in (method, base))
         assert torch.equal(ours.loss, theirs.loss)
-    method.step(Forward(network), batch(3))
+    method.step(Forward(network), batch(seed=3))
     assert method.count.steps == 4
 
 
@@ -190,24 +175,12 @@ def test_what_rewarder_and_generator_learn_from_when() -> None:
     method.teach = noted  # type: ignore[method-assign]  # to see what is learned from
     expected: list[tuple[int, list[int], list[float] | None]] = []
     for number in range(7):
-        output = method.step(Forward(network), batch(number))
+        output = method.step(Forward(network), batch(seed=number))
         expected.append((number, [0, 1, 2, 0], None))
         if number in (3, 5):
-            assert output.pseudo is not None
             expected.append((number, output.pseudo.labels.tolist(), output.pseudo.weights.tolist()))
     assert seen == expected
     assert all(p.grad is None for p in network.parameters())
-
-
-def test_evaluation_changes_nothing() -> None:
-    network = Network()
-    method = begun(network, warmup=1)
-    method.step(Forward(network), batch())
-    before = {name: value.clone() for name, value in method.state_dict().items()}
-    method.eval()
-    method.step(Forward(network), batch(1))
-    for name, value in method.state_dict().items():
-        assert torch.equal(value, before[name]), name
 
 
 def test_the_rewarder_learns_to_tell_right_labels_from_wrong_ones() -> None:
@@ -225,7 +198,7 @@ def test_the_rewarder_learns_to_tell_right_labels_from_wrong_ones() -> None:
 
 
 def test_a_base_without_strong_view_is_served() -> None:
-    network, data = Network(), batch()
+    network, data = Network(), batch(seed=0)
     method = begun(network, pseudo_label(CLASSES), warmup=0)
     output = method.step(Forward(network), Batch(data.labeled, data.labels, {"weak": data.unlabeled["weak"]}, data.index))
     assert output.pseudo is not None
@@ -246,36 +219,17 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
         semireward(CLASSES, base=fixmatch(CLASSES), **options)
 
 
-def trainer(**settings: Any) -> Trainer:
-    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
-    options = {"method": "semireward", "method_options": {"warmup": 2, "every": 2}}
-    config = make_config(find_source("digits").defaults, base, options, settings)
-    task = prepare("digits", config)
-    return make_trainer(task, build_method(task, config.method))
-
-
-def test_training_goes_on_exactly_from_its_state() -> None:
-    whole = trainer()
-    list(whole.run())
-    first = trainer()  # what it draws begins with the random numbers that it is made with
-    next(first.run())
-    state = {name: value.clone() for name, value in first.state().items()}
+def test_rewarder_generator_and_their_optimisers_are_saved() -> None:
+    run = trainer("semireward", method_options=EARLY)
+    next(run.run())
     for kind in ("method.rewarder.", "method.generator.", "own.rewarder.", "own.generator."):
-        assert any(name.startswith(kind) for name in state), kind
-    torch.manual_seed(99)
-    second = trainer()
-    second.load_state(4, state)
-    list(second.run())
-    for name, value in whole.state().items():
-        assert torch.equal(value, second.state()[name]), name
+        assert any(name.startswith(kind) for name in run.state()), kind
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_keeps_float32_rewards(precision: str) -> None:
-    run = trainer(precision=precision)
+    run = trainer("semireward", precision=precision, method_options=EARLY)
     list(run.run())
-    assert isinstance(run.method, SemiReward)
-    assert run.method.rewarder is not None
     assert all(p.dtype == torch.float32 and bool(torch.isfinite(p).all()) for p in run.method.rewarder.parameters())
     method = begun(Network())
     with torch.autocast("cpu", dtype=torch.bfloat16):

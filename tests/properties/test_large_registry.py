@@ -76,7 +76,6 @@ def test_what_goes_through_all_rows_is_noticed() -> None:
 def test_the_registry_is_right_at_both_ends_of_ten_million() -> None:
     weighting, seen = CurriculumThreshold(CLASSES, UNLABELED, threshold=0.5), batch(3)
     weighting.update(seen)
-    assert seen.index is not None
     confident = seen.weak_probs.max(-1).values >= 0.5
     labels = torch.where(confident, seen.weak_probs.argmax(-1), -1)
     assert torch.equal(weighting.registry[seen.index].long(), labels)  # no position is drawn twice with this seed

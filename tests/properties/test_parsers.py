@@ -173,7 +173,6 @@ def test_cells_are_numbers_exactly_where_each_of_them_is_one(cells: list[str], c
     if None in single:
         assert found is None
     else:
-        assert found is not None
         assert list(map(repr, found.tolist())) == list(map(repr, map(float, single)))  # type: ignore[arg-type]  # none of them is None
     parts: list[Column] = [as_column(part, "t.csv", "x") for part in (cells[:cut], cells[cut:])]
     joined, whole = join_columns(parts), as_column(cells, "t.csv", "x")

@@ -36,7 +36,6 @@ def test_each_operation_gives_the_pixels_of_the_batched_one(name: str, shape: tu
     if choice.geometry is not None:
         batched = ops.affine(items, choice.geometry(magnitude, *shape[1:]))
     else:
-        assert choice.pixels is not None
         batched = choice.pixels(items, magnitude)
     for item, value, expected in zip(items, magnitude.tolist(), batched, strict=True):
         assert torch.equal(to_tensor(OPERATIONS[name](to_image(item), value)), expected)
@@ -66,9 +65,7 @@ def _changed(image: Tensor, draw: Draw) -> Tensor:
         if choice.geometry is not None:
             image = ops.affine(image, choice.geometry(magnitude, height, width))
         else:
-            assert choice.pixels is not None
             image = choice.pixels(image, magnitude)
-    assert draw.square is not None
     side, x, y = (torch.tensor([share]) for share in draw.square)
     return ops.cutout(image, side * 0.5 * width, x * width, y * height)
 

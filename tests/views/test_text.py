@@ -154,7 +154,6 @@ def test_items_of_32_bits_and_of_a_part_of_the_columns_have_the_same_views() -> 
 def test_saved_settings_bring_all_shares_but_no_statistics() -> None:
     views = _full(0.1)
     again = views_from_settings(views.settings())
-    assert isinstance(again, TextViews)
     assert again.settings() == views.settings()
     assert again.shares == {"weak": 0.1, **ALL}
     assert torch.equal(again.plain(_texts(2)), _texts(2))

@@ -1,64 +1,47 @@
-"""The paper's figures, drawn from run folders: each module reads what it draws as plain data, and makes a figure of it.
+"""Figures of the paper, drawn from finished runs: one module for each figure, named as `softmatch reproduce` names it.
 
-    draw("fig-qualitative", sheet, store, folder)
-
-A run that is missing or unfinished is left out, and a figure says of how many seeds it is.
+The package imports matplotlib, an extra: import it only to draw.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from softmatch.errors import InputError, nearest
-from softmatch.experiments.figures import alignment, confidence, qualitative, two_moons
-from softmatch.experiments.figures.ablation import draw_ablation
-from softmatch.experiments.figures.alignment import ua_balance
-from softmatch.experiments.figures.functions import draw_functions
-from softmatch.experiments.figures.reading import place
-from softmatch.experiments.figures.style import save
-from softmatch.experiments.sheet import Column, Sheet
+from matplotlib.figure import Figure
+
+from softmatch.errors import InputError
+from softmatch.experiments.figures import fig_ablation, fig_confidence, fig_functions, fig_qualitative, fig_two_moons, fig_ua
+from softmatch.experiments.figures.style import place, save
+from softmatch.experiments.results.collect import Cell, collect
+from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["FIGURES", "draw", "draw_ablation", "draw_functions", "save", "ua_balance"]
-
-FIGURES: Mapping[str, tuple[Callable[[Sheet, Store, Column], Any], Callable[[Any, str], Figure]]] = {
-    "fig-two-moons": (two_moons.read, two_moons.figure),
-    "fig-qualitative": (qualitative.read, qualitative.figure),
-    "fig-confidence": (confidence.read, confidence.figure),
-    "fig-ua": (alignment.read, alignment.figure),
+FIGURES: Mapping[str, Callable[[Sequence[Cell], str], Figure | None]] = {
+    "fig-two-moons": fig_two_moons.figure,
+    "fig-qualitative": fig_qualitative.figure,
+    "fig-confidence": fig_confidence.figure,
+    "fig-ua": fig_ua.figure,
 }
-"""Figures of one sheet: what reads a column of it, and what draws that."""
+"""Figures of one sheet, drawn from the cells of a column that have finished runs, with a title."""
 
 
-def draw(name: str, sheet: Sheet, store: Store, folder: Path) -> list[Path]:
-    """Write a figure as PNG and PDF; of a sheet of several columns, a figure for each that has finished runs.
-
-    Args:
-        name: one of FIGURES; it names the files, with the column where there are several.
-
-    Raises:
-        InputError: where no finished run has anything to draw.
-    """
-    if name not in FIGURES:
-        raise InputError(f"there is no figure {name!r} of one sheet. {nearest(name, FIGURES)}")
-    read, figure = FIGURES[name]
-    written = []
-    for column in sheet.columns:
-        if found := read(sheet, store, column):
-            called = name if len(sheet.columns) == 1 else f"{name}-{_slug(column.title)}"
-            written += save(figure(found, f"{sheet.title} · {place(column)}"), folder, called)
+def draw(name: str, sheets: Sequence[Sheet], store: Store, folder: Path) -> list[Path]:
+    """Write a figure of the paper as PNG and PDF; for a sheet of several columns, one for each that has finished runs."""
+    results = [collect(sheet, store) for sheet in sheets]
+    made: dict[str, Figure | None] = {}
+    if name == "fig-functions":
+        made[name] = fig_functions.figure()
+    elif name == "fig-ablation":
+        made[name] = fig_ablation.figure(results)
+    else:
+        for column in sheets[0].columns:
+            cells = [cell for cell in results[0].column(column.title) if cell.runs]
+            slug = re.sub(r"[^\w.]+", "-", column.title.replace(",", " ")).strip("-").lower()
+            called = name if len(sheets[0].columns) == 1 else f"{name}-{slug}"
+            made[called] = FIGURES[name](cells, f"{sheets[0].title} · {place(column)}") if cells else None
+    written = [path for called, figure in made.items() if figure is not None for path in save(figure, folder, called)]
     if not written:
-        raise InputError(
-            f"{name}: no finished run of {sheet.name} in {store.runs} has what it shows. Run: softmatch reproduce {name}"
-        )
+        raise InputError(f"{name}: no finished run in {store.runs} has what it shows. Run: softmatch reproduce {name}")
     return written
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"[^\w.]+", "-", title.replace(",", " ")).strip("-").lower()

@@ -1,4 +1,4 @@
-"""What a table or figure of the paper is, as data; and the rows, columns and sentences that several of them share."""
+"""A table or figure of the paper as data; and rows, columns and sentences that several of them share."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from softmatch.experiments.claims import Claim
-from softmatch.experiments.paper.published import Published
+from softmatch.experiments.paper.paper_numbers import Published
 from softmatch.experiments.paper.scales import LAPTOP_SEEDS, PAPER_SEEDS, Scale, laptop, paper
 from softmatch.experiments.sheet import Column, Row, Sheet
 
 ALONE = {"twin": False}
-"""Labels alone are a row of their own where they are wanted."""
+"""The baseline is a row of its own where it is wanted."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,15 @@ class Experiment:
     """One table or figure of the paper.
 
     Attributes:
-        name: as of `softmatch reproduce`.
-        where: in the paper.
-        title: what it shows.
-        sheets: what is run, by scale; a figure of several panels has several, an illustration none.
+        name: argument of `softmatch reproduce`.
+        where: its number in the paper.
+        sheets: runs by scale; a figure of several panels has several sheets, an illustration none.
         published: the paper's numbers, by row and column of the paper's own scale.
-        beside: title of a laptop's column → title of the paper's column whose number stands beside it.
-        claims: what the paper says about it.
-        figure: it is drawn; otherwise it is a table.
-        differs: what a laptop's scale does in another way than the paper, in sentences.
-        open: what the paper does not say, or was added to it, at both scales.
+        beside: title of a laptop's column → title of the paper's column whose number is shown beside it.
+        claims: sentences of the paper about it.
+        figure: True for a figure, False for a table.
+        differs: sentences on how the laptop scale differs from the paper.
+        open: sentences on what the paper does not say, or what was added, at both scales.
     """
 
     name: str
@@ -70,11 +69,11 @@ FUNCTIONS = (
     method("Truncated Laplacian", "softmatch.weightings:TruncatedLaplacian"),
     method("Truncated Gaussian", "softmatch"),
 )
-"""In the place of SoftMatch's λ, with uniform alignment, as in the paper."""
+"""Weighting functions instead of SoftMatch's λ, with uniform alignment, as in the paper."""
 
 
 def sheet(title: str, rows: Sequence[Row], columns: Sequence[Column], seeds: Sequence[int], name: str = "") -> Sheet:
-    """Of an experiment; the name tells it from the experiment's others."""
+    """A sheet of an experiment; its name tells it from the other sheets."""
     return Sheet(name, title, rows, columns, seeds, ALONE)
 
 
@@ -92,17 +91,16 @@ def sheets(
 C10_40, C10_250, SVHN_40 = paper("cifar10", 40), paper("cifar10", 250), paper("svhn", 40)
 SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS = laptop("cifar10", 250), laptop("fashion-mnist", 40), laptop("digits", 40)
 PLACES = {SMALL_FASHION.title: C10_40.title, SMALL_DIGITS.title: SVHN_40.title}
-"""What the ablations are run on, at both scales."""
+"""Laptop columns of the ablations, and the paper's columns that they replace."""
 ABLATED = {SMALL_FASHION.title: C10_250.title}
-"""What stands in the place of what the paper's three small ablations are run on."""
+"""The same for the paper's three small ablations."""
 NO_CIFAR = (
-    "Fashion-MNIST with 40 labels stands in the place of CIFAR-10, where no method gains from unlabelled images in so few steps "
-    "(table-main)"
+    "Fashion-MNIST with 40 labels replaces CIFAR-10, where no method gains from unlabelled images in so few steps (table-main)"
 )
-IN_PLACES = f"{NO_CIFAR}, and the embedded digits in that of SVHN."
+IN_PLACES = f"{NO_CIFAR}, and the embedded digits replace SVHN."
 FEW_STEPS = (
     "CIFAR-10 and Fashion-MNIST: small-conv-8, 960 and 600 steps of 16 + 48 images, separate batch statistics. Digits: "
     "small-conv-16, 300 steps of 40 + 96 images, joint batch statistics. The paper's networks are much larger and its "
-    "runs a thousand times longer and more: errors are far from the paper's, only the order of the rows can be compared."
+    "runs at least a thousand times longer: errors are far from the paper's, only the order of the rows can be compared."
 )
 SHORT = "Averages span 10 to 24 steps and forget their initial values, since the paper's momentum of 0.999 would outlast the run."

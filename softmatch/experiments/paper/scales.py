@@ -1,8 +1,4 @@
-"""Where the paper's experiments are run: its own settings, and a laptop's, as columns of sheets.
-
-The laptop's columns are small enough for two cores: small networks, a few hundred steps. They take the paper's data sets where
-these are small to get (CIFAR-10, AG News), and Fashion-MNIST and the embedded digits in the place of the others.
-"""
+"""The two scales of the paper's experiments as columns of sheets: the paper's own settings, and small ones for two cores."""
 
 from __future__ import annotations
 
@@ -15,20 +11,20 @@ Scale = Literal["laptop", "paper"]
 Settings = Mapping[str, Any]
 
 PAPER_SEEDS, LAPTOP_SEEDS, TABLE_SEEDS = (0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)
-"""Of the paper's tables; of everything at a laptop's scale; of the paper's long-tailed table."""
+"""Seeds of the paper's tables, of everything at laptop scale, and of the paper's long-tailed table."""
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-"""Of texts at a laptop's scale: 22.7 million parameters, six layers. Frozen; the paper trains BERT-Base."""
+"""Text encoder at laptop scale: 22.7 million parameters, six layers, frozen; the paper trains BERT-Base."""
 
 EMBEDDED = ("digits", "two-moons")
 """Sources that need no files."""
 SECONDS: Mapping[str, float] = {"digits": 8.0, "two-moons": 6.0, "fashion-mnist": 28.0, "cifar10": 48.0, "agnews": 20.0}
 LONG_TAILED_SECONDS: Mapping[str, float] = {**SECONDS, "cifar10": 35.0}
-"""Of a run at a laptop's scale with one thread, about: those of docs/results, on two cores that had other work too."""
+"""Rough duration of a run at laptop scale with one thread, measured for docs/results on two busy cores."""
 
 SMALL: Settings = {"model": "small-conv-8", "labeled_batch": 16, "unlabeled_batch": 48, "steps": 600, "evaluate_every": 100}
-"""Of images at a laptop's scale: six records."""
+"""Settings for images at laptop scale, with six records."""
 LONGER: Settings = {**SMALL, "steps": 960, "evaluate_every": 160}
-"""Of CIFAR-10, where in 600 steps nothing gains from unlabelled images yet."""
+"""Settings for CIFAR-10, where no method gains from unlabelled images within 600 steps."""
 DIGITS: Settings = {"model": "small-conv-16", "steps": 300, "evaluate_every": 50}
 LONG_TAILED: Settings = {
     **SMALL,
@@ -38,7 +34,7 @@ LONG_TAILED: Settings = {
     "weight_decay": 4e-5,
     "decay": "shrink",
 }
-"""The paper's optimiser for long-tailed data, and as many times more unlabelled than labelled samples as it takes."""
+"""Settings for long-tailed data: the paper's optimiser and its ratio of unlabelled to labelled samples."""
 
 TITLES = {
     "cifar10": "CIFAR-10",
@@ -62,7 +58,7 @@ EPOCH = 1024
 
 
 def paper(source: str, labels: int) -> Column:
-    """The paper's setting for a source, with so many labels; on CIFAR-10 its figures need a record for each epoch."""
+    """The paper's setting for a source and a number of labels; on CIFAR-10 its figures need a record for each epoch."""
     settings = {"recipe": "paper", "labels": labels, **({"evaluate_every": EPOCH} if source == "cifar10" else {})}
     return Column(f"{labels:,}", source, settings, TITLES[source])
 
@@ -72,7 +68,7 @@ def paper_long_tailed(source: str, gamma: int) -> Column:
 
 
 def laptop(source: str, labels: int) -> Column:
-    """A small setting for a source, with so many labels."""
+    """A small setting for a source and a number of labels."""
     settings = {"digits": DIGITS, "cifar10": LONGER}.get(source, SMALL)
     return Column(f"{labels:,}", source, {**settings, "labels": labels}, TITLES[source])
 
@@ -94,5 +90,5 @@ MOONS = Column("4", "two-moons", {}, TITLES["two-moons"])
 
 
 def seconds(run: Run) -> float:
-    """That a run at a laptop's scale takes, about."""
+    """Rough duration of a run at laptop scale."""
     return (LONG_TAILED_SECONDS if "imbalance" in run.settings else SECONDS)[run.source]

@@ -1,4 +1,4 @@
-"""A store of run folders as training leaves them, with figures that are known, and what is drawn in a figure."""
+"""A store of run folders with known figures, and helpers to read what a figure shows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from softmatch.experiments.results.collect import Cell, collect
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
 from tests.report.example import make_boundary, make_record, make_run
@@ -50,11 +51,16 @@ def finish_all(store: Store, sheet: Sheet) -> None:
         finish(store, run)
 
 
+def cells_of(sheet: Sheet, store: Store, column: Column = MOONS) -> list[Cell]:
+    """Cells of a column that have finished runs: the input of a figure."""
+    return [cell for cell in collect(sheet, store).column(column.title) if cell.runs]
+
+
 def texts(figure: Any) -> str:
-    """Everything that is written in a figure."""
+    """All text of a figure, with ordinary spaces."""
     import matplotlib.text
 
-    return "\n".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
+    return "\n".join(text.get_text() for text in figure.findobj(matplotlib.text.Text)).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def titled(figure: Any, title: str) -> Any:

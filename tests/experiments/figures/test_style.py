@@ -4,11 +4,16 @@ import sys
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
 from PIL import Image
 
 from softmatch.errors import InputError
 from softmatch.experiments.figures import style
+from softmatch.experiments.results.collect import collect
+from softmatch.experiments.sheet import Column, Row
+from softmatch.experiments.store import Store
+from tests.experiments.figures.stored import MOONS, ROWS, cells_of, finish, make_sheet, record_of
 
 
 def _figure(title: str = "A title") -> object:
@@ -36,15 +41,10 @@ def test_saved_twice_a_figure_has_the_same_bytes_and_no_date(tmp_path: Path) -> 
 def test_pyplot_is_not_imported_and_settings_are_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # to import it is an error
     with matplotlib.rc_context({"font.size": 30.0}):
-        before = {key: matplotlib.rcParams[key] for key in style.STYLE}
+        known = [key for key in matplotlib.rcParams if key != "backend"]  # to look at it imports pyplot
+        before = [matplotlib.rcParams[key] for key in known]
         style.save(_figure(), tmp_path, "name")
-        assert {key: matplotlib.rcParams[key] for key in style.STYLE} == before
-
-
-def test_without_matplotlib_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'softmatch\[plots\]'"), style.styled():
-        pass
+        assert [matplotlib.rcParams[key] for key in known] == before
 
 
 def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
@@ -74,12 +74,47 @@ def test_seeds_in_words() -> None:
     assert words == ["n = 1 seed", "mean ± sd, n = 5 seeds", "mean ± sd, n = 1 to 4 seeds"]
 
 
-def test_legends_have_as_many_columns_as_fit() -> None:
-    assert style.legend_columns(["a", "b", "c", "d"], 10) == 3
-    assert style.legend_columns(["four", "four", "four"], 10) == 2
-    assert style.legend_columns(["a long name"], 5) == 1
-    assert style.legend_columns(["a long name", "another"], 5) == 1
-
-
 def test_names_are_not_read_as_formulas() -> None:
-    assert style.STYLE["text.parse_math"] is False
+    with style.styled():
+        assert matplotlib.rcParams["text.parse_math"] is False
+
+
+def test_mean_and_deviation_are_of_what_is_known() -> None:
+    mean, sd = style.spread(np.array([[1.0, np.nan, 4.0, np.nan], [3.0, np.nan, np.nan, 0.0], [5.0, np.nan, np.nan, 1.0]]))
+    np.testing.assert_array_equal(mean, [3.0, np.nan, 4.0, 0.5])
+    np.testing.assert_allclose(sd, [2.0, np.nan, 0.0, np.sqrt(0.5)])
+
+
+def test_a_figure_over_steps_has_gaps_where_a_seed_has_none(tmp_path: Path) -> None:
+    sheet, store = make_sheet(), Store(tmp_path)
+    first, second = sheet.run(ROWS[0], MOONS, 0), sheet.run(ROWS[0], MOONS, 1)
+    finish(store, first, [record_of(first, 5, quality=0.5), record_of(first, 10, quality=None)])
+    finish(store, second, [record_of(second, 10, quality=0.75), record_of(second, 20, quality=0.25)])
+    cells = cells_of(sheet, store)
+    steps, values = style.over_steps(cells[0].runs, lambda record: record.get("quality"))
+    assert steps == [5, 10, 20]
+    np.testing.assert_array_equal(values, [[0.5, np.nan, np.nan], [np.nan, 0.75, 0.25]])
+    np.testing.assert_array_equal(style.spread(values)[0], [0.5, 0.75, 0.25])
+    assert style.common_steps(cells) == [10]
+    assert style.common_steps([]) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (Row("All-class", {"method": "softmatch"}), True),
+        (Row("by default", {}), True),
+        (Row("Per-class", {"method": "softmatch", "method_options": {"estimation": "per_class"}}), False),
+        (Row("SoftMatch?", {"method": "fixmatch"}), False),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_softmatch_is_known_by_its_settings(row: Row, expected: bool, tmp_path: Path) -> None:
+    (cell,) = collect(make_sheet(rows=(row,)), Store(tmp_path)).column(MOONS.title)
+    assert style.is_softmatch(cell) is expected
+
+
+def test_a_column_of_a_mere_number_counts_labels() -> None:
+    assert style.place(Column("4,000", "cifar10", {}, "CIFAR-10")) == "CIFAR-10, 4,000 labels"
+    assert style.place(Column("γ = 50", "cifar10", {}, "CIFAR-10-LT"), "\n") == "CIFAR-10-LT\nγ = 50"
+    assert style.place(Column("4 labels", "two-moons", {})) == "4 labels"

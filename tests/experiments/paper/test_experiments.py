@@ -9,11 +9,12 @@ import pytest
 
 from softmatch.config import Config
 from softmatch.data.sources import SOURCES
-from softmatch.experiments.paper import EXPERIMENTS, Experiment, published
+from softmatch.experiments.paper import EXPERIMENTS, Experiment
+from softmatch.experiments.paper import paper_numbers as published
 from softmatch.experiments.paper.experiment import FEW_STEPS
 from softmatch.experiments.paper.scales import Scale
+from softmatch.experiments.results.markdown import escape
 from softmatch.experiments.sheet import Run
-from softmatch.experiments.tables import escape
 from softmatch.methods import Match, Problem, build
 from softmatch.recipes import complete
 from softmatch.weightings import TruncatedLaplacian
@@ -75,7 +76,14 @@ def test_numbers_and_claims_are_about_cells_that_exist(name: str) -> None:
 
 
 def test_every_number_of_the_paper_is_an_error_with_its_spread() -> None:
-    tables = (published.MAIN, published.LONG_TAILED, published.TEXT, published.FUNCTIONS, published.MOMENTUM, published.RANGE)
+    tables = (
+        published.MAIN,
+        published.LONG_TAILED,
+        published.TEXT,
+        published.FUNCTIONS,
+        published.MOMENTUM,
+        published.RANGE,
+    )
     for cell in [cell for table in (*tables, published.TARGET) for cell in table.values()]:
         assert re.fullmatch(r"\d{1,2}\.\d\d ± \d{1,2}\.\d\d?\*?", cell), cell
     assert [len(table) for table in tables] == [10 * 9 - 6, 18, 28, 18, 3, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,10 @@ from softmatch.methods.match import Match
 from tests.golden import CLASSES, STEP_1, close, probs_of
 
 COUNTS = (2, 20, 10)
+
+
+def make(base: Match, **options: Any) -> Match:
+    return adsh(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS, **options)
 
 
 def by_loops(probs: Tensor, head: int, threshold: float, old: list[float]) -> list[float]:
@@ -33,11 +38,6 @@ def by_loops(probs: Tensor, head: int, threshold: float, old: list[float]) -> li
             rank = max(share[0] * len(ranked) // share[1], 1)
             found[label] = min(threshold, ranked[rank - 1])
     return found
-
-
-def thresholds(method: Match) -> EqualShareThreshold:
-    assert isinstance(method.weighting, EqualShareThreshold)
-    return method.weighting
 
 
 def test_first_thresholds_are_all_the_given_one() -> None:
@@ -114,39 +114,37 @@ def test_rectified_labels() -> None:
 def test_golden_step() -> None:
     """T = (.95, .8, .35): the last row (.42, .18, .40) is of class 2 now, and passes."""
     method = adsh(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=(20, 10, 2))
-    thresholds(method).thresholds.copy_(torch.tensor([0.95, 0.8, 0.35]))
+    method.weighting.thresholds.copy_(torch.tensor([0.95, 0.8, 0.35]))
     output = STEP_1.output(method)
-    assert output.pseudo is not None
     assert output.pseudo.labels.tolist() == [0, 0, 1, 2]
     assert output.pseudo.weights.tolist() == [0.0, 0.0, 1.0, 1.0]
     close(output.unsupervised_loss, -(math.log(0.65) + math.log(0.40)) / 4)
 
 
 def test_before_the_first_survey_it_is_fixmatch() -> None:
-    method = adsh(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=COUNTS, threshold=0.8)
+    method = make(fixmatch(CLASSES), threshold=0.8)
     torch.testing.assert_close(STEP_1.output(method).loss, STEP_1.output(fixmatch(CLASSES, threshold=0.8)).loss)
 
 
 def test_the_head_is_the_class_with_most_labels() -> None:
-    method = adsh(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=COUNTS)
+    method = make(fixmatch(CLASSES))
     method.survey(probs_of([0.5, 0.99, 0.5], [0, 1, 2]))
-    close(thresholds(method).thresholds, [0.5, 0.95, 0.5])
+    close(method.weighting.thresholds, [0.5, 0.95, 0.5])
 
 
 def test_around_softmatch_keeps_its_alignment() -> None:
-    method = adsh(CLASSES, num_unlabeled=4, base=softmatch(CLASSES), class_counts=COUNTS, threshold=0.5)
+    method = make(softmatch(CLASSES), threshold=0.5)
     output = STEP_1.output(method)
     assert "marginal" in method.statistics()
-    assert output.pseudo is not None
     assert set(output.pseudo.weights.tolist()) <= {0.0, 1.0}
 
 
 def test_state_round_trips() -> None:
-    method, other = (adsh(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=COUNTS) for _ in range(2))
+    method, other = (make(fixmatch(CLASSES)) for _ in range(2))
     method.survey(probs_of([0.5, 0.99, 0.5], [0, 1, 2]))
     other.load_state_dict(method.state_dict())
     torch.testing.assert_close(STEP_1.output(other).loss, STEP_1.output(method).loss)
-    close(thresholds(other).thresholds, [0.5, 0.95, 0.5])
+    close(other.weighting.thresholds, [0.5, 0.95, 0.5])
 
 
 def test_surveyed_every_epoch_at_most_a_tenth_of_the_run() -> None:
@@ -162,7 +160,7 @@ def test_works_inside_other_wrappers() -> None:
     from softmatch.methods.longtail.saw import saw
 
     def inner() -> Match:
-        return adsh(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=COUNTS, every=5)
+        return make(fixmatch(CLASSES), every=5)
 
     around = abc(CLASSES, base=inner(), class_counts=COUNTS)
     weighted = saw(CLASSES, num_unlabeled=4, base=inner(), class_counts=COUNTS)
@@ -178,12 +176,12 @@ def test_options_that_make_no_sense_are_refused() -> None:
         adsh(CLASSES, num_unlabeled=4, base=base)
     for threshold in (0.0, 1.0, 1.5):
         with pytest.raises(InputError, match="threshold"):
-            adsh(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS, threshold=threshold)
+            make(base, threshold=threshold)
     with pytest.raises(InputError, match="labels"):
-        adsh(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS, labels="soft")  # type: ignore[arg-type]  # wrong on purpose
+        make(base, labels="soft")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="every"):
-        adsh(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS, every=0)
+        make(base, every=0)
     with pytest.raises(InputError, match="penalty"):
-        adsh(CLASSES, num_unlabeled=4, base=freematch(CLASSES), class_counts=COUNTS)
+        make(freematch(CLASSES))
     with pytest.raises(InputError, match="NaN"):
         EqualShareThreshold(3, head=0)(torch.full((1, 3), float("nan")))

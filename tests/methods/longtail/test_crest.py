@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from softmatch.alignments import Alignment
-from softmatch.config import make_config
-from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, softmatch
-from softmatch.methods.longtail.crest import CReST, CReSTPlus, choose, crest, crest_plus, sampling_shares
+from softmatch.methods.longtail.crest import choose, crest, crest_plus, sampling_shares
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from tests.contracts.examples import assert_same_state, state
 from tests.golden import CLASSES, STEP_1, STEP_2, close
+from tests.methods.networks import trainer as make_trainer
 
 COUNTS = (2, 16, 4)
 PROBLEM = Problem(num_classes=CLASSES, num_unlabeled=9, class_counts=COUNTS, class_prior=(2 / 22, 16 / 22, 4 / 22))
@@ -63,9 +61,7 @@ def test_the_most_confident_share_of_each_predicted_class_is_chosen() -> None:
 
 def test_a_generation_replaces_the_labels_of_the_one_before() -> None:
     method = build(crest, PROBLEM)
-    assert isinstance(method, CReST)
     added = method.added_labels()
-    assert added is not None
     assert added.dtype == torch.int64
     assert added.tolist() == [-1] * 9
     first, second = torch.eye(3).repeat(3, 1), torch.eye(3)[torch.zeros(9, dtype=torch.int64)]
@@ -79,37 +75,22 @@ def test_a_generation_replaces_the_labels_of_the_one_before() -> None:
 
 def test_a_generation_begins_with_a_match_method_that_has_forgotten_and_keeps_what_was_added() -> None:
     method = crest(CLASSES, num_unlabeled=9, class_counts=COUNTS, base=softmatch(CLASSES))
-    fresh = {name: value.clone() for name, value in method.base.state_dict().items()}
+    fresh = state(method.base)
     STEP_1.output(method.base)
     assert any(not torch.equal(value, fresh[name]) for name, value in method.base.state_dict().items())
     method.next_generation(torch.eye(3).repeat(3, 1))
     method.begin(nn.Identity(), no_optimizer)
-    assert all(torch.equal(value, fresh[name]) for name, value in method.base.state_dict().items())
+    assert_same_state(fresh, state(method.base))
     assert int(method.generation) == 1
     assert int((method.added >= 0).sum()) == 3 + 1 + 1
 
 
-def test_generation_and_added_labels_are_in_the_state() -> None:
-    method, other = build(crest, PROBLEM), build(crest, PROBLEM)
-    method.next_generation(torch.eye(3).repeat(3, 1))
-    other.load_state_dict(method.state_dict())
-    assert isinstance(other, CReST)
-    assert int(other.generation) == 1
-    assert torch.equal(other.added, method.added_labels())  # type: ignore[arg-type]  # not None
-
-
-def goal(method: CReSTPlus) -> Tensor:
-    assert isinstance(method.base.alignment, Alignment)
-    return method.base.alignment.goal
-
-
 def test_crest_plus_levels_its_target_from_generation_to_generation() -> None:
     method = build(crest_plus, PROBLEM, {"generations": 3})
-    assert isinstance(method, CReSTPlus)
     for power in (1.0, 0.75, 0.5):
         method.begin(nn.Identity(), no_optimizer)
         expected = [count**power for count in COUNTS]
-        close(goal(method), [value / sum(expected) for value in expected])
+        close(method.base.alignment.goal, [value / sum(expected) for value in expected])
         method.next_generation(torch.eye(3).repeat(3, 1))
 
 
@@ -118,7 +99,7 @@ def test_crest_plus_of_one_generation_aligns_to_the_prior_itself() -> None:
         CLASSES, num_unlabeled=9, class_counts=COUNTS, class_prior=[1, 1, 2], generations=1, base=fixmatch(CLASSES)
     )
     method.begin(nn.Identity(), no_optimizer)
-    close(goal(method), [0.25, 0.25, 0.5])
+    close(method.base.alignment.goal, [0.25, 0.25, 0.5])
 
 
 def test_crest_plus_makes_labels_and_weights_of_aligned_predictions() -> None:
@@ -133,7 +114,6 @@ def test_crest_plus_makes_labels_and_weights_of_aligned_predictions() -> None:
         pseudo = step.output(method.base).pseudo
         scaled = step.weak * torch.tensor([count / 22 for count in COUNTS]) / torch.stack(queue).mean(0)
         aligned = scaled / scaled.sum(-1, keepdim=True)
-        assert pseudo is not None
         assert torch.equal(pseudo.labels, aligned.argmax(-1))
         assert pseudo.weights.tolist() == (aligned.max(-1).values >= 0.6).float().tolist()
 
@@ -142,7 +122,6 @@ def test_crest_plus_makes_labels_and_weights_of_aligned_predictions() -> None:
 def test_short_runs_have_fewer_generations_and_a_shorter_queue(steps: int, generations: int, queue: int) -> None:
     method = crest_plus(CLASSES, num_unlabeled=9, class_counts=COUNTS, total_steps=steps, base=fixmatch(CLASSES))
     assert method.generations == generations
-    assert isinstance(method.base.alignment, Alignment)
     assert method.base.alignment.queue == queue
     plain = crest(CLASSES, num_unlabeled=9, class_counts=COUNTS, total_steps=steps, base=fixmatch(CLASSES))
     assert plain.generations == generations
@@ -174,23 +153,11 @@ def test_options_of_the_alignment_are_refused(options: dict[str, object], messag
         build(crest_plus, PROBLEM, options)
 
 
-def trainer(name: str, base: str = "softmatch") -> Trainer:
+def trainer(name: str) -> Trainer:
     """Twelve steps in three generations, on long-tailed digits."""
-    settings = {
-        "method": f"softmatch.methods.longtail.crest:{name}",
-        "method_options": {"generations": 3, "base": base},
-        "model": "small-conv-8",
-        "steps": 12,
-        "evaluate_every": 4,
-        "labeled_batch": 16,
-        "unlabeled_batch": 24,
-        "threads": 1,
-        "imbalance": 4.0,
-        "head_labels": 8,
-        "head_unlabeled": 20,
-    }
-    task = prepare("digits", make_config(find_source("digits").defaults, settings, {}))
-    return make_trainer(task, build_method(task, task.config.method))
+    tail = {"imbalance": 4.0, "head_labels": 8, "head_unlabeled": 20, "labeled_batch": 16}
+    options = {"generations": 3, "base": "softmatch"}
+    return make_trainer(f"softmatch.methods.longtail.crest:{name}", steps=12, method_options=options, **tail)
 
 
 def advance(run: Trainer, steps: int) -> Trainer:
@@ -208,13 +175,11 @@ def whole(request: pytest.FixtureRequest) -> tuple[str, Trainer]:
 @pytest.mark.parametrize("stop", [3, 4, 5, 8, 10])
 def test_a_run_goes_on_exactly_within_any_generation_and_between_two(whole: tuple[str, Trainer], stop: int) -> None:
     name, uninterrupted = whole
-    state = {key: value.clone() for key, value in advance(trainer(name), stop).state().items()}
+    saved = {key: value.clone() for key, value in advance(trainer(name), stop).state().items()}
     torch.manual_seed(99)  # a restarted process has another global state
     resumed = trainer(name)
-    resumed.load_state(stop, state)
-    ours, theirs = advance(resumed, 12 - stop).state(), uninterrupted.state()
-    assert ours.keys() == theirs.keys()
-    assert [key for key, value in ours.items() if not torch.equal(value, theirs[key])] == []
+    resumed.load_state(stop, saved)
+    assert_same_state(advance(resumed, 12 - stop).state(), uninterrupted.state())
 
 
 def labelled(run: Trainer) -> int:
@@ -224,7 +189,6 @@ def labelled(run: Trainer) -> int:
 def test_the_last_generation_had_the_labels_that_were_added(whole: tuple[str, Trainer]) -> None:
     name, uninterrupted = whole
     method = uninterrupted.method
-    assert isinstance(method, CReST)
     assert int(method.generation) == 2
     added = int((method.added >= 0).sum())
     assert 0 < added < len(method.added)

@@ -19,17 +19,16 @@ from tests.golden import CLASSES, STEP_1, close, probs_of
 COUNTS = (20, 10, 2)
 
 
+def make(base: Match, **options: int) -> Match:
+    return saw(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS, **options)
+
+
 def expected_weights(counts: list[float]) -> list[float]:
     """The formula, in float64."""
     n = np.asarray(counts, dtype=np.float64)
     beta = (n.mean() - 1) / n.mean()
     weights = (1 - beta) / (1 - beta ** np.maximum(n, 1))
     return [float(w) for w in len(n) * weights / weights.sum()]
-
-
-def weighted(method: Match) -> ClassWeighted:
-    assert isinstance(method.weighting, ClassWeighted)
-    return method.weighting
 
 
 def seen(labels: list[int], index: list[int]) -> Seen:
@@ -63,11 +62,10 @@ def test_labelled_loss_is_weighted_and_divided_by_the_batch() -> None:
 
 
 def test_golden_step_weighted() -> None:
-    method = saw(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES, threshold=0.8), class_counts=COUNTS)
-    weighting = weighted(method)
+    method = make(fixmatch(CLASSES, threshold=0.8))
+    weighting = method.weighting
     weighting.weights.copy_(torch.tensor([0.25, 2.0, 0.75]))
     output = STEP_1.output(method, torch.arange(4))
-    assert output.pseudo is not None
     assert output.pseudo.weights.tolist() == [0.25, 0.0, 2.0, 0.0]
     assert output.pseudo.labels.tolist() == [0, 0, 1, 0]
     close(output.unsupervised_loss, -(0.25 * np.log(0.70) + 2.0 * np.log(0.65)) / 4)
@@ -133,7 +131,7 @@ def test_surveys_and_updates_reach_the_inner_weighting() -> None:
 
 def test_around_methods_with_state_of_their_own() -> None:
     for base in (softmatch(CLASSES), flexmatch(CLASSES, num_unlabeled=4)):
-        method = saw(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS)
+        method = make(base)
         assert method is base
         output = STEP_1.output(method, torch.arange(4))
         assert torch.isfinite(output.loss)
@@ -141,29 +139,13 @@ def test_around_methods_with_state_of_their_own() -> None:
     assert curve is not None
 
 
-def test_state_round_trips() -> None:
-    def made() -> Match:
-        return saw(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES, threshold=0.5), class_counts=COUNTS, every=2)
-
-    method, other = made(), made()
-    for _ in range(3):
-        STEP_1.output(method, torch.arange(4))
-    assert all(isinstance(value, torch.Tensor) for value in method.state_dict().values())
-    other.load_state_dict(method.state_dict())
-    assert weighted(other).count.steps == 3
-    torch.testing.assert_close(STEP_1.output(other, torch.arange(4)).loss, STEP_1.output(method, torch.arange(4)).loss)
-    assert not torch.equal(weighted(other).weights, torch.ones(3))
-
-
 def test_built_for_a_problem() -> None:
     """Every epoch of the unlabelled set, at most a tenth of the run."""
     for total_steps, every in ((1000, 3), (20, 2), (5, 1)):
         problem = Problem(3, num_unlabeled=1000, class_counts=COUNTS, total_steps=total_steps)
         method = build("softmatch.methods.longtail.saw:saw", problem)
-        assert isinstance(method, Match)
-        assert weighted(method).every == every
-        assert len(weighted(method).predicted) == 1000
-        assert isinstance(method.supervised_loss, ClassWeightedCrossEntropy)
+        assert method.weighting.every == every
+        assert len(method.weighting.predicted) == 1000
         close(method.supervised_loss.weights, expected_weights(list(COUNTS)))
 
 
@@ -171,11 +153,11 @@ def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(InputError, match="class_counts"):
         saw(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES))
     with pytest.raises(InputError, match="every"):
-        saw(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=COUNTS, every=0)
+        make(fixmatch(CLASSES), every=0)
     for base in (adamatch(CLASSES), uda(CLASSES, annealing="linear")):
         with pytest.raises(InputError, match="labelled loss of its own"):
-            saw(CLASSES, num_unlabeled=4, base=base, class_counts=COUNTS)
-    method = saw(CLASSES, num_unlabeled=4, base=fixmatch(CLASSES), class_counts=COUNTS)
+            make(base)
+    method = make(fixmatch(CLASSES))
     with pytest.raises(InputError, match="index"):
         STEP_1.output(method)
     with pytest.raises(InputError, match="0 … 3"):

@@ -1,0 +1,121 @@
+"""Figure 1 of the paper: two moons with four labels, with the confidence, quantity, quality and boundary of each method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from softmatch.experiments.figures import style
+from softmatch.experiments.figures.fig_confidence import CENTRES, Moment, draw_histogram, log_shares, moment, second_axis
+from softmatch.experiments.results.collect import Cell
+from softmatch.runs.folder import RunFolder
+
+LABELLED: dict[str, Any] = {"s": 60, "marker": "^", "edgecolors": style.INK, "linewidths": 1.0, "zorder": 3}
+USED = 0.01  # weight from which on a pseudo-label counts as used
+
+
+def telling_step(cells: Sequence[Cell], steps: Sequence[int]) -> int:
+    """The step between a quarter and three quarters of the run at which qualities differ most; the middle one if none do."""
+    middle = [step for step in steps if steps[-1] / 4 <= step <= 3 * steps[-1] / 4] or steps
+    qualities = {step: [moment(cell.runs, step).quality for cell in cells] for step in middle}
+    differences = {step: max(found) - min(found) for step, found in qualities.items() if not np.isnan(found).any()}
+    if not any(differences.values()):
+        return middle[len(middle) // 2]
+    return max(differences, key=lambda step: differences[step])
+
+
+def figure(cells: Sequence[Cell], title: str) -> Figure | None:
+    """(a) and (d) have a panel for each method, (b) and (c) a line; None where runs have no step in common."""
+    if not (steps := style.common_steps(cells)):
+        return None
+    by_name = style.colours(cell.row.name for cell in cells)
+    with style.styled():
+        made = style.new_figure(8.1, f"{title} · {style.means(len(cell.runs) for cell in cells)}")
+        parts: Any = made.subfigures(3, 1, height_ratios=[1.0, 1.05, 1.1])
+        top, middle, bottom = parts
+        _confidences(top, cells, telling_step(cells, steps), by_name)
+        _curves(middle, cells, by_name)
+        bottom.suptitle("(d) Decision boundary at the end; triangles are the labelled samples", x=0.01, ha="left")
+        for axes, cell in zip(bottom.subplots(1, len(cells), sharey=True, squeeze=False)[0], cells, strict=True):
+            _boundary(axes, cell, by_name[cell.row.name])
+    return made
+
+
+def _confidences(part: Any, cells: Sequence[Cell], step: int, by_name: Mapping[str, str]) -> None:
+    part.suptitle(f"(a) Confidence at step {step:,}, and the share of pseudo-labels that are right as used", x=0.01, ha="left")
+    across = part.subplots(1, len(cells), sharey=True, squeeze=False)[0]
+    for axes, cell in zip(across, cells, strict=True):
+        shown = moment(cell.runs, step)
+        axes.set_title(cell.row.name if np.isnan(shown.quality) else f"{cell.row.name}: {100 * shown.quality:.1f} % right")
+        _confidence(axes, shown, by_name[cell.row.name], last=axes is across[-1])
+    across[0].set_ylabel("pseudo-labels (%)")
+    handles, names = across[0].get_legend_handles_labels()
+    line = Line2D([], [], color=style.INK, marker="o", markersize=2.5)
+    part.legend([*handles, line], [*names, "share right, where used (right axis)"], loc="outside lower center", ncols=3)
+
+
+def _confidence(axes: Axes, shown: Moment, colour: str, last: bool) -> None:
+    """A histogram, and a line for the share of right pseudo-labels where the method uses them."""
+    draw_histogram(axes, shown)
+    log_shares(axes)
+    axes.set_xlim((shown.confidence[0] if len(shown.confidence) else 0.0) - 0.01, 1.005)
+    axes.set_xlabel("confidence (%)")
+    style.percent(axes.xaxis)
+    judged = shown.wrong + shown.right
+    weight = np.interp(CENTRES, shown.confidence, shown.weight) if len(shown.weight) else np.ones_like(CENTRES)
+    drawn = (judged > 0) & (weight >= USED)
+    right = second_axis(axes, "right (%)" if last else None)
+    style.percent(right.yaxis)
+    right.plot(CENTRES[drawn], (shown.right / np.maximum(judged, 1.0))[drawn], color=colour, marker="o", markersize=2.5)
+
+
+def _curves(part: Any, cells: Sequence[Cell], by_name: Mapping[str, str]) -> None:
+    left, right = part.subplots(1, 2)
+    for cell, label in zip(cells, style.labels(cells), strict=True):
+        style.draw_series(left, cell.runs, lambda record: record.get("quantity"), by_name[cell.row.name], label)
+        style.draw_series(right, cell.runs, lambda record: record.get("quality"), by_name[cell.row.name], label)
+    style.over_training(left, "(b) Quantity of pseudo-labels", "quantity f (%)")
+    style.over_training(right, "(c) Quality of pseudo-labels", "quality g (%)")
+    part.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(cells))
+
+
+def _boundary(axes: Axes, cell: Cell, colour: str) -> None:
+    """The averaged network of the first finished seed: its probabilities, and the samples."""
+    entry = next(entry for entry in cell.entries if entry.files is not None)
+    error = entry.figure("test_error")
+    axes.set_title(f"{cell.row.name}, seed {entry.seed}" + ("" if error is None else f", error {100 * error:.1f} %"))
+    axes.grid(False)
+    axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    if (plane := _plane(entry.folder)) is None:
+        axes.text(0.5, 0.5, "no boundary recorded", ha="center", va="center", color=style.SOFT, transform=axes.transAxes)
+        return
+    x, y, probs, points, truth, chosen = plane
+    regions = LinearSegmentedColormap.from_list("regions", [style.CLASSES[0], "white", style.CLASSES[1]])
+    axes.imshow(probs, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", cmap=regions, vmin=0, vmax=1, alpha=0.45, aspect="auto")
+    if probs.min() < 0.5 < probs.max():
+        axes.contour(x, y, probs, levels=[0.5], colors=[colour], linewidths=1.8)
+    for label, shade in enumerate(style.CLASSES):
+        others, labelled = points[(truth == label) & ~chosen], points[(truth == label) & chosen]
+        axes.scatter(others[:, 0], others[:, 1], s=3, color=shade, linewidths=0)
+        axes.scatter(labelled[:, 0], labelled[:, 1], color=shade, **LABELLED)
+
+
+def _plane(folder: Path) -> tuple[Any, ...] | None:
+    """Grid x, y, p(second class), samples, their classes, and which are labelled, of boundary.json; None if it is not whole."""
+    try:
+        found = RunFolder(folder).read_json("boundary.json")
+        x, y, probs, points, truth = (np.array(found[key], dtype=np.float64) for key in ("x", "y", "probs", "points", "truth"))
+        chosen = np.isin(np.arange(len(points)), found["labeled"])
+        values = np.concatenate([part.ravel() for part in (x, y, probs, points)])
+    except (KeyError, TypeError, ValueError):
+        return None
+    shapes = probs.shape == (len(y), len(x)) and points.shape == (len(truth), 2)
+    return (x, y, probs.clip(0.0, 1.0), points, truth, chosen) if shapes and np.isfinite(values).all() else None

@@ -1,0 +1,1 @@
+"""Finished runs of a sheet as statistics, tables and a page."""
