@@ -26,8 +26,8 @@ from tiny_data import NUMBERS, texts, write_photos
 import softmatch
 from softmatch.cli.app import main
 from softmatch.config import make_config, read_file, write_config
-from softmatch.data.own.reading import Reading, read_own
 from softmatch.data.split import Split
+from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.files.tensors import read_checked, read_notes, read_tensors, write_checked
 from softmatch.report import write_report

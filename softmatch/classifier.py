@@ -18,10 +18,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from softmatch.classifier_folder import Saved, read_folder, write_folder
+from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.given_labels import Targets, read_targets
+from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
-from softmatch.data.samples import inputs_for, is_frame, is_path, new_records
+from softmatch.data.samples import inputs_for, is_path, new_records
+from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.networks import Network, describe_network
@@ -232,9 +235,6 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
         """Samples and labels that are given in Python."""
-        from softmatch.data.own.defaults import suitable
-        from softmatch.data.own.reading import fit_preparation, kind_of, prepare_augmented
-
         asked = complete("your data", {}, user, where=WHERE)
         if is_path(samples):
             raise InputError(f"{samples} has its labels with it: leave out y.")
@@ -245,12 +245,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         targets = read_targets(y)
         check_consistent_length(records.names, targets.codes)
         _refuse_one_class(targets)
-        preparation, items, _, findings = fit_preparation(records, reading, reading.columns.text)
-        _tell(findings)
+        made = fit_preparation(records, reading, reading.columns.text)
+        preparation = made.preparation
+        _tell(made.findings)
         names = tuple(str(name) for name in targets.classes.tolist())
         labels, everything = torch.from_numpy(targets.codes), torch.arange(len(targets.codes))
         examples = Examples(
-            items,
+            made.items,
             labels,
             names,
             kind_of(preparation),

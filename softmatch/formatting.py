@@ -1,8 +1,14 @@
-"""Numbers, names and lists as messages show them."""
+"""Numbers, names and lists in messages."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
+from pathlib import Path
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Characters that move the cursor, clear the screen or reorder what is shown."""
 
 
 def duration(seconds: float) -> str:
@@ -15,16 +21,26 @@ def duration(seconds: float) -> str:
     raise AssertionError("unreachable")
 
 
+def visible(text: str) -> str:
+    r"""Show control characters as text: a file called "\x1b[2J" must not clear the screen of whoever reads its name."""
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def printable(path: Path | str) -> str:
+    """Write a path in characters that can be written anywhere: bytes that are not UTF-8 become \\xff."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def some(texts: Sequence[str], shown: int = 3) -> str:
-    """The first few as they are, and how many more there are: "row 2; row 5; row 7; and 12 more"."""
+    """List the first few and count the rest: "row 2; row 5; row 7; and 12 more"."""
     return "; ".join(texts[:shown]) + (f"; and {len(texts) - shown:,} more" if len(texts) > shown else "")
 
 
 def quoted(names: Sequence[str], shown: int = 5, what: str = "") -> str:
-    """The first few names in quotes, and how many more there are: "'cat', 'dog' and 12 more classes".
+    """List the first few names in quotes and count the rest: "'cat', 'dog' and 12 more classes".
 
     Args:
-        what: the further ones are, if that has to be said.
+        what: noun for the rest, where it is needed.
     """
     rest = f" and {len(names) - shown:,} more {what}".rstrip() if len(names) > shown else ""
     return ", ".join(map(repr, names[:shown])) + rest

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from softmatch.formatting import quoted, some
+import sys
+
+import pytest
+
+from softmatch.formatting import printable, quoted, some, visible
 
 
 def test_the_first_few_as_they_are() -> None:
@@ -16,3 +20,23 @@ def test_the_first_few_in_quotes() -> None:
     assert quoted(list("abcdefg")) == "'a', 'b', 'c', 'd', 'e' and 2 more"
     assert quoted(list("abc"), 2, "classes") == "'a', 'b' and 1 more classes"
     assert quoted(("a", "b"), 2, "classes") == "'a', 'b'"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J", r"\x1b[2J"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
+        ("\x7f\x9b31m", r"\x7f\x9b31m"),
+        ("\u202egpj.exe", r"\u202egpj.exe"),
+        ("café 😀 C:\\temp", "café 😀 C:\\temp"),
+    ],
+)
+def test_control_characters_are_shown_as_text(text: str, shown: str) -> None:
+    assert visible(text) == shown
+    assert visible(shown) == shown
+
+
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
+def test_bytes_of_a_path_that_are_not_text_are_shown() -> None:
+    assert printable("caf\udce9") == r"caf\xe9"

@@ -17,8 +17,8 @@ from typing import IO, Any
 from softmatch.augmenting.summary import Augmented, summarize
 from softmatch.augmenting.versions import Augmenter
 from softmatch.data.cells import as_text_column
-from softmatch.data.own.lines import read_lines
-from softmatch.data.own.tables import is_table, open_table
+from softmatch.data.readers.table_source import is_table, open_table
+from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.records import Columns, Records
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.data.sources.open_texts import read_texts

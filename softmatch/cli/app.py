@@ -21,6 +21,7 @@ from softmatch.cli import reproduce as cli_reproducing
 from softmatch.cli import use as cli_using
 from softmatch.config import Config
 from softmatch.errors import STOPPED, InputError, ProcessLost, SoftmatchError, Stopped, explain
+from softmatch.formatting import visible
 
 PATIENCE = 5.0
 """Seconds that a process gives those before it to speak."""
@@ -322,7 +323,8 @@ def _complain(message: str) -> None:
     if rank.isdecimal() and rank != "0" and size != "1":
         time.sleep(PATIENCE)
         who += f" (process {int(rank) + 1} of {size})"
-    print(f"{who}: {message}", file=sys.stderr)
+    shown = "\n".join(map(visible, message.split("\n")))
+    print(f"{who}: {shown}", file=sys.stderr)
 
 
 if __name__ == "__main__":

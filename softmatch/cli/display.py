@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from softmatch.data.records import Finding
-from softmatch.formatting import duration
+from softmatch.formatting import duration, visible
 from softmatch.networks import ENCODER
 from softmatch.runs.folder import RunFolder
 from softmatch.training.bench import Bench, Measurement, Plan
@@ -225,7 +225,7 @@ def describe(task: Task, console: Console, run: str) -> None:
         "run folder": run,
     }
     for key, value in rows.items():
-        table.add_row(f"[dim]{key}[/dim]", Text(value))
+        table.add_row(f"[dim]{key}[/dim]", Text(visible(value)))
     console.print(table)
     for finding in task.findings:
         say(console, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if finding.level == "warning" else "dim")
@@ -361,7 +361,7 @@ def _print_classes(task: Task, console: Console) -> None:
     rows = sorted(zip(task.examples.classes, counts, tested or counts, strict=True), key=lambda row: row[1])
     shown = rows if len(rows) <= CLASSES else [*rows[: CLASSES // 2], *rows[-CLASSES // 2 :]]
     for name, count, tests in shown:
-        table.add_row(Text(name), f"{count:,}", *([f"{tests:,}"] if test is not None else []))
+        table.add_row(Text(visible(name)), f"{count:,}", *([f"{tests:,}"] if test is not None else []))
     table.add_row("unlabelled", f"{int((labels < 0).sum()):,}")
     console.print(table)
     if len(rows) > len(shown):

@@ -174,8 +174,8 @@ def suggest(
     network:
         file.py:name of your network, for a run with one of your own.
     """
-    from softmatch.data.own.reading import Reading
     from softmatch.data.records import Columns
+    from softmatch.data.understanding import Reading
     from softmatch.inference.suggest import cold_start
     from softmatch.inference.suggest import suggest as run_suggest
 

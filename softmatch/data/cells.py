@@ -1,4 +1,4 @@
-"""The cells of a table, whatever file they come from: numbers, texts, missing values."""
+"""Cells of a table, whatever file they come from: numbers, texts, missing values."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from softmatch.data.records import Column
 from softmatch.errors import InputError
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "missing"})
-"""What stands for a missing value in a column to learn from, in any case."""
+"""Words for a missing value in a column to learn from, in any case."""
 LARGEST_WHOLE = 2**53
 
 
 def is_missing(text: str) -> bool:
-    """Whether a cell says that there is no value."""
+    """Tell whether a cell says that there is no value."""
     return text.strip().lower() in MISSING
 
 
 def is_nothing(value: object) -> bool:
-    """None, NaN, and what pandas has in place of them."""
+    """Tell whether a value is None, NaN, or what pandas has in place of them."""
     if isinstance(value, (str, int)):
         return False
     if isinstance(value, (float, np.floating)):
@@ -34,7 +34,7 @@ def is_nothing(value: object) -> bool:
 
 
 def parse_number(text: str) -> float | None:
-    """The number that a text is, NaN and infinity included; None: it is none. No 1_000, which Python would take."""
+    """Read a text as a number, NaN and infinity included; None: it is not one. 1_000, which Python would take, is not."""
     if "_" in text:
         return None
     try:
@@ -44,14 +44,14 @@ def parse_number(text: str) -> float | None:
 
 
 def number_text(value: float) -> str:
-    """A number as a text: 1.0 is "1", NaN is ""."""
+    """Write a number as a text: 1.0 is "1", NaN is ""."""
     if math.isnan(value):
         return ""
     return str(int(value)) if value.is_integer() and abs(value) <= LARGEST_WHOLE else repr(value)
 
 
 def plain(value: object) -> object:
-    """What numpy and decimal wrap, as Python has it; a short float as it is written, not with the digits it has in a long one."""
+    """Unwrap values of numpy and decimal; a float32 becomes the float that is written the same."""
     if isinstance(value, (np.float16, np.float32)):
         return float(str(value))
     if isinstance(value, np.generic):
@@ -60,7 +60,7 @@ def plain(value: object) -> object:
 
 
 def as_text(value: object) -> str:
-    """One cell as a text.
+    """Write one cell as a text.
 
     Raises:
         TypeError: for lists, objects and bytes.
@@ -80,10 +80,10 @@ def as_text(value: object) -> str:
 
 
 def as_text_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> list[str]:
-    """All cells of a column as texts.
+    """Write all cells of a column as texts.
 
     Args:
-        place: what to call the table in messages.
+        place: name of the table in messages.
         name: of the column.
         first: number of the first row.
     """
@@ -93,14 +93,14 @@ def as_text_column(values: Sequence[object] | npt.NDArray[np.generic], place: st
     except TypeError as error:
         row = first + len(texts)
         raise InputError(
-            f"{place}, row {row}: column {name!r} holds {error}, no number and no text. Write it as columns of its own, or leave "
-            "it out with --features or --text."
+            f"{place}, row {row}: column {name!r} holds {error}, not a number or a text. Split it into columns, or choose "
+            "others with --features or --text."
         ) from error
     return texts
 
 
 def as_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> Column:
-    """Cells as numbers, if all are numbers or missing, and as texts if not. Arguments as of `as_text_column`."""
+    """Read cells as numbers, if all are numbers or missing, else as texts. Arguments as in `as_text_column`."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind in "iuf":
             return values.astype(np.float64)
@@ -121,7 +121,7 @@ def as_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, na
 
 
 def numbers_of(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Texts as numbers, NaN where one is missing; None where a text is neither."""
+    """Read texts as numbers, NaN where one is missing; None where a text is neither."""
     if "_" in "".join(cells):
         return None
     try:
@@ -135,7 +135,7 @@ def numbers_of(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
 
 
 def join_columns(parts: Sequence[Column]) -> Column:
-    """Consecutive parts of one column: texts, if one of them has texts."""
+    """Join consecutive parts of one column: as texts, if one of them has texts."""
     if all(isinstance(part, np.ndarray) for part in parts):
         return np.concatenate(parts) if len(parts) != 1 else parts[0]
     joined: list[str] = []

@@ -1,4 +1,4 @@
-"""Examples: what was understood of a source."""
+"""Examples: the items of a source with their labels."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Examples:
         kind: what the items are.
         test: a test set that the source brings along, if any.
         statistics: mean and standard deviation per channel, of levels in 0 … 1, where they are known of the dataset.
-        names: what to call each item to its owner, where the data are a user's own: a file or the number of a row.
-        preparation: what has made the items of files or rows.
-        groups: (N,) equal numbers for items with the same content, where that has been looked at.
-        augmented: (N, A, …) other versions of each item that strong views are made of, such as back-translations of a text.
+        names: of the items, where the data are a user's own: a file or the number of a row.
+        preparation: made the items of files or rows.
+        groups: (N,) equal numbers for items with the same content, where that is known.
+        augmented: (N, A, …) other versions of each item for strong views, such as back-translations of a text.
     """
 
     items: Tensor | ImageFiles
@@ -67,7 +67,7 @@ class Examples:
         return len(self.items)
 
     def describe(self) -> str:
-        """'1,797 grey images of 8×8, 10 classes'."""
+        """Describe them: '1,797 grey images of 8×8, 10 classes'."""
         count, known = f"{len(self):,}", int((self.labels != UNLABELED).sum())
         if self.kind == "image":
             channels, height, width = self.items.shape[1:]
@@ -82,7 +82,7 @@ class Examples:
 
 
 def _refuse_nonfinite(items: Tensor) -> None:
-    """Some rows at a time: `isfinite` of all of them would need as much memory again as they take."""
+    """Raise InputError for NaN, some rows at a time: `isfinite` of all rows would need a copy of them."""
     for start in range(0, len(items), ROWS):
         wrong = (~torch.isfinite(items[start : start + ROWS])).any(1).nonzero()
         if len(wrong):

@@ -1,4 +1,4 @@
-"""Whether data are still those that a model was trained on."""
+"""Fingerprints of data, to tell whether they are still those that a model was trained on."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_FILES = 4096
 
 
 def content(examples: Examples) -> str:
-    """sha256, in hex, over what the items are: all of them, or an even choice where they are more than 64 MB or 4,096 files.
+    """Compute SHA-256, in hex, of the items: all of them, or an even choice of more than 64 MB or 4,096 files.
 
-    Of image files it is their sizes, which other pictures hardly share.
+    Image files are represented by their sizes, which other images hardly share.
     """
     total = hashlib.sha256(json.dumps([len(examples), list(examples.items.shape[1:])]).encode())
     if isinstance(examples.items, ImageFiles):
@@ -34,7 +34,7 @@ def content(examples: Examples) -> str:
 
 
 def fingerprint(names: Sequence[str], labels: Tensor, positions: Tensor) -> str:
-    """sha256, in hex, over the number of items, and the names and labels of some of them.
+    """Compute SHA-256, in hex, of the number of items, and the names and labels of some of them.
 
     A table that was sorted, a file that was added or removed, and a label that was changed give another one. Labels that other
     samples get later do not: whoever labels more may still use what was trained before.

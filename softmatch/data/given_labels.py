@@ -1,4 +1,4 @@
-"""Labels as they are given in Python: numbers, texts, truth values; −1, None, NaN or an empty text where there is none."""
+"""Labels given in Python: numbers, texts, truth values; −1, None, NaN or an empty text where there is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from softmatch.data.examples import UNLABELED
 from softmatch.errors import InputError
 
 LABEL_KINDS = "biufU"
-"""Of numpy's types, those that labels may have: truth values, numbers, texts."""
+"""Numpy's types that labels may have: truth values, numbers, texts."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Targets:
 
 
 def read_targets(y: Any) -> Targets:
-    """Tell labels from missing ones, and number the classes.
+    """Separate labels from missing ones, and number the classes.
 
     Args:
         y: (n,) a sequence, array or series; a column (n, 1) is taken with a warning, as scikit-learn does.
 
     Raises:
-        InputError: where there are no labels, or they are no classes: fractions, infinity, numbers and texts mixed.
+        InputError: there are no labels, or they are not classes: fractions, infinity, numbers and texts mixed.
     """
     from sklearn.utils import column_or_1d  # here: it takes a second, and others only want to know what is missing
 
@@ -57,7 +57,7 @@ def read_targets(y: Any) -> Targets:
 
 
 def are_missing(values: Iterable[object]) -> list[bool]:
-    """Which labels are none: None, NaN, "", and the number −1, also as a float. The text "-1" is a label."""
+    """Tell which labels are missing: None, NaN, "", and the number −1, also as a float. The text "-1" is a label."""
     return [
         is_nothing(value)
         or (isinstance(value, str) and not value)
@@ -67,14 +67,14 @@ def are_missing(values: Iterable[object]) -> list[bool]:
 
 
 def _array(y: Any) -> npt.NDArray[Any]:
-    """Items as objects, unless numpy has a type for them: of ["a", NaN] it would make the text "nan", of 1 and NA a fraction."""
+    """Give objects, unless numpy has a type for them: of ["a", NaN] it would make the text "nan", of 1 and NA a fraction."""
     if isinstance(getattr(y, "dtype", None), np.dtype) or (hasattr(y, "__array__") and not hasattr(y, "tolist")):
         return np.asarray(y)
     return np.array(y.tolist() if hasattr(y, "tolist") else y, dtype=object)
 
 
 def _of_one_type(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Objects as an array of what they are."""
+    """Convert objects to an array of their type."""
     if labels.dtype.kind != "O":
         return labels
     texts = sum(isinstance(label, str) for label in labels)

@@ -1,4 +1,4 @@
-"""Images that stay in their files until a worker process decodes them: what does not fit into memory."""
+"""Images that stay in their files until a worker process decodes them, because they do not fit into memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
-from softmatch.views.pillow import read_image
+from softmatch.data.pictures import read_image
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class ImageFiles:
     Attributes:
         paths: one file for each image.
         side: the images' size once cropped.
-        resize: the size they are resized to before that; the same as `side`: they are not cropped.
+        resize: the size they are resized to before; if it equals `side`, they are not cropped.
         channels: 3: RGB; 1: grey.
-        upright: turned as their EXIF orientation says, which ImageNet's protocol does not do.
+        upright: turned by their EXIF orientation, which ImageNet's protocol does not do.
     """
 
     paths: Sequence[Path]
@@ -32,18 +32,18 @@ class ImageFiles:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(N, channels, side, side), as of the tensor that these files stand for."""
+        """(N, channels, side, side), the shape of the tensor that these files replace."""
         return (len(self.paths), self.channels, self.side, self.side)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, chosen: Tensor) -> ImageFiles:
-        """The images at these positions."""
+        """Take the images at these positions."""
         return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
 
     def open(self, path: Path) -> Image.Image:
-        """One of the images, resized but not cropped.
+        """Decode one of the images, resized but not cropped.
 
         Raises:
             InputError: it cannot be read.

@@ -1,4 +1,4 @@
-"""Records: the items of a user's source as they stand there, before anything is made of them."""
+"""Records: the items of a source as it has them, before anything is made of them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from softmatch.errors import InputError
+from softmatch.formatting import visible
+
 InputKind = Literal["image", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
-"""Of a table: numbers, NaN where one is missing, or texts as they stand there."""
+"""Column of a table: numbers, NaN where one is missing, or texts as they are."""
 Inputs = Sequence[Path] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
-"""What the kind says: files of images, texts, the columns of a table, or numbers (n, …)."""
+"""Image files, texts, the columns of a table, or numbers (n, …), by the kind."""
+Piece = Mapping[str, Sequence[object] | npt.NDArray[Any]]
+"""Consecutive rows by column: cells as the file has them, all columns of the same length."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +27,10 @@ class Records:
     """Consecutive items of a source.
 
     Attributes:
-        names: what to call each item to its owner: the path of a file inside its folder, or the number of a row from 1.
+        names: of the items, as their owner knows them: the path of a file inside its folder, or the number of a row from 1.
         labels: cleaned text; None: unlabelled.
-        augmented: of texts, further versions: for each column of them a text for each item, "" where there is none.
-        versions: what these columns are called, where they have names.
+        augmented: further versions of texts: for each column of them a text for each item, "" where there is none.
+        versions: names of these columns, where they have names.
     """
 
     kind: InputKind
@@ -39,7 +44,7 @@ class Records:
         return len(self.names)
 
     def select(self, positions: Sequence[int]) -> Records:
-        """Those at these positions."""
+        """Take the items at these positions."""
 
         def chosen(column: Sequence[Any]) -> list[Any]:
             return [column[position] for position in positions]
@@ -54,7 +59,7 @@ class Records:
 
 
 def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
-    """Those at these positions, of whatever kind they are."""
+    """Take the inputs at these positions, whatever their kind."""
     if isinstance(inputs, Mapping):
         return {name: select_inputs(column, positions) for name, column in inputs.items()}  # type: ignore[misc]  # a column in, a column out
     if isinstance(inputs, np.ndarray):
@@ -67,22 +72,26 @@ class Finding:
     """Something noticed about a source.
 
     Attributes:
-        level: "stop": training cannot work; "warning": it can, but its owner should know; "note": merely said.
-        text: whole sentences: what it is, where, what to do about it.
-        places: files or rows it concerns, if there are more than fit into the text.
+        level: "stop": training cannot work; "warning": it can, but the owner should know; "note": for information.
+        text: whole sentences: what it is, where, what to do about it. Control characters are shown as text.
+        places: files or rows that are concerned, if there are more than fit into the text.
     """
 
     level: Literal["stop", "warning", "note"]
     text: str
     places: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", visible(self.text))
+        object.__setattr__(self, "places", tuple(map(visible, self.places)))
+
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table are what, as the user says; None: to be found.
+    """Meaning of the columns of a table, as the user says; None: to be found.
 
     Attributes:
-        unlabeled: a word that stands for "no label" in the column of labels, besides an empty cell.
+        unlabeled: a word that means "no label" in the column of labels, in addition to an empty cell.
         augmented: columns of augmented texts; (): none are used.
     """
 
@@ -94,13 +103,13 @@ class Columns:
 
 
 class Opened(Protocol):
-    """A source that was found and understood as far as its outside goes.
+    """A source that was found; its contents have not been read.
 
     Attributes:
-        where: to call it in messages.
+        where: its name in messages.
         columns: as the user said or as found.
         findings: what was noticed; more may come while it is read.
-        test: what the source keeps apart for testing, if anything.
+        test: the part that the source keeps for testing, if there is one.
     """
 
     where: str
@@ -112,7 +121,31 @@ class Opened(Protocol):
     def test(self) -> Opened | None: ...
 
     def read(self) -> Records:
-        """Everything, for training. What cannot be read is left out, and a finding."""
+        """Read everything, for training. What cannot be read is left out and reported."""
 
     def stream(self, rows: int) -> Iterator[Records]:
-        """The same in pieces, for data larger than memory; labels may all be None."""
+        """Give the same in pieces, for data larger than memory; labels may all be None."""
+
+
+class TableReader(Protocol):
+    """A table whose columns are known.
+
+    Attributes:
+        names: of all its columns.
+        findings: what was noticed.
+    """
+
+    names: tuple[str, ...]
+    findings: list[Finding]
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Give these columns, up to `rows` rows at a time; nothing where the table has no rows."""
+
+
+def refuse_twice(names: Sequence[str], where: str) -> None:
+    """Raise InputError for a name that two columns have."""
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names, 1):
+        if name in seen:
+            raise InputError(f"{where}: columns {seen[name]} and {position} are both called {name!r}. Rename one of them.")
+        seen[name] = position

@@ -1,4 +1,4 @@
-"""Samples as an estimator is given them: arrays, images, frames or texts become the inputs that a preparation takes."""
+"""Samples given to an estimator: arrays, images, frames or texts become the inputs of a preparation."""
 
 from __future__ import annotations
 
@@ -9,58 +9,52 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.data.preparations import Preparation
+from softmatch.data.readers.array_files import is_frame, open_frame
 from softmatch.data.records import Columns, InputKind, Inputs, Records
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
 
 
 def is_path(samples: Any) -> bool:
-    """Whether they are a file or folder, or an id of the hub."""
+    """Tell whether samples are a file or folder, or an id of the hub."""
     return isinstance(samples, str | Path)
 
 
-def is_frame(samples: Any) -> bool:
-    """Whether they are a frame of pandas, or like one."""
-    return hasattr(samples, "columns") and hasattr(samples, "__getitem__")
-
-
 def is_texts(samples: Any) -> bool:
-    """Whether they are a sequence, array or series of texts."""
+    """Tell whether samples are a sequence, array or series of texts."""
     if getattr(samples, "ndim", 1) != 1 or not hasattr(samples, "__len__") or not len(samples):
         return False
     return all(isinstance(sample, str) for sample in samples)
 
 
 def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
-    """Samples to fit an estimator to, all of them. It learns the number and names of their features, as scikit-learn wants it.
+    """Take samples to fit an estimator to, which learns the number and names of their features, as scikit-learn wants it.
 
     Args:
-        columns: of a frame, what the user has said about them. By default all are features.
+        columns: what the user has said about the columns of a frame. By default all are features.
     """
     from sklearn.utils.validation import validate_data  # here: scikit-learn takes a second, which `is_frame` need not
 
     if is_frame(samples):
-        from softmatch.data.own import open_source
-
         if columns.text is None and columns.features is None:
             columns = Columns(features=tuple(str(name) for name in samples.columns))
         number = len(samples)
-        opened = open_source((samples, [None] * number), columns)
+        opened = open_frame(samples, columns, [None] * number)
         learned = samples if opened.columns.text is None else samples[[opened.columns.text]]  # new texts have no versions
         validate_data(estimator, learned, skip_check_array=True)
         return next(opened.stream(number))  # `read` would leave out empty texts
     if is_texts(samples):
         if columns.augmented:
-            raise InputError("augmented names columns of a frame; these are texts alone. Give a frame, and its column `text`.")
+            raise InputError("augmented names columns of a frame; these are only texts. Give a frame, and its column `text`.")
         return _records("text", list(samples))
     return _records("array", _images(samples) if _has_images(samples) else validate_data(estimator, samples, dtype=np.float32))
 
 
 def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs:
-    """Arrays, images or texts for an estimator that was fitted, as its preparation takes them.
+    """Take arrays, images or texts for a fitted estimator, in the form of its preparation.
 
     Raises:
-        InputError: samples of another kind than those it was fitted to.
+        InputError: the samples are of another kind than those it was fitted to.
     """
     from sklearn.utils.validation import validate_data
 
@@ -71,7 +65,7 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
         return list(samples)
     if takes == "image":
         if not isinstance(samples, list | tuple) or not all(is_path(sample) for sample in samples):
-            raise InputError("this classifier was fitted to files of images: give a folder, or a list of paths.")
+            raise InputError("this classifier was fitted to image files: give a folder, or a list of paths.")
         return [Path(sample) for sample in samples]
     if takes == "table":
         rows = validate_data(estimator, samples, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
@@ -86,7 +80,7 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
 
 
 def _has_images(samples: Any) -> bool:
-    """Whether they are an array of three or four dimensions, or a list of arrays of two or three."""
+    """Tell whether samples are an array of three or four dimensions, or a list of arrays of two or three."""
     if isinstance(samples, list | tuple) and samples:
         return getattr(samples[0], "ndim", 1) in (2, 3)
     return getattr(samples, "ndim", 2) in (3, 4)

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from softmatch.config import read_file
-from softmatch.data.own import HUB_ID, open_source
-from softmatch.data.own.columns import NoColumn
-from softmatch.data.own.folder import SUFFIXES, OpenedFolder
-from softmatch.data.own.tables import is_table
+from softmatch.data.pictures import UnreadableImage
+from softmatch.data.readers.columns import NoColumn
+from softmatch.data.readers.folder_walk import SUFFIXES
+from softmatch.data.readers.image_folder import OpenedFolder
+from softmatch.data.readers.open_source import HUB_ID, open_source
+from softmatch.data.readers.table_source import is_table
 from softmatch.data.records import Columns, Inputs, Opened, Records
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
@@ -28,7 +30,6 @@ from softmatch.inference.writing import Cell, Values, choose_path, write_table
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
 from softmatch.runs.model import Model, load_model
-from softmatch.views.pillow import UnreadableImage
 
 Progress = Callable[[int], None]
 """Told how many samples are done."""

@@ -15,11 +15,11 @@ from torch import Tensor
 from softmatch.data.duplicates import digests, group
 from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
-from softmatch.data.own import open_source
-from softmatch.data.own.reading import Progress as ReadingProgress
-from softmatch.data.own.reading import Reading, fit_preparation
+from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Opened
 from softmatch.data.sources import SOURCES, find_source
+from softmatch.data.understanding import Progress as ReadingProgress
+from softmatch.data.understanding import Reading, fit_preparation
 from softmatch.errors import InputError
 from softmatch.inference.clusters import PART, SOME, Array, far_out, k_means, reduced, standardized, thumbnails, typical
 from softmatch.inference.predict import Progress
@@ -234,16 +234,16 @@ def _read(
     records = opened.read()
     if not len(records):
         raise InputError(f"{opened.where} holds no samples.")
-    preparation, items, kept, findings = fit_preparation(
-        records, replace(reading, fine_tune=False), opened.columns.text, progress
-    )
+    made = fit_preparation(records, replace(reading, fine_tune=False), opened.columns.text, progress)
+    items, kept = made.items, made.kept
     if not len(kept):
-        raise InputError("\n".join(finding.text for finding in findings) or f"{opened.where} holds no samples that can be read.")
+        reasons = "\n".join(finding.text for finding in made.findings)
+        raise InputError(reasons or f"{opened.where} holds no samples that can be read.")
     if len(kept) < 2:
         raise InputError(f"{opened.where} holds a single sample: there is nothing to choose. Give a source of two or more.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
-    elif preparation.settings()["kind"] in ("table", "array"):
+    elif made.preparation.settings()["kind"] in ("table", "array"):
         features = standardized(_vectors(items))
     else:
         features = _vectors(items)  # of texts, or of an encoder: their lengths and directions are meant to be compared

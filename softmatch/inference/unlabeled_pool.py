@@ -17,8 +17,8 @@ from softmatch.data import Examples, Split
 from softmatch.data.examples import UNLABELED
 from softmatch.data.fingerprint import fingerprint
 from softmatch.data.folds import Evaluation
-from softmatch.data.own import HUB_ID, open_source
 from softmatch.data.preparations import Preparation
+from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.records import Columns, Records, select_inputs
 from softmatch.data.sources import SOURCES
 from softmatch.distributed.devices import choose_device

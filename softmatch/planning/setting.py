@@ -11,9 +11,9 @@ from typing import Any, Literal, cast
 import torch
 
 from softmatch.config import Config, merge
+from softmatch.data.defaults import suitable
 from softmatch.data.examples import Examples
 from softmatch.data.folds import FEWEST, HOLD_OUT_FROM
-from softmatch.data.own.defaults import suitable
 from softmatch.data.preparations.images import LIMIT
 from softmatch.data.preparations.tokens import MOST_TOKENS
 from softmatch.data.sources import SOURCES, Source, find_source

@@ -6,23 +6,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from softmatch.config import Config, merge, split_names
+from softmatch.data.checks import ALL_LABELED
+from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.preparations.images import ImagePreparation
+from softmatch.data.readers.open_source import NotThere
 from softmatch.data.records import Columns, Finding
 from softmatch.data.sources import SOURCES, Source, find_source
+from softmatch.data.sources.open_texts import TextData, read_texts
+from softmatch.data.sources.subsets import draw
+from softmatch.data.understanding import Progress, Reading, Understood, read_own, refuse_unused, understand
 from softmatch.distributed.devices import choose_device
 from softmatch.distributed.processes import world
-from softmatch.errors import InputError
+from softmatch.errors import InputError, nearest
 from softmatch.files.paths import expand_home
 from softmatch.recipes import complete, require_versions
 from softmatch.runs.folder import refuse_used
-
-if TYPE_CHECKING:
-    from softmatch.data.own.reading import Progress, Reading, Understood
-    from softmatch.data.sources.open_texts import TextData
 
 OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size")
 """Settings that are about a user's own files."""
@@ -82,10 +84,6 @@ def open_job(
         config = complete(source, named.defaults, *given, where=where)
         _refuse_unfit(named, config)
         return Job(source, config, named.load(split_seed(config), config.data))
-    from softmatch.data.own.checking import ALL_LABELED
-    from softmatch.data.own.defaults import suitable
-    from softmatch.data.own.reading import read_own
-
     title, known = ("your data", {}) if named is None else (named.name, named.defaults)
     user = merge(*given, where=where)
     paths = ("test", "encoder") if named is None else ("data", "encoder")
@@ -96,7 +94,10 @@ def open_job(
         refuse_used(asked.out)
     device = choose_device(asked.device)
     if named is None:
-        understood = read_own(_absolute(source), reading_of(asked), progress)
+        try:
+            understood = read_own(_absolute(source), reading_of(asked), progress)
+        except NotThere as error:
+            raise InputError(f"{error} {nearest(error.where, SOURCES)}") from error
     else:
         understood = _understand_texts(named.name, asked, progress)
     labeled = asked.labels or asked.head_labels or int((understood.examples.labels != UNLABELED).sum())
@@ -112,17 +113,12 @@ def open_job(
 
 def texts_of(source: str, config: Config) -> TextData:
     """The texts of a named source that a run with these settings trains on and measures its error on."""
-    from softmatch.data.sources.open_texts import read_texts
-    from softmatch.data.sources.subsets import draw
-
     validating = config.validation_per_class is not None
     data = read_texts(source, config.data, reading_of(config).columns.augmented, validating)
     return draw(data, config.train_per_class, config.validation_per_class, split_seed(config))
 
 
 def _understand_texts(source: str, config: Config, progress: Progress | None) -> Understood:
-    from softmatch.data.own.reading import refuse_unused, understand
-
     reading = reading_of(config)
     refuse_unused("text", reading)
     data = texts_of(source, config)
@@ -138,8 +134,6 @@ def split_seed(config: Config) -> int:
 
 def reading_of(config: Config) -> Reading:
     """What the settings say about a user's own files."""
-    from softmatch.data.own.reading import Reading
-
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
     columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled, augmented)
     return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device, config.max_tokens)

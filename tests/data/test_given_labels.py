@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import DataConversionWarning
 
 from softmatch.data.given_labels import read_targets
-from softmatch.data.own.arrays import array_labels
+from softmatch.data.readers.array_files import array_labels
 from softmatch.errors import InputError
 
 

@@ -25,13 +25,14 @@ from softmatch.data import loading as module
 from softmatch.data.batches import make_roles
 from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import LoadedBatches, count_workers, item_statistics, make_batches, read_plain
+from softmatch.data.pictures import read_image
 from softmatch.distributed import processes
 from softmatch.distributed.processes import World
 from softmatch.errors import InputError
 from softmatch.seeds import stream
 from softmatch.step import Batch
 from softmatch.views import ImageViews, VectorViews
-from softmatch.views.pillow import PillowViews, read_image, to_image
+from softmatch.views.pillow import PillowViews, to_image
 
 CPU = torch.device("cpu")
 
@@ -176,7 +177,7 @@ def test_a_damaged_file_is_named_without_a_traceback(folder: Path, workers: int)
     content = path.read_bytes()
     path.write_bytes(content[:300])
     batches = loaded(files_in(folder), workers)
-    with pytest.raises(InputError, match=r"13\.jpg cannot be read.*Replace it by an intact one") as caught:
+    with pytest.raises(InputError, match=r"13\.jpg cannot be read.*Replace or remove it") as caught:
         _run(batches, 3)
     assert "Traceback" not in str(caught.value)
     assert multiprocessing.active_children() == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.own import open_source
+from softmatch.data.readers.open_source import open_source
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 

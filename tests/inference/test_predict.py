@@ -267,7 +267,7 @@ def test_a_changed_encoder_is_told_at_once(encoder_folder: Path, tmp_path: Path,
     before = settings.read_text()
     settings.write_text(before + "\n")
     try:
-        with pytest.raises(InputError, match="is not the one that this model was trained with: its files are others"):
+        with pytest.raises(InputError, match="is not the one that this model was trained with: its files have changed"):
             predict(run, encoder_folder / "texts.csv", tmp_path / "p.csv")
     finally:
         settings.write_text(before)

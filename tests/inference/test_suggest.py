@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import softmatch
-from softmatch.data.own.reading import Reading
 from softmatch.data.records import Columns
+from softmatch.data.understanding import Reading
 from softmatch.errors import InputError
 from softmatch.inference.suggest import cold_start, suggest
 from softmatch.inference.unlabeled_pool import open_pool

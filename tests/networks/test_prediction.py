@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import read_image
 from softmatch.metrics import error_interval
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.views import ImageViews, TextViews, VectorViews
-from softmatch.views.pillow import PillowViews, read_image
+from softmatch.views.pillow import PillowViews
 
 
 def test_predictions_do_not_depend_on_the_batch_and_keep_the_mode() -> None:

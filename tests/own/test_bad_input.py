@@ -131,6 +131,40 @@ def test_strange_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "dark 🌑" in (tmp_path / "p.csv").read_text()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed there")
+def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = pictures(tmp_path / "photos\x1b[2J")
+    (folder / "dark").rename(folder / "dark\x1b[31m")
+    for name in ("broken\x1b[2J.png", "two\rlines\n.png"):
+        (folder / "unlabeled" / name).write_bytes(b"broken")
+    write_csv(tmp_path / "t.csv", [(i, f"{'ab'[i % 2]}\x9b2J" if i < 9 else "") for i in range(40)], ("width", "label\x1b[2J"))
+    for source, options, shown in (
+        (
+            folder,
+            ("--model", "small-conv-4"),
+            (r"/broken\x1b[2J.png: not an image", r"dark\x1b[31m", r"two\rlines\n.png"),
+        ),
+        (tmp_path / "t.csv", ("--label", "label\x1b[2J"), (r"a\x9b2J", r"b\x9b2J")),
+        (tmp_path / "t.csv", ("--label", "no\x1b[2J"), (r"no column 'no\x1b[2J'",)),
+        (tmp_path / "gone\x1b[2J.csv", (), (r"gone\x1b[2J.csv",)),
+    ):
+        main(["check", str(source), "--steps", "4", "--evaluation", "none", *options])
+        said = "".join(capsys.readouterr())
+        assert all(text in said for text in shown), said
+        assert not {"\x1b", "\x9b", "\r"} & set(said)
+
+
+def test_a_name_that_is_nearly_that_of_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no file or folder digit" in (said := refused(tmp_path, capsys, "digit"))
+    assert "Did you mean 'digits'?" in said
+
+
+def test_the_only_column_with_empty_cells_and_few_values_is_the_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [(f"how to sort a list of {i} numbers", ("python", "java")[i % 2] if i < 20 else "") for i in range(60)]
+    said = trained(tmp_path, capsys, write_csv(tmp_path / "so.csv", rows, ("title", "tag")))
+    assert "so.csv: label: column 'tag'; text: column 'title'." in said
+
+
 def test_a_table_with_a_mark_in_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = blobs(tmp_path / "t.csv")
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())

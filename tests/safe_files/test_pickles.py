@@ -14,8 +14,8 @@ import torch
 from softmatch import report
 from softmatch.classifier_folder import read_folder
 from softmatch.config import read_file
-from softmatch.data.own import open_source
 from softmatch.data.preparations import plain_preparation
+from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources import npz
 from softmatch.encoders.encoder_folder import find_encoder
 from softmatch.encoders.feature_cache import load_features, store_features

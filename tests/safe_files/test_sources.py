@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softmatch.data import npz_files
-from softmatch.data.own import lines, open_source
+from softmatch.data.pictures import UnreadableImage, read_image
+from softmatch.data.readers import array_files, text_lines
+from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources import hub_datasets as hub
 from softmatch.data.sources import npz
 from softmatch.encoders.encoder_folder import read_image_settings, read_text_settings
 from softmatch.errors import InputError
-from softmatch.views.pillow import UnreadableImage, read_image
 from tests.safe_files.hostile import DEEP, SHAPE, archive, place
 
 
@@ -36,9 +36,9 @@ def test_members_with_paths_are_not_written_anywhere(tmp_path: Path) -> None:
 
 def test_archives_that_unpack_to_more_than_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1000, 1000), np.uint8), y=np.zeros(1000))
-    monkeypatch.setattr(npz_files, "_memory", lambda: 10**5)
+    monkeypatch.setattr(array_files, "_memory", lambda: 10**5)
     for read in (lambda: open_source(tmp_path / "a.npz"), lambda: npz.read(tmp_path / "a.npz", SHAPE)):
-        with pytest.raises(InputError, match=r"a\.npz unpacks to 0\.0 GB"):
+        with pytest.raises(InputError, match=r"a\.npz decompresses to 0\.0 GB"):
             read()
 
 
@@ -51,7 +51,7 @@ def test_an_array_that_claims_terabytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LONGEST_LINE", 2**20)
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", 2**20)
     path = place(tmp_path, "a.csv.gz", gzip.compress(b"text,label\n" + b"a" * 2**23))
     with pytest.raises(InputError, match="has a line of more than 1 MB"):
         open_source(path).read()

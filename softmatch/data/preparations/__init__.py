@@ -1,28 +1,29 @@
-"""From inputs as they stand in a source to the items that views and networks take: made once, saved with the model."""
+"""Preparations: from the inputs of a source to the items of views and networks, fitted once, saved with the model."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from softmatch.data.preparations.saved import check_settings
-from softmatch.data.records import InputKind, Inputs
+from softmatch.data.image_files import ImageFiles
+from softmatch.data.preparations.saved_settings import check_settings
+from softmatch.data.records import Finding, InputKind, Inputs
 from softmatch.errors import InputError
 
-__all__ = ["Preparation", "plain_preparation", "preparation_from"]
+__all__ = ["Preparation", "Prepared", "plain_preparation", "preparation_from"]
 
 KINDS = {
     "image": ("images", "ImagePreparation"),
-    "array": ("arrays", "ArrayPreparation"),
+    "array": ("numeric_arrays", "ArrayPreparation"),
     "table": ("table", "TablePreparation"),
     "tfidf": ("tfidf", "TfidfPreparation"),
     "encoder": ("encoder", "EncoderPreparation"),
     "tokens": ("tokens", "TokenPreparation"),
 }
-"""Module and class of each, imported when first used: some need libraries that take seconds to import."""
+"""Module and class of each kind, imported when first used: some need libraries that take seconds to import."""
 
 
 class Preparation(Protocol):
@@ -34,27 +35,42 @@ class Preparation(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that it needs of a table; none for images and arrays."""
+        """Names of the columns of a table that it needs; none for images and arrays."""
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """Items (n, …): uint8 images (n, C, H, W) or float vectors (n, D).
+        """Make items (n, …): uint8 images (n, C, H, W) or float vectors (n, D).
 
         Raises:
-            InputError: naming the file or row that cannot be used.
+            InputError: with the file or row that cannot be used.
         """
 
     def settings(self) -> dict[str, Any]:
-        """JSON from which, with `tensors`, `preparation_from` makes the same object again; has "kind"."""
+        """Give JSON from which, with `tensors`, `preparation_from` makes the same object again; has "kind"."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is too large for JSON."""
+        """Give the state that is too large for JSON."""
 
     def describe(self) -> str:
-        """In a few words: '24 features of 18 columns', 'grey images resized to 32×32'."""
+        """Describe it in a few words: '24 features of 18 columns', 'grey images resized to 32×32'."""
+
+
+class Prepared(NamedTuple):
+    """Items that were made of inputs.
+
+    Attributes:
+        kept: positions of the inputs that the items come from.
+        contents: SHA-256 digests of the images that the items come from, computed while they were read; None for other kinds.
+    """
+
+    preparation: Preparation
+    items: Tensor | ImageFiles
+    kept: Sequence[int]
+    findings: list[Finding]
+    contents: list[bytes] | None = None
 
 
 def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Preparation:
-    """Inverse of `settings` and `tensors`, for a saved model. Nothing in them is executed."""
+    """Invert `settings` and `tensors`, for a saved model. Nothing in them is executed."""
     kind = settings.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"unknown kind of preparation {str(kind)[:99]!r}; this version knows {', '.join(KINDS)}.")
@@ -65,7 +81,7 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
 
 
 def plain_preparation(kind: str, shape: Sequence[int]) -> Preparation:
-    """Of data that came as arrays: images are read and resized to their size, vectors are taken as they are."""
+    """Give the preparation of data that came as arrays: images are resized to their size, vectors are taken as they are."""
     if kind == "image":
         channels, height, width = shape
         return preparation_from({"kind": "image", "channels": channels, "height": height, "width": width}, {})

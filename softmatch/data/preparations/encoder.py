@@ -1,9 +1,10 @@
-"""Features of a pretrained encoder that stays as it is (extra `text`): computed once, kept on disk."""
+"""Features of a frozen pretrained encoder (extra `text`): computed once, cached on disk."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.preparations.images import ImagePreparation
-from softmatch.data.preparations.texts import as_texts
-from softmatch.data.records import Finding, Inputs
+from softmatch.data.pictures import Picture, UnreadableImage
+from softmatch.data.preparations import Prepared
+from softmatch.data.preparations.images import ImagePreparation, picture_names, unreadable
+from softmatch.data.preparations.text_inputs import as_texts
+from softmatch.data.records import Inputs
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
 from softmatch.encoders.encoder_folder import (
@@ -25,20 +28,18 @@ from softmatch.encoders.encoder_folder import (
     read_text_settings,
     take_fingerprint,
 )
-from softmatch.encoders.feature_cache import digest, load_features, store_features
+from softmatch.encoders.feature_cache import cache_key, load_features, store_features
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
-from softmatch.views.pictures import Picture
 
 __all__ = ["EncoderPreparation", "fit_image_encoder", "fit_text_encoder"]
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many inputs are done."""
+"""Called with the number of inputs that are done, and their total."""
 TEXTS, IMAGES = 4096, 512
-"""Inputs whose features are kept in one file: what an interruption costs at most. Images are in memory meanwhile."""
+"""Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64
 """Inputs that go through the encoder at once."""
-CHECKED_SIDE = 8
 
 
 class _Loaded(NamedTuple):
@@ -55,13 +56,13 @@ class EncoderPreparation:
         of: "text" or "image".
         column: name of the texts' column; "" for images.
         reading: how it makes one vector of a text, or what it expects of images.
-        fingerprint: of the encoder's files: others in the same place are refused.
+        fingerprint: of the encoder's files: other files in the same place are refused.
         revision: the commit on the hub.
-        keep: whether new features are kept on disk; those that are there are used in any case.
+        keep: cache new features on disk; cached ones are used in any case.
 
     Attributes:
         device: where the encoder computes; by default CUDA or MPS where there is one.
-        progress: what to tell how far it is.
+        progress: called as features are computed.
     """
 
     def __init__(
@@ -83,14 +84,14 @@ class EncoderPreparation:
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> EncoderPreparation:
-        """Inverse of `settings`. New features are not kept: what is to be predicted may be larger than the disk."""
+        """Invert `settings`. New features are not cached: the data to predict may be larger than the disk."""
         of, found = settings["of"], settings["reading"]
         reading = ImageReading.from_saved(found) if of == "image" else TextReading(**found)
         return cls(settings["encoder"], of, settings["column"], reading, settings["fingerprint"], settings["revision"])
 
     @classmethod
     def find(cls, encoder: str, of: Modality, column: str = "") -> EncoderPreparation:
-        """The encoder in a folder or of the hub; features are kept.
+        """Find the encoder in a folder or on the hub; features are cached.
 
         Raises:
             InputError: it cannot be found, or is not safe to open.
@@ -102,23 +103,53 @@ class EncoderPreparation:
         return cls(name, of, column, reading, take_fingerprint(folder), revision, keep=True)
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
-        taken: Sequence[Any] = as_texts(inputs) if self.takes == "text" else inputs  # type: ignore[arg-type, assignment]  # as said
-        step = TEXTS if self.takes == "text" else IMAGES
-        parts = []
-        for start in range(0, len(taken), step):
-            part = taken[start : start + step]
-            key = digest(self._maker(), part)
-            features = load_features(key)
-            if features is None or len(features) != len(part):
-                features = self._compute(part, start, len(taken))
-                if self.keep:
-                    store_features(key, features)
-            parts.append(features)
-            self._tell(start + len(part), len(taken))
-        return torch.cat(parts) if parts else torch.zeros(0, self._load().size)
+        if self.takes == "image":
+            return self._read_images(inputs, strict=True)[0]  # type: ignore[arg-type]  # as `takes` says
+        texts, parts = as_texts(inputs), list[Tensor]()  # type: ignore[arg-type]  # as `takes` says
+        for start in range(0, len(texts), TEXTS):
+            part = texts[start : start + TEXTS]
+            contents = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in part)
+            parts.append(self._features(contents, part, start, len(texts)))
+        return self._joined(parts)
+
+    def read(self, pictures: Sequence[Picture], names: Sequence[str] | None = None) -> Prepared:
+        """Make features of all images that can be read, and report the others. Each file is opened and decoded once."""
+        features, contents, failed = self._read_images(pictures)
+        kept = [position for position in range(len(pictures)) if position not in failed]
+        return Prepared(self, features, kept, unreadable(failed, picture_names(pictures, names)), contents)
+
+    def _read_images(
+        self, pictures: Sequence[Picture], strict: bool = False
+    ) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
+        """Give features, digests, and errors by position. `strict`: the first error is raised."""
+        assert isinstance(self.reading, ImageReading)
+        pixels = ImagePreparation(3, self.reading.side, self.reading.side)
+        parts, every, errors = list[Tensor](), list[bytes](), dict[int, UnreadableImage]()
+        for start in range(0, len(pictures), IMAGES):
+            items, contents, failed = pixels.read_part(pictures[start : start + IMAGES])
+            if strict and failed:
+                raise next(iter(failed.values()))
+            errors |= {start + position: error for position, error in failed.items()}
+            parts += [self._features(contents, items, start, len(pictures))] if contents else []
+            every += contents
+        return self._joined(parts), every, errors
+
+    def _features(self, contents: Iterable[bytes], inputs: Sequence[str] | Tensor, start: int, total: int) -> Tensor:
+        """Load the features of a part of the inputs from the cache, or compute them."""
+        key = cache_key(self._maker(), contents)
+        features = load_features(key)
+        if features is None or len(features) != len(inputs):
+            features = self._compute(inputs, start, total)
+            if self.keep:
+                store_features(key, features)
+        self._tell(start + len(inputs), total)
+        return features
+
+    def _joined(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(parts)) if parts else torch.zeros(0, self._load().size)
 
     def _maker(self) -> str:
-        """Whatever decides the features, and not where the encoder or the texts happen to be."""
+        """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
         return json.dumps([self.takes, self.fingerprint, asdict(self.reading)], sort_keys=True)
 
     def _tell(self, done: int, total: int) -> None:
@@ -126,18 +157,20 @@ class EncoderPreparation:
             self.progress(done, total)
 
     @torch.no_grad()
-    def _compute(self, inputs: Sequence[Any], before: int, total: int) -> Tensor:
+    def _compute(self, inputs: Sequence[str] | Tensor, before: int, total: int) -> Tensor:
+        """Run texts or pixels through the encoder."""
         backbone, tokenizer, size = self._load()
         order = list(range(len(inputs)))
         make: Callable[[Sequence[int]], Tensor]
         if isinstance(self.reading, TextReading):
             assert tokenizer is not None
+            assert not isinstance(inputs, Tensor)
             ids = tokenizer([text.lower() if self.reading.lower else text for text in inputs], self.reading.length)
             order.sort(key=lambda row: -len(ids[row]))  # the texts of a batch then need little padding
             make = partial(_of_texts, backbone, ids, tokenizer.pad, self.reading, self.device)
         else:
-            pixels = ImagePreparation(3, self.reading.side, self.reading.side)(inputs)
-            make = partial(_of_images, backbone, pixels, self.reading, self.device)
+            assert isinstance(inputs, Tensor)
+            make = partial(_of_images, backbone, inputs, self.reading, self.device)
         features = torch.empty(len(inputs), size)
         for start in range(0, len(order), AT_ONCE):
             chosen = order[start : start + AT_ONCE]
@@ -150,8 +183,8 @@ class EncoderPreparation:
             folder = find_encoder(self.encoder, self.revision)
             if take_fingerprint(folder) != self.fingerprint:
                 raise InputError(
-                    f"encoder {self.encoder!r} is not the one that this model was trained with: its files are others. "
-                    "Put the former ones back, or train again."
+                    f"encoder {self.encoder!r} is not the one that this model was trained with: its files have changed. "
+                    "Restore the former files, or train again."
                 )
             backbone = load_backbone(folder, self.takes)
             size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder)
@@ -180,10 +213,10 @@ class EncoderPreparation:
 def fit_text_encoder(
     encoder: str, column: str, progress: Progress | None = None, device: str = "auto", most: int | None = None
 ) -> EncoderPreparation:
-    """The preparation of texts by a frozen encoder, in a folder or of the hub.
+    """Give the preparation of texts by a frozen encoder, in a folder or on the hub.
 
     Args:
-        most: tokens that it reads of a text, and never more than it takes; None: as it says, and at most 256.
+        most: tokens that it reads of a text, and never more than it takes; None: its own limit, up to 256.
     """
     found = EncoderPreparation.find(encoder, "text", column)
     if most is not None:
@@ -198,21 +231,16 @@ def fit_image_encoder(
     progress: Progress | None = None,
     names: Sequence[str] | None = None,
     device: str = "auto",
-) -> tuple[EncoderPreparation, Tensor, list[int], list[Finding]]:
-    """The preparation of images by a frozen encoder, and the features of all images that can be read.
+) -> Prepared:
+    """Give the preparation of images by a frozen encoder, and the features of all images that can be read.
 
     Args:
-        paths: files, images in memory, or Pillow images.
-        names: what to call them in findings; None: their paths.
-
-    Returns:
-        the preparation, the features, the positions of the paths that they are of, what was noticed.
+        paths: image files, images in memory, or Pillow images.
+        names: of the images in findings; None: their paths.
     """
     found = EncoderPreparation.find(encoder, "image")
-    found.device = choose_device(device)
-    _, kept, findings = ImagePreparation(3, CHECKED_SIDE, CHECKED_SIDE).read(paths, names)
-    found.progress = progress
-    return found, found([paths[position] for position in kept]), kept, findings
+    found.device, found.progress = choose_device(device), progress
+    return found.read(paths, names)
 
 
 def _of_texts(

@@ -1,4 +1,4 @@
-"""Images in files, in memory, or as Pillow has them, become uint8 pixels of one size."""
+"""Images become uint8 pixels of one size."""
 
 from __future__ import annotations
 
@@ -15,36 +15,49 @@ from torch import Tensor
 
 from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import count_workers
+from softmatch.data.pictures import (
+    EXPORT,
+    EncodedImage,
+    Header,
+    Picture,
+    UnreadableImage,
+    content_digest,
+    decode,
+    load,
+    look,
+    quiet_pillow,
+)
+from softmatch.data.preparations import Prepared
 from softmatch.data.records import Finding, InputKind, Inputs
 from softmatch.errors import InputError
-from softmatch.formatting import some
-from softmatch.views.pictures import EncodedImage, Picture
-from softmatch.views.pillow import Header, UnreadableImage, decode, look, printable, quiet_pillow, to_tensor
+from softmatch.formatting import printable, some
+from softmatch.views.pillow import to_tensor
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many images are read."""
+"""Called with the number of images that are read, and their total."""
 Found = TypeVar("Found")
 
 LIMIT = 2 * 2**30
 """Bytes of pixels to hold in memory."""
-EXPORT = "Export them to a folder of files, one folder in it for each class, and give that: files are read when they are needed."
+HELD = 2**29
+"""Bytes of encoded files to hold between their headers and their pixels; files beyond this are opened a second time."""
 PART = 512
-"""Images that threads work on before the next ones are begun, which bounds what lies between them."""
+"""Images that threads work on before the next ones are begun, which bounds the results that wait."""
 SMALLEST = 8
-"""Pixels in a side, below which networks have nothing to see."""
+"""Pixels per side, below which networks have nothing to see."""
 AS_THEY_ARE = 128
 LARGEST, LARGEST_ACCELERATED = 64, 224
 WIDE = 2.0
-"""How many times wider (for their height) the widest twentieth of images may be than the narrowest, before it is worth a note."""
+"""Ratio between the aspect ratios of the widest and the narrowest twentieth of images, above which it is worth a note."""
 
 
 class ImagePreparation:
-    """Resized to width × height whatever the shape was, upright, RGB or grey; what is transparent becomes white.
+    """Images resized to width × height whatever their shape, upright, RGB or grey; transparent pixels become white.
 
     Args:
         channels: 3: RGB; 1: grey.
         resize: resize to this side first, then take the middle, as ImageNet's protocol does for evaluation.
-        upright: turn photographs as their EXIF orientation says.
+        upright: turn photographs by their EXIF orientation.
     """
 
     takes: InputKind = "image"
@@ -53,19 +66,19 @@ class ImagePreparation:
     def __init__(self, channels: int, height: int, width: int, resize: int | None = None, upright: bool = True) -> None:
         sizes = (height, width) if resize is None else (height, width, resize)
         if channels not in (1, 3) or not all(type(size) is int and size > 0 for size in sizes):
-            raise InputError(f"images of {channels} channels and {'×'.join(map(str, sizes))} pixels cannot be made.")
+            raise InputError(f"images of {channels} channels and {'×'.join(map(str, sizes))} pixels are not supported.")
         if resize is not None and resize < max(height, width):
             raise InputError(f"images resized to {resize} cannot be cropped to {height}×{width}.")
         self.channels, self.height, self.width, self.resize, self.upright = channels, height, width, resize, upright
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ImagePreparation:
-        """The inverse of `settings`; there are no tensors."""
+        """Invert `settings`; there are no tensors."""
         return cls(**{key: value for key, value in settings.items() if key != "kind"})
 
     @classmethod
     def of_files(cls, files: ImageFiles) -> ImagePreparation:
-        """What is done to these files for evaluation."""
+        """Give the preparation of these files for evaluation."""
         resize = None if files.resize == files.side else files.resize
         return cls(files.channels, files.side, files.side, resize, files.upright)
 
@@ -86,13 +99,13 @@ class ImagePreparation:
         what = "grey" if self.channels == 1 else "colour"
         if self.resize is None:
             return f"{what} images resized to {self.height}×{self.width}"
-        return f"{what} images resized to {self.resize}×{self.resize}, the middle {self.height}×{self.width} of them"
+        return f"{what} images resized to {self.resize}×{self.resize}, their middle {self.height}×{self.width}"
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
-        """uint8 (n, C, H, W) of files, images in memory, or Pillow images.
+        """Make uint8 (n, C, H, W) of image files, images in memory, or Pillow images.
 
         Raises:
-            InputError: naming the first one that cannot be read.
+            InputError: with the name of the first image that cannot be read.
         """
         items = self._empty(len(inputs))
         with quiet_pillow():
@@ -104,21 +117,33 @@ class ImagePreparation:
 
     def read(
         self, inputs: Inputs | Sequence[Picture], names: Sequence[str] | None = None, progress: Progress | None = None
-    ) -> tuple[Tensor, list[int], list[Finding]]:
-        """All that can be read, the positions of these, and what was noticed about the others."""
+    ) -> Prepared:
+        """Make items of all images that can be read, and report the others. Each file is opened once."""
         pictures = _pictures(inputs)
-        items, kept, failed = self._empty(len(pictures)), list[int](), dict[int, UnreadableImage]()
+        items, contents, failed = self.read_part(pictures, progress)
+        kept = [position for position in range(len(pictures)) if position not in failed]
+        return Prepared(self, items, kept, unreadable(failed, picture_names(pictures, names)), contents)
+
+    def read_part(
+        self, pictures: Sequence[Picture], progress: Progress | None = None
+    ) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
+        """Give the pixels of all images that can be read, the digest of each, and by position why others cannot be read."""
+        items, contents, failed = self._empty(len(pictures)), list[bytes](), dict[int, UnreadableImage]()
         with quiet_pillow():
-            for position, pixels in enumerate(_by_threads(self._pixels, pictures, progress)):
-                if isinstance(pixels, UnreadableImage):
-                    failed[position] = pixels
+            for position, made in enumerate(_by_threads(self._pixels_and_digest, pictures, progress)):
+                if isinstance(made, UnreadableImage):
+                    failed[position] = made
                 else:
-                    items[len(kept)] = pixels  # closing the gaps at once: afterwards, that would be a second copy
-                    kept.append(position)
-        return items[: len(kept)], kept, _unreadable(failed, _names(pictures, names))
+                    items[len(contents)] = made[0]  # closing the gaps at once: afterwards, that would be a second copy
+                    contents.append(made[1])
+        return items[: len(contents)], contents, failed
 
     def _empty(self, number: int) -> Tensor:
         return torch.empty(number, self.channels, self.height, self.width, dtype=torch.uint8)
+
+    def _pixels_and_digest(self, picture: Picture) -> tuple[Tensor, bytes]:
+        picture = load(picture) if isinstance(picture, Path) else picture
+        return self._pixels(picture), content_digest(picture)
 
     def _pixels(self, picture: Picture) -> Tensor:
         size = (self.width, self.height) if self.resize is None else (self.resize, self.resize)
@@ -133,54 +158,67 @@ def fit_images(
     limit_bytes: int = LIMIT,
     progress: Progress | None = None,
     names: Sequence[str] | None = None,
-) -> tuple[ImagePreparation, Tensor | ImageFiles, list[int], list[Finding]]:
+) -> Prepared:
     """Choose colour and size by looking at all headers, and read everything that can be read.
 
     Args:
-        paths: files, images in memory, or Pillow images.
+        paths: image files, images in memory, or Pillow images.
         size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
         limit_bytes: files that would take more memory than this are not read but stay files.
-        names: what to call files in findings; None: their paths.
-
-    Returns:
-        the preparation, the items, the positions of the paths that they come from, what was noticed.
+        names: of the files in findings; None: their paths.
 
     Raises:
-        InputError: images that are in no files would take more memory than this.
+        InputError: images that are not files would take more memory than this.
     """
-    names = _names(paths, names)
+    names = picture_names(paths, names)
+    headers, contents, failed, held = dict[int, Header](), list[bytes](), dict[int, UnreadableImage](), 0
+    stored: list[Picture] = list(paths)
     with quiet_pillow():
-        looked = list(_by_threads(look, paths))
-    failed = {position: header for position, header in enumerate(looked) if isinstance(header, UnreadableImage)}
-    headers = {position: header for position, header in enumerate(looked) if isinstance(header, Header)}
+        for position, looked in enumerate(_by_threads(_look, paths)):
+            if isinstance(looked, UnreadableImage):
+                failed[position] = looked
+                continue
+            headers[position], picture, digest = looked
+            contents.append(digest)
+            held += len(picture.content) if isinstance(picture, EncodedImage) else 0
+            if held <= HELD:
+                stored[position] = picture  # to be decoded without opening the file again
     if not headers:
         nothing = ImagePreparation(3, size or SMALLEST, size or SMALLEST)
-        return nothing, nothing(()), [], _unreadable(failed, names)
+        return Prepared(nothing, nothing(()), [], unreadable(failed, names), [])
     side = size or _choose_side(list(headers.values()))
     made = ImagePreparation(1 if all(header.grey for header in headers.values()) else 3, side, side)
     noticed = _about_sizes(headers, names)
     needed = len(headers) * made.channels * side * side
     if needed + sum(len(each.content) for each in paths if isinstance(each, EncodedImage)) <= limit_bytes:
-        items, kept, findings = made.read(paths, names, progress)
-        return made, items, kept, findings + noticed
+        positions = list(headers)
+        items, contents, damaged = made.read_part([stored[position] for position in positions], progress)
+        failed |= {positions[place]: error for place, error in damaged.items()}
+        kept = [position for position in positions if position not in failed]
+        return Prepared(made, items, kept, unreadable(dict(sorted(failed.items())), names) + noticed, contents)
     files = [path for position in headers if isinstance(path := paths[position], Path)]
     text = f"{len(headers):,} images of {side}×{side} would take {needed / 1e9:.1f} GB of memory"
     if len(files) < len(headers):
-        raise InputError(f"{text}, besides what they take as they are stored. {EXPORT} A smaller --image-size needs less.")
-    text += ": they are read from their files again and again. One that turns out to be damaged later stops the training. "
+        raise InputError(f"{text} in addition to their encoded form. {EXPORT} A smaller --image-size needs less.")
+    text += ": they are read from their files in every epoch. One that turns out to be damaged later stops the training. "
     noticed.append(Finding("note", f"{text}A smaller --image-size needs less."))
     left = ImageFiles(files, side, side, made.channels, made.upright)
-    return made, left, list(headers), _unreadable(failed, names) + noticed
+    return Prepared(made, left, list(headers), unreadable(failed, names) + noticed, contents)
+
+
+def _look(picture: Picture) -> tuple[Header, Picture, bytes]:
+    picture = load(picture) if isinstance(picture, Path) else picture
+    return look(picture), picture, content_digest(picture)
 
 
 def _pictures(inputs: Inputs | Sequence[Picture]) -> Sequence[Picture]:
     if isinstance(inputs, (Mapping, np.ndarray)) or any(not isinstance(each, Picture) for each in inputs):
-        raise InputError("a model of images takes files of images, or Pillow images; these inputs are something else.")
+        raise InputError("a model of images takes image files or Pillow images; these inputs are something else.")
     return inputs  # type: ignore[return-value]  # just checked
 
 
-def _names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence[str]:
-    """What to call them: an image in memory says so itself."""
+def picture_names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence[str]:
+    """Name images for messages: an image in memory has its own name."""
     if names is None:
         names = [printable(each) if isinstance(each, Path) else f"image {number}" for number, each in enumerate(pictures, 1)]
     return [each.name if isinstance(each, EncodedImage) else name for each, name in zip(pictures, names, strict=True)]
@@ -189,7 +227,7 @@ def _names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence
 def _by_threads(
     work: Callable[[Picture], Found], pictures: Sequence[Picture], progress: Progress | None = None
 ) -> Iterator[Found | UnreadableImage]:
-    """The result for each in order, or why there is none. Pillow decodes without holding Python's lock."""
+    """Give the result for each in order, or the error. Pillow decodes without holding Python's lock."""
     with ThreadPoolExecutor(count_workers()) as pool:
         for start in range(0, len(pictures), PART):
             yield from pool.map(partial(_attempt, work), pictures[start : start + PART])
@@ -215,14 +253,15 @@ def _choose_side(headers: Sequence[Header]) -> int:
     return min(max(rounded, SMALLEST), LARGEST_ACCELERATED if accelerated else LARGEST)
 
 
-def _unreadable(failed: Mapping[int, UnreadableImage], names: Sequence[str]) -> list[Finding]:
+def unreadable(failed: Mapping[int, UnreadableImage], names: Sequence[str]) -> list[Finding]:
+    """Report images that cannot be read; where they are more than half, training stops."""
     if not failed:
         return []
     named = [f"{names[position]!r} ({error.reason})" for position, error in failed.items()]
     places = tuple(f"{names[position]}: {error.reason}" for position, error in failed.items())
     what = f"{len(failed):,} of {len(names):,} images cannot be read: {some(named)}."
     if 2 * len(failed) > len(names):
-        return [Finding("stop", f"{what} With so few left, something is wrong with all of them: replace or remove them.", places)]
+        return [Finding("stop", f"{what} Replace or remove them: so many point to a common cause.", places)]
     return [Finding("warning", f"{what} They are left out. Replace or remove them.", places)]
 
 
@@ -231,16 +270,16 @@ def _about_sizes(headers: Mapping[int, Header], names: Sequence[str]) -> list[Fi
     tiny = [position for position, header in headers.items() if min(header.width, header.height) < SMALLEST]
     if tiny:
         sizes = [f"{names[position]!r} ({headers[position].width}×{headers[position].height})" for position in tiny]
-        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels in a side: {some(sizes)}. "
-        text += "There is hardly anything to see in them: is that what they should be?"
+        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels per side: {some(sizes)}. "
+        text += "There is hardly anything to see in them."
         found.append(Finding("warning", text, tuple(sizes)))
     shapes = sorted(header.width / header.height for header in headers.values())
     narrow, wide = shapes[len(shapes) // 20], shapes[-1 - len(shapes) // 20]
     if wide > WIDE * narrow:
-        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high. All are squashed to a square: "
-        text += "where shape matters for the class, crop or pad them first."
+        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high, and all are resized to a square. "
+        text += "If the shape matters for the class, crop or pad them first."
         found.append(Finding("note", text))
     animated = [repr(names[position]) for position, header in headers.items() if header.animated]
     if animated:
-        found.append(Finding("note", f"of animated images the first frame is used: {some(animated)}.", tuple(animated)))
+        found.append(Finding("note", f"the first frame of animated images is used: {some(animated)}.", tuple(animated)))
     return found

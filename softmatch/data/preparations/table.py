@@ -49,7 +49,7 @@ class TablePreparation:
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TablePreparation:
-        """Inverse of `settings`."""
+        """Invert `settings`."""
         return cls([column_from(part) for part in settings["columns"]])
 
     def describe(self) -> str:
@@ -58,14 +58,14 @@ class TablePreparation:
 
 
 def fit_table(inputs: Inputs, names: Sequence[str]) -> tuple[TablePreparation, list[Finding]]:
-    """Find out what each column holds, and what to do where a value is missing.
+    """Choose a form for each column, and a value where one is missing.
 
     Args:
         inputs: all rows of the training data.
-        names: what to call the rows in findings.
+        names: of the rows in findings.
 
     Raises:
-        InputError: if no column can be learned from.
+        InputError: no column can be learned from.
     """
     fitted = {name: fit_column(name, column) for name, column in _columns(inputs).items()}
     parts = [found.part for found in fitted.values() if found.part is not None]

@@ -22,7 +22,7 @@ ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRUTH = {"true": 1.0, "false": 0.0}
 MISSING, OTHER = -1, -2
-"""In place of the position of a category."""
+"""Codes in place of the position of a category."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class CategoryColumn:
 
 
 def column_from(settings: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
-    """Inverse of `settings`."""
+    """Invert `settings`."""
     values = dict(settings)
     if values["form"] != "category":
         return NumberColumn(**values)
@@ -108,14 +108,14 @@ def column_from(settings: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
 
 
 def read_distinct(column: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """The different texts of a column, and which of them each cell is."""
+    """List the different texts of a column, and the position of each cell in the list."""
     seen: dict[str, int] = {}
     codes = np.fromiter((seen.setdefault(cell, len(seen)) for cell in column), np.int64, len(column))
     return list(seen), codes
 
 
 def read_numbers(column: Column, form: Literal["number", "date"]) -> Floats:
-    """A number for each cell; NaN where it is missing or none. Infinity stays."""
+    """Read a number from each cell; NaN where it is missing or not a number. Infinity stays."""
     if isinstance(column, np.ndarray):
         return column if form == "number" else np.full(len(column), math.nan)
     distinct, codes = read_distinct(column)
@@ -125,7 +125,7 @@ def read_numbers(column: Column, form: Literal["number", "date"]) -> Floats:
 
 
 def parse_cell(text: str) -> float | None:
-    """A number, or 1 and 0 for true and false; NaN: missing; None: something else."""
+    """Read a number, or 1 and 0 for true and false; NaN: missing; None: something else."""
     if is_missing(text):
         return math.nan
     number = parse_number(text)
@@ -133,7 +133,7 @@ def parse_cell(text: str) -> float | None:
 
 
 def parse_date(text: str) -> float | None:
-    """Days since 1970 of an ISO date, with or without a time; NaN: missing; None: something else. No time zone is UTC."""
+    """Read an ISO date as days since 1970, with or without a time; NaN: missing; None: something else. Default: UTC."""
     if is_missing(text):
         return math.nan
     if not ISO_DATE.fullmatch(text.strip()):
@@ -147,7 +147,7 @@ def parse_date(text: str) -> float | None:
 
 
 def read_categories(column: Column) -> tuple[list[str | None], npt.NDArray[np.int64]]:
-    """Words, None where one is missing, and which of them each cell is. 1, 1.0 and " 1" are one word, as text or as number."""
+    """List the words of a column, None where one is missing, and the position of each cell. 1, 1.0 and " 1" are one word."""
     if isinstance(column, np.ndarray):
         numbers, codes = np.unique(column, return_inverse=True)
         return [_word(value) for value in numbers.tolist()], codes

@@ -1,4 +1,4 @@
-"""What a column of a table holds, by all its cells."""
+"""Choice of the form of a column of a table, by all its cells."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ MOSTLY = 0.95
 MOST_CATEGORIES = 50
 FEW = 0.05
 LEAST = 0.001
-"""Share of the rows below which a category or an indicator is no feature: its rare 1 would be huge once standardised."""
+"""Share of the rows below which a category or an indicator is not a feature: its rare 1 would be huge once standardised."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What was made of a column.
+    """Result for a column.
 
     Attributes:
-        part: None: nothing.
-        left_out: why.
-        missing: how many cells have no value.
+        part: the column as features; None: it is left out.
+        left_out: the reason.
+        missing: number of cells without a value.
         unreadable, infinite: cells that are taken as missing, by their position.
-        decimal_commas: whether the words look like numbers with a decimal comma.
+        decimal_commas: the words look like numbers with a decimal comma.
     """
 
     part: NumberColumn | CategoryColumn | None
@@ -52,7 +52,7 @@ class Fitted:
 
 
 def fit_column(name: str, column: Column) -> Fitted:
-    """Numbers if nearly all values are, or dates if nearly all are, or categories if there are few of them."""
+    """Choose numbers or dates if nearly all values are, or categories if there are few of them."""
     if isinstance(column, np.ndarray):
         return _numbers(name, "number", column, {})
     distinct, codes = read_distinct(column)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.preparations.texts import as_texts, stored_text
+from softmatch.data.preparations.text_inputs import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
 from softmatch.errors import InputError
 
@@ -25,7 +25,7 @@ MOST_TERMS = 20_000
 RARE_FROM = 100
 """From this many texts on, groups of letters that occur in only one of them are left out."""
 ITERATIONS = 2
-"""Of the randomised decomposition."""
+"""Iterations of the randomised decomposition."""
 FEWEST = 16
 PER_DIRECTION = 12
 """Texts for each direction, where there are few: with nearly as many directions as texts each text is far from all others,
@@ -53,7 +53,7 @@ class TfidfPreparation:
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TfidfPreparation:
-        """Inverse of `settings` and `tensors`."""
+        """Invert `settings` and `tensors`."""
         try:
             terms = stored_text(tensors["terms"]).split("\n")
             found = cls(settings["column"], terms, tensors["idf"], tensors["components"])
@@ -86,7 +86,7 @@ class TfidfPreparation:
         return {"kind": "tfidf", "column": self.columns[0]}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The terms are kept as one text: there may be too many of them for JSON."""
+        """Give the terms as one text, since there may be too many for JSON, and the numbers."""
         terms = np.frombuffer("\n".join(self.terms).encode("utf-8", "surrogatepass"), np.uint8)
         return {"terms": torch.from_numpy(terms.copy()), "idf": self.idf, "components": self.components}
 
@@ -95,10 +95,10 @@ class TfidfPreparation:
 
 
 def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: int = 0) -> TfidfPreparation:
-    """The preparation that suits these texts, labelled or not; labels have no part in it.
+    """Fit the preparation to these texts, labelled or not; labels are not used.
 
     Args:
-        dimensions: most directions; fewer where there are few texts or terms.
+        dimensions: maximum of directions; fewer where there are few texts or terms.
         seed: of the decomposition.
 
     Raises:

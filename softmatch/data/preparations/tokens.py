@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.preparations.texts import as_texts, stored_text
+from softmatch.data.preparations.text_inputs import as_texts, stored_text
 from softmatch.data.records import InputKind, Inputs
 from softmatch.encoders.backbones import Tokenizer, load_tokenizer, padded
 from softmatch.encoders.encoder_folder import find_encoder, read_text_settings
@@ -19,7 +19,7 @@ __all__ = ["TokenPreparation", "fit_tokens"]
 
 MOST_TOKENS = 128
 TEXTS = 4096
-"""At a time: what a tokenizer says about each takes far more memory than the ids."""
+"""Texts at a time: the output of a tokenizer takes far more memory than the ids."""
 
 
 class TokenPreparation:
@@ -42,7 +42,7 @@ class TokenPreparation:
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TokenPreparation:
-        """Inverse of `settings` and `tensors`."""
+        """Invert `settings` and `tensors`."""
         try:
             rules = stored_text(tensors["tokenizer"])
             tokenizer = Tokenizer.from_saved(rules, settings["pad"], settings["mask"], settings["special"])
@@ -69,7 +69,7 @@ class TokenPreparation:
 
     @property
     def view_options(self) -> dict[str, Any]:
-        """What `TextViews` must know of the tokens."""
+        """Give the options of `TextViews` that depend on the tokens."""
         return {"pad": self.tokenizer.pad, "mask": self.tokenizer.mask, "special": list(self.tokenizer.special)}
 
     def settings(self) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class TokenPreparation:
 
 
 def fit_tokens(columns: Sequence[Sequence[str]], column: str, encoder: str, most: int = MOST_TOKENS) -> TokenPreparation:
-    """The preparation for an encoder in a folder or of the hub: as many tokens as the longest of these texts has.
+    """Fit the preparation of an encoder in a folder or on the hub: up to as many tokens as the longest text has.
 
-    The ids are kept until the preparation is asked for those of the same texts: everything is tokenised once.
+    The ids are kept until the preparation is called with the same texts: everything is tokenised once.
 
     Args:
         columns: all texts that are trained on, and each column of their augmented versions.
@@ -104,7 +104,7 @@ def fit_tokens(columns: Sequence[Sequence[str]], column: str, encoder: str, most
 
 
 def _joined(parts: Sequence[Tensor], number: int, length: int, pad: int) -> Tensor:
-    """Pieces of different widths as one tensor."""
+    """Join pieces of different widths in one tensor."""
     items, start = torch.full((number, length), pad, dtype=torch.int32), 0
     for part in parts:
         items[start : start + len(part), : part.shape[1]] = part

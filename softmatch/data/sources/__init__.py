@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.data.examples import Examples
-from softmatch.data.sources import embedded, fetch
+from softmatch.data.sources import embedded, fetch, open_texts
 from softmatch.data.sources.image_datasets import PUBLISHED
 from softmatch.data.sources.text_datasets import TEXTS
 from softmatch.errors import InputError, nearest
@@ -33,19 +33,13 @@ class Source:
     texts: bool = False
 
 
-def _load_texts(name: str, seed: int, where: Path | None = None) -> Examples:
-    from softmatch.data.sources.open_texts import load  # which needs the readers of users' own tables, and they this module
-
-    return load(name, seed, where)
-
-
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
         Source("digits", "1,797 real handwritten digits of 8×8 pixels (scikit-learn)", embedded.load_digits, embedded.DIGITS),
         Source("two-moons", "the paper's figure 1: two interleaved half circles", embedded.load_two_moons, embedded.TWO_MOONS),
         *(Source(name, data.summary, partial(fetch.load, name), data.defaults) for name, data in PUBLISHED.items()),
-        *(Source(name, data.summary, partial(_load_texts, name), data.defaults, texts=True) for name, data in TEXTS.items()),
+        *(Source(name, data.summary, partial(open_texts.load, name), data.defaults, texts=True) for name, data in TEXTS.items()),
     )
 }
 

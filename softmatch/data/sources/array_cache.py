@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.npz_files import FAILURES
+from softmatch.data.readers.array_files import FAILURES
 from softmatch.data.sources.pieces import Data, Images, Labels, Piece, chunks, join_images, join_labels
 from softmatch.errors import InputError
 from softmatch.files.cache import FORMAT, cache_folder, replacing

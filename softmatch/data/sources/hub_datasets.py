@@ -15,11 +15,11 @@ import numpy as np
 from PIL import Image
 
 from softmatch.data.hub_access import fetch, library
+from softmatch.data.pictures import FORMATS, quiet_pillow
 from softmatch.data.records import Finding
 from softmatch.data.sources.originals import damaged
 from softmatch.data.sources.pieces import Data, Images, Labels, Piece, unlabeled
 from softmatch.errors import InputError
-from softmatch.views.pillow import FORMATS, quiet_pillow
 
 ROWS = 1000
 COPY = "Or give a copy of the dataset's own files with --data PATH."
@@ -147,7 +147,7 @@ class _Rows:
 
 
 class HubRows:
-    """A split on the hub as a table: see `softmatch.data.own.piece.TableReader`. It stays in the hub library's own cache.
+    """A split on the hub as a table: see `softmatch.data.records.TableReader`. It stays in the hub library's own cache.
 
     Attributes:
         names: of its columns.

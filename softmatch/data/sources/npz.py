@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from softmatch.data.npz_files import FAILURES, refuse_unfit
+from softmatch.data.readers.array_files import FAILURES, refuse_unfit
 from softmatch.data.sources.originals import damaged
 from softmatch.data.sources.pieces import Data, Images, Labels, Piece, unlabeled
 from softmatch.errors import InputError

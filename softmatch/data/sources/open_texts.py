@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from softmatch.data.examples import Examples
-from softmatch.data.own.reading import Reading, Tests, understand
-from softmatch.data.own.tables import OpenedTable, is_table
+from softmatch.data.readers.table_source import OpenedTable, is_table
 from softmatch.data.records import Columns, Finding, Records
 from softmatch.data.sources import hub_datasets as hub
 from softmatch.data.sources.text_datasets import TEXTS, Texts
 from softmatch.data.sources.text_tables import LABEL, TEXT, Joined, Renamed, open_file, rename
+from softmatch.data.understanding import Reading, Tests, understand
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 from softmatch.formatting import quoted

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.data.cells import as_text_column
-from softmatch.data.own.lines import open_lines, read_lines
-from softmatch.data.own.parquet import Parquet
-from softmatch.data.own.piece import Piece, TableReader
-from softmatch.data.own.tables import open_table, read_head
-from softmatch.data.records import Columns, Finding
+from softmatch.data.readers.parquet_files import Parquet
+from softmatch.data.readers.table_source import read_table
+from softmatch.data.readers.text_lines import open_lines, read_lines
+from softmatch.data.records import Finding, Piece, TableReader
 from softmatch.data.sources.text_datasets import Texts
 from softmatch.errors import InputError
 from softmatch.files.untrusted import parse_json
@@ -121,9 +120,7 @@ def open_file(path: Path, dataset: Texts) -> Renamed:
         return Renamed(originals, where, originals.names[1:], LABEL, first=1)
     if ".json" in path.suffixes and (rows := _numbered_objects(path)):
         return rename(NumberedObjects(path, rows), where, dataset)
-    texts, label = _find_columns(tuple(read_head(path, 1)), where, dataset)
-    opened = open_table(path, Columns(label=label, text=texts[0], augmented=()))
-    return rename(opened.reader, where, dataset)
+    return rename(read_table(path), where, dataset)
 
 
 def rename(reader: TableReader, where: str, dataset: Texts) -> Renamed:

@@ -155,7 +155,7 @@ def test_features_of_images(vit: Path, tmp_path: Path) -> None:
     from transformers import ViTModel
 
     paths = _write_images(tmp_path)
-    prepared, features, kept, findings = fit_image_encoder(str(vit), paths)
+    prepared, features, kept, findings = fit_image_encoder(str(vit), paths)[:4]
     pixels = torch.stack([torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1) for path in paths])
     with torch.no_grad():
         expected = ViTModel.from_pretrained(vit).eval()((pixels / 255 - 0.5) / 0.25).pooler_output
@@ -170,7 +170,7 @@ def test_images_of_any_size_and_mode(tmp_path: Path) -> None:
     folder = make_resnet(tmp_path / "resnet")
     Image.new("CMYK", (50, 20), (10, 20, 30, 40)).save(tmp_path / "one.jpg")
     Image.new("LA", (1, 1), (10, 128)).save(tmp_path / "two.png")
-    _, features, _, _ = fit_image_encoder(str(folder), [tmp_path / "one.jpg", tmp_path / "two.png"])
+    _, features, _, _ = fit_image_encoder(str(folder), [tmp_path / "one.jpg", tmp_path / "two.png"])[:4]
     assert features.shape == (2, 16)
     assert torch.isfinite(features).all()
 
@@ -179,7 +179,7 @@ def test_images_that_cannot_be_read_are_left_out_and_named(vit: Path, tmp_path: 
     paths = _write_images(tmp_path)
     expected = fit_image_encoder(str(vit), paths)[1]
     paths[1].write_bytes(paths[1].read_bytes()[:60])
-    prepared, features, kept, findings = fit_image_encoder(str(vit), paths)
+    prepared, features, kept, findings = fit_image_encoder(str(vit), paths)[:4]
     assert kept == [0, 2]
     assert torch.allclose(features, expected[[0, 2]], atol=1e-6)
     assert "1.png" in findings[0].text

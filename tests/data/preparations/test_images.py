@@ -15,11 +15,11 @@ from torch import Tensor
 
 from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
+from softmatch.data.pictures import EncodedImage
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.errors import InputError
-from softmatch.views.pictures import EncodedImage
-from tests.data.own.images import QUADRANTS, write_animation, write_claiming, write_image, write_truncated, write_turned
+from tests.data.readers.images import QUADRANTS, write_animation, write_claiming, write_image, write_truncated, write_turned
 
 
 def levels(image: Tensor) -> list[list[int]]:
@@ -39,7 +39,7 @@ def write_noise(folder: Path, number: int, size: tuple[int, int] = (20, 12), suf
 
 def test_small_square_images_stay_as_they_are(tmp_path: Path) -> None:
     paths = [write_image(tmp_path / f"{level}.png", level, (28, 28), "L") for level in range(5)]
-    made, items, kept, findings = fit_images(paths, None)
+    made, items, kept, findings = fit_images(paths, None)[:4]
     assert made.describe() == "grey images resized to 28×28"
     assert isinstance(items, Tensor)
     assert (items.shape, items.dtype) == ((5, 1, 28, 28), torch.uint8)
@@ -66,7 +66,7 @@ def test_the_side_follows_from_the_shorter_sides(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     paths = [write_image(tmp_path / f"{number}.png", size=size) for number, size in enumerate(sizes)]
-    made, items, _, _ = fit_images(paths, given)
+    made, items, _, _ = fit_images(paths, given)[:4]
     assert items.shape == (len(sizes), 3, side, side)
     assert (made.height, made.width) == (side, side)
 
@@ -135,7 +135,7 @@ def test_transparent_colours_of_a_palette_become_white(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["gif", "webp", "png"])
 def test_of_an_animation_the_first_frame_is_used_and_that_is_said(tmp_path: Path, suffix: str) -> None:
     path = write_animation(tmp_path / f"moving.{suffix}", (50, 200))
-    _, items, kept, findings = fit_images([path], None)
+    _, items, kept, findings = fit_images([path], None)[:4]
     assert isinstance(items, Tensor)
     assert kept == [0]
     assert items.float().mean() == pytest.approx(50, abs=2)
@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     good = [write_image(tmp_path / f"good{number}.png", 10 * number) for number in range(10)]
     bad = ["bomb.png", "cut.jpg", "cut.png", "empty.png", "float.tif", "large.png", "missing.png", "text.png", "whole.tif"]
     paths = [*good[:5], *(tmp_path / name for name in bad), *good[5:]]
-    _, items, kept, findings = fit_images(paths, None)
+    _, items, kept, findings = fit_images(paths, None)[:4]
     assert isinstance(items, Tensor)
     assert kept == [0, 1, 2, 3, 4, 14, 15, 16, 17, 18]
     assert items[:, 0, 0, 0].tolist() == [10 * number for number in range(10)]
@@ -191,7 +191,7 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
 def test_the_first_bad_file_is_named_when_all_are_wanted(tmp_path: Path) -> None:
     good = write_image(tmp_path / "good.png")
     bad = [write_truncated(tmp_path / name) for name in ("second.png", "third.png")]
-    with pytest.raises(InputError, match=r"the image .*second\.png cannot be read: .*Replace it by an intact one"):
+    with pytest.raises(InputError, match=r"the image .*second\.png cannot be read: .*Replace or remove it"):
         ImagePreparation(3, 8, 8)([good, *bad])
 
 
@@ -201,7 +201,7 @@ def test_it_stops_where_most_cannot_be_read(tmp_path: Path, good: int) -> None:
     for name in ("a.png", "b.png"):
         (tmp_path / name).touch()
         paths.append(tmp_path / name)
-    _, items, kept, findings = fit_images(paths, None)
+    _, items, kept, findings = fit_images(paths, None)[:4]
     assert (len(items), kept) == (good, [0] * good)
     assert [finding.level for finding in findings] == ["stop"]
     assert f"2 of {good + 2} images" in findings[0].text
@@ -213,13 +213,13 @@ def test_findings_use_the_names_that_are_given(tmp_path: Path) -> None:
     findings = fit_images(paths, None, names=["cat/a.png", "cat/b.png", "dog/c.png"])[3]
     assert "'cat/a.png' (the file is empty)" in findings[0].text
     assert findings[1].level == "warning"
-    assert "1 of 3 images have fewer than 8 pixels in a side: 'dog/c.png' (1×1)" in findings[1].text
+    assert "1 of 3 images have fewer than 8 pixels per side: 'dog/c.png' (1×1)" in findings[1].text
 
 
 def test_tiny_images_are_a_warning_and_wide_ones_a_note(tmp_path: Path) -> None:
     paths = [write_image(tmp_path / "pixel.png", 9, (1, 1)), write_image(tmp_path / "wide.png", 8, (3000, 2))]
     paths += [write_image(tmp_path / f"{number}.png", 7, (40, 40)) for number in range(3)]
-    _, items, kept, findings = fit_images(paths, 16)
+    _, items, kept, findings = fit_images(paths, 16)[:4]
     assert isinstance(items, Tensor)
     assert items[:, 0].flatten(1).unique(dim=1).tolist() == [[9], [8], [7], [7], [7]]
     assert kept == [0, 1, 2, 3, 4]
@@ -238,8 +238,8 @@ def test_many_images_stay_files_that_are_read_the_same(tmp_path: Path) -> None:
     paths = [write_turned(tmp_path / f"{orientation}.jpg", orientation) for orientation in range(1, 9)]
     (tmp_path / "empty.png").touch()
     paths.insert(2, tmp_path / "empty.png")
-    _, pixels, same, _ = fit_images(paths, 12)
-    made, items, kept, findings = fit_images(paths, 12, limit_bytes=8 * 12 * 12 - 1)
+    _, pixels, same, _ = fit_images(paths, 12)[:4]
+    made, items, kept, findings = fit_images(paths, 12, limit_bytes=8 * 12 * 12 - 1)[:4]
     assert isinstance(items, ImageFiles)
     assert isinstance(pixels, Tensor)
     assert items.shape == pixels.shape == (8, 1, 12, 12)
@@ -260,7 +260,7 @@ def test_it_does_what_files_go_through_for_evaluation(tmp_path: Path, side: int,
 def test_pillow_images_are_taken_too(tmp_path: Path) -> None:
     paths = write_noise(tmp_path, 4)
     pictures = [Image.open(path) for path in paths]
-    made, items, kept, _ = fit_images(pictures, 16)
+    made, items, kept, _ = fit_images(pictures, 16)[:4]
     assert isinstance(items, Tensor)
     assert torch.equal(items, made(paths))
     assert torch.equal(made([Image.fromarray(np.asarray(picture)) for picture in pictures]), items)
@@ -272,7 +272,7 @@ def test_pillow_images_are_taken_too(tmp_path: Path) -> None:
 def test_images_in_memory_are_taken_as_files_are(tmp_path: Path) -> None:
     paths = [*write_noise(tmp_path, 4), *write_noise(tmp_path, 2, (300, 200), "jpg"), write_turned(tmp_path / "turned.jpg", 6)]
     stored = [EncodedImage(path.read_bytes(), path.name) for path in paths]
-    made, items, kept, findings = fit_images(stored, 16)
+    made, items, kept, findings = fit_images(stored, 16)[:4]
     assert kept == [0, 1, 2, 3, 4, 5, 6]
     assert isinstance(items, Tensor)
     assert torch.equal(items, made(paths))
@@ -285,7 +285,7 @@ def test_bad_images_in_memory_are_left_out_and_named(tmp_path: Path) -> None:
     Image.new("RGB", (9, 9)).save(eps, "EPS")
     cut = write_truncated(tmp_path / "cut.png").read_bytes()
     bad = [EncodedImage(eps.getvalue(), "row 2"), EncodedImage(cut, "row 3"), EncodedImage(b"", "row 4", "it is lost")]
-    _, items, kept, (warning,) = fit_images([good, *bad, good, good], 8)
+    _, items, kept, (warning,) = fit_images([good, *bad, good, good], 8)[:4]
     assert (len(items), kept) == (3, [0, 4, 5])
     assert [place.split(": ", 1) for place in warning.places][::2] == [
         ["row 2", "not an image that Pillow knows"],
@@ -310,7 +310,7 @@ def test_images_in_no_files_are_refused_above_the_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inputs", [["a.png"], np.zeros((2, 8, 8)), {"column": ["a"]}])
 def test_other_inputs_are_refused(inputs: object) -> None:
-    with pytest.raises(InputError, match="takes files of images"):
+    with pytest.raises(InputError, match="takes image files"):
         ImagePreparation(1, 8, 8)(inputs)  # type: ignore[arg-type]  # that is the test
 
 
@@ -347,14 +347,14 @@ def test_damaged_settings_are_explained(settings: dict[str, object], message: st
 
 def test_words_for_what_is_done() -> None:
     assert ImagePreparation(1, 8, 8).describe() == "grey images resized to 8×8"
-    cropped = "colour images resized to 256×256, the middle 224×224 of them"
+    cropped = "colour images resized to 256×256, their middle 224×224"
     assert ImagePreparation(3, 224, 224, 256).describe() == cropped
 
 
 def test_progress_is_told_to_the_end_and_the_order_is_kept(tmp_path: Path) -> None:
     paths = [write_image(tmp_path / f"{number}.png", number % 250, (8, 8), "L") for number in range(600)]
     told: list[tuple[int, int]] = []
-    _, items, _, _ = fit_images(paths, None, progress=lambda done, total: told.append((done, total)))
+    _, items, _, _ = fit_images(paths, None, progress=lambda done, total: told.append((done, total)))[:4]
     assert isinstance(items, Tensor)
     assert told == [(512, 600), (600, 600)]
     assert items[:, 0, 0, 0].tolist() == [number % 250 for number in range(600)]
@@ -364,7 +364,7 @@ def test_progress_is_told_to_the_end_and_the_order_is_kept(tmp_path: Path) -> No
 def test_a_name_that_is_no_text_can_be_read_and_shown(tmp_path: Path) -> None:
     path = write_image(tmp_path / "caf\udce9.png")
     write_truncated(tmp_path / "bad\udcff.png")
-    _, items, kept, findings = fit_images([path, path, tmp_path / "bad\udcff.png"], None)
+    _, items, kept, findings = fit_images([path, path, tmp_path / "bad\udcff.png"], None)[:4]
     assert (len(items), kept) == (2, [0, 1])
     assert "bad\\xff.png" in findings[0].places[0]
     findings[0].text.encode("utf-8")

@@ -1,0 +1,119 @@
+"""Checks of a user's data before anything is trained."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.readers.labels import look_alikes, suspicious_unlabeled
+from softmatch.data.records import Finding, Records
+from softmatch.formatting import quoted
+
+RATIO = 20
+ALL_LABELED = (
+    "every sample has a label: there is nothing unlabelled to learn from, so a classifier is trained on the labels only. To try "
+    "what unlabelled data would do, give --labels N: the other labels are then hidden."
+)
+
+
+def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: str | None) -> list[Finding]:
+    """Check the labels, given the number of samples with each and of all samples."""
+    if not total:
+        return [Finding("stop", f"{where} holds no samples.")]
+    if not counts:
+        text = f"{where}: none of the {total:,} samples has a label. Label a few of each class; `softmatch suggest SOURCE` "
+        return [Finding("stop", f"{text}chooses which ones are worth it.")]
+    if len(counts) == 1:
+        (name,) = counts
+        return [Finding("stop", f"{where}: every label is {name!r}. A classifier needs labels of at least two classes.")]
+    suspect = suspicious_unlabeled(counts, unlabeled)
+    found = [*([suspect] if suspect is not None else []), *look_alikes(counts)]
+    single = sorted(name for name, count in counts.items() if count == 1)
+    if single:
+        some = f"{len(single)} of {len(counts)} classes {'has' if len(single) == 1 else 'have'}"
+        text = f"{'every class has' if len(single) == len(counts) else some} a single labelled sample: {quoted(single)}. "
+        text += "One sample says little about a class, and its error cannot be measured. Label a few more."
+        found.append(Finding("warning", text, tuple(single)))
+    largest, smallest = max(counts.values()), min(counts.values())
+    if largest >= RATIO * smallest and smallest > 1:
+        text = f"the largest class has {largest / smallest:.0f} times the labels of the smallest. Methods for long-tailed data "
+        found.append(Finding("note", f"{text}may help: --method saw+softmatch (`softmatch methods`)."))
+    if sum(counts.values()) == total:
+        found.append(Finding("note", ALL_LABELED))
+    return found
+
+
+def check_lost(every: Mapping[str, int], kept: Mapping[str, int]) -> list[Finding]:
+    """Report classes of which no labelled sample could be read."""
+    lost = sorted(set(every) - set(kept))
+    if not lost:
+        return []
+    text = f"none of the labelled samples of {quoted(lost)} could be read: the classifier will not know this class."
+    return [Finding("warning", text, tuple(lost))]
+
+
+def check_versions(records: Records) -> list[Finding]:
+    """Report columns of augmented texts that are empty or incomplete."""
+    names = records.versions or [f"aug_{number}" for number in range(len(records.augmented))]
+    found = []
+    for name, column in zip(names, records.augmented, strict=True):
+        missing = sum(not version.strip() for version in column)
+        if missing == len(column):
+            found.append(Finding("warning", f"{name} is empty: its versions are the texts themselves."))
+        elif missing:
+            have = "has" if missing == 1 else "have"
+            text = f"{name}: {missing:,} of {len(column):,} texts {have} no version: the text itself is used."
+            found.append(Finding("warning", text))
+    return found
+
+
+def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]:
+    """Report samples that occur more than once, and those of them with different labels.
+
+    Args:
+        contents: a digest of each item.
+    """
+    members = defaultdict[bytes, list[int]](list)
+    for position, digest in enumerate(contents):
+        members[digest].append(position)
+    copies = [group for group in members.values() if len(group) > 1]
+    if not copies:
+        return []
+    extra = sum(map(len, copies)) - len(copies)
+    if examples.groups is not None and len(set(examples.groups.tolist())) == len(examples):
+        return [Finding("note", f"{extra:,} rows equal others in all columns: they are taken as different samples.")]
+    named = [[_name(examples, position) for position in group] for group in copies]
+    text = f"{extra:,} {'sample is an exact copy' if extra == 1 else 'samples are exact copies'} of others, such as "
+    text += f"{named[0][0]!r} and {named[0][1]!r}. A sample and its copies are held out together."
+    found = [Finding("note", text, tuple(" = ".join(names) for names in named))]
+    labelled = zip(named, (_labels(examples, group) for group in copies), strict=True)
+    disputed = [(names, labels) for names, labels in labelled if len(labels) > 1]
+    if disputed:
+        names, labels = disputed[0]
+        text = f"{len(disputed):,} {'sample occurs' if len(disputed) == 1 else 'samples occur'} more than once with different "
+        text += f"labels, such as {names[0]!r}: {' and '.join(labels)}. One of the labels may be wrong."
+        found.append(Finding("warning", text, tuple(", ".join(names) for names, _ in disputed)))
+    return found
+
+
+def check_leaks(examples: Examples, contents: Sequence[bytes], test: Sequence[bytes]) -> list[Finding]:
+    """Report test samples that are also in the training data."""
+    if examples.test is None:
+        return []
+    known = set(contents)
+    both = [_name(examples.test, position) for position, digest in enumerate(test) if digest in known]
+    if not both:
+        return []
+    text = f"{len(both):,} of the {len(test):,} test samples are equal to samples of the training data: {quoted(both)}. "
+    text += "If they are the same ones, the error on them says nothing about new data: remove them from one of the two."
+    return [Finding("warning", text, tuple(both))]
+
+
+def _name(examples: Examples, position: int) -> str:
+    return examples.names[position] if examples.names else str(position)
+
+
+def _labels(examples: Examples, group: Sequence[int]) -> list[str]:
+    labels = {int(examples.labels[position]) for position in group} - {UNLABELED}
+    return sorted(examples.classes[label] for label in labels)

@@ -1,0 +1,149 @@
+"""Arrays of numbers as vectors or images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from softmatch.data.records import Finding, InputKind, Inputs
+from softmatch.errors import InputError
+
+CHANNELS = (1, 3)
+BRIGHTEST = 255
+PART = 4096
+
+
+class ArrayPreparation:
+    """See `Preparation`. Vectors become float32 (n, D), images uint8 (n, C, H, W).
+
+    Args:
+        shape: of one item as it is made: (D,) or (C, H, W).
+        layout: of one item as it is given: "d", "hw", "hwc" or "chw".
+        brightest: level of white where images are given as floats: 1 or 255; None: they were whole numbers.
+    """
+
+    takes: InputKind = "array"
+    columns: tuple[str, ...] = ()
+
+    def __init__(self, shape: tuple[int, ...], layout: str, brightest: int | None = None) -> None:
+        self.shape, self.layout, self.brightest = shape, layout, brightest
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        array = np.asarray(inputs)
+        given = array.shape[1:]
+        if array.ndim < 2 or given != self._given():
+            raise InputError(f"items are {_times(given)}, those of the training data were {_times(self._given())}.")
+        if self.layout == "d":
+            return _vectors(array)
+        made = np.empty((len(array), *self.shape), np.uint8)
+        for start in range(0, len(array), PART):  # a float copy of all would be several times as large
+            made[start : start + PART] = self._images(array[start : start + PART], start)
+        return torch.from_numpy(made)
+
+    def _given(self) -> tuple[int, ...]:
+        if self.layout in ("d", "chw"):
+            return self.shape
+        channels, height, width = self.shape
+        return (height, width) if self.layout == "hw" else (height, width, channels)
+
+    def _images(self, array: npt.NDArray[Any], start: int) -> npt.NDArray[np.uint8]:
+        if array.dtype != np.uint8:
+            array = self._levels(array, start)
+        if self.layout == "hwc":
+            return array.transpose(0, 3, 1, 2)
+        return array.reshape(len(array), *self.shape)
+
+    def _levels(self, array: npt.NDArray[Any], start: int) -> npt.NDArray[np.uint8]:
+        whole = array.dtype.kind != "f"
+        white = 1 if array.dtype.kind == "b" else BRIGHTEST if whole or self.brightest is None else self.brightest
+        flat = array.reshape(len(array), -1)
+        wrong = ~((flat >= 0) & (flat <= white)).all(1)  # NaN is wrong too
+        if wrong.any():
+            at = int(np.flatnonzero(wrong)[0])
+            raise InputError(f"image {start + at + 1} holds levels outside of 0 … {white} or NaN.")
+        if not whole and self.brightest is None and flat.max() <= 1 and (flat != np.round(flat)).any():
+            raise InputError("images have levels of 0 … 1, those of the training data were 0 … 255: multiply them by 255.")
+        return np.asarray(np.rint(array * (BRIGHTEST / white)), np.uint8)
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": "array", "shape": list(self.shape), "layout": self.layout, "brightest": self.brightest}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    @classmethod
+    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ArrayPreparation:
+        """Invert `settings`."""
+        return cls(tuple(settings["shape"]), settings["layout"], settings["brightest"])
+
+    def describe(self) -> str:
+        if self.layout == "d":
+            return f"vectors of {self.shape[0]:,} numbers"
+        return f"{'grey' if self.shape[0] == 1 else 'colour'} images of {self.shape[1]}×{self.shape[2]}"
+
+
+def fit_array(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]:
+    """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images.
+
+    Raises:
+        InputError: for other shapes and levels, and for NaN and infinity.
+    """
+    if array.ndim == 1:
+        raise InputError(f"the array has one dimension ({len(array):,}): give (n, D), of single numbers x.reshape(-1, 1).")
+    if array.ndim > 4 or 0 in array.shape:
+        raise InputError(
+            f"the array is {_times(array.shape)}: give vectors (n, D) or images (n, H, W), (n, H, W, C) or (n, C, H, W)."
+        )
+    if array.ndim == 2:
+        _vectors(array)
+        return ArrayPreparation(array.shape[1:], "d"), []
+    layout, shape = _layout(array.shape[1:])
+    if array.dtype == np.uint8:
+        return ArrayPreparation(shape, layout), []
+    low, high = float(array.min()), float(array.max())
+    if math.isnan(low):
+        at = int(np.flatnonzero(np.isnan(array.reshape(len(array), -1)).any(1))[0])
+        raise InputError(f"image {at + 1} holds NaN. Fill such levels or leave the image out.")
+    if low < 0 or high > BRIGHTEST:
+        raise InputError(
+            f"an array of {array.ndim} dimensions is taken as images, whose levels must lie in 0 … 255 or 0 … 1; these reach "
+            f"from {low:g} to {high:g}. If they are not images, give vectors: x.reshape(len(x), -1)."
+        )
+    if array.dtype.kind != "f":
+        return ArrayPreparation(shape, layout), []
+    white = 1 if high <= 1 else BRIGHTEST
+    text = f"Images are given as {array.dtype} with levels of {low:g} … {high:g}: {white} is taken as white, in 256 steps."
+    return ArrayPreparation(shape, layout, white), [Finding("note", text)]
+
+
+def _vectors(array: npt.NDArray[Any]) -> Tensor:
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is refused below
+        numbers = np.array(array, np.float32)
+    if numbers.size and not np.isfinite([numbers.min(), numbers.max()]).all():
+        row, column = np.argwhere(~np.isfinite(numbers))[0]
+        raise InputError(
+            f"row {row + 1}, column {column + 1} holds {array[row, column]}, which cannot be learned from. Fill such values, or "
+            "give a table, in which missing values are filled with the median."
+        )
+    return torch.from_numpy(numbers)
+
+
+def _layout(given: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """Find the layout of images, and the shape (C, H, W) of one."""
+    if len(given) == 2:
+        return "hw", (1, *given)
+    first, last = given[0] in CHANNELS, given[2] in CHANNELS
+    if first == last:
+        reason = "it is not obvious which dimension holds the channels" if first else "none of it is 1 (grey) or 3 (colour)"
+        raise InputError(f"images of {_times(given)}: {reason}. Give (n, H, W, C) or (n, C, H, W) with 1 or 3 channels.")
+    return ("chw", given) if first else ("hwc", (given[2], given[0], given[1]))
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "single numbers"

@@ -1,0 +1,1 @@
+"""Readers of users' files: each gives records, and says what it noticed."""

@@ -1,0 +1,273 @@
+"""Arrays and frames as sources: in memory, .npz and .npy. Nothing in a file is unpickled."""
+
+from __future__ import annotations
+
+import lzma
+import math
+import os
+import sys
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softmatch.data.given_labels import are_missing
+from softmatch.data.readers.labels import clean_labels
+from softmatch.data.readers.table_source import OpenedTable
+from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Piece, Records, refuse_twice
+from softmatch.errors import InputError, nearest
+
+X_KEYS = ("x", "data", "features", "images", "x_train")
+Y_KEYS = ("y", "label", "labels", "target", "targets", "y_train")
+"""Names of arrays in a .npz, in any case."""
+FAILURES = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError, KeyError),  # of the archive
+    *(ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError, MemoryError),  # of an array's header
+    RuntimeError,  # of both: encryption, endless nesting
+)
+"""Errors that reading a damaged file leads to."""
+
+
+class OpenedArrays:
+    """Numbers (n, …) or texts with their labels. See `records.Opened`.
+
+    Attributes:
+        columns: the arrays of a .npz that the user has named.
+        test: the test set of a .npz, if there is one.
+    """
+
+    def __init__(self, inputs: npt.NDArray[Any], labels: Sequence[str | None], where: str) -> None:
+        self.where, self.inputs, self.labels = where, inputs, labels
+        self.kind: InputKind = "text" if inputs.dtype.kind in "UO" else "array"
+        self.columns = Columns()
+        self.findings: list[Finding] = []
+        self.test: Opened | None = None
+
+    def read(self) -> Records:
+        """Give everything."""
+        return self._part(0, len(self.labels))
+
+    def stream(self, rows: int) -> Iterator[Records]:
+        """Give the same, `rows` items at a time."""
+        for start in range(0, len(self.labels), rows):
+            yield self._part(start, min(start + rows, len(self.labels)))
+
+    def _part(self, start: int, stop: int) -> Records:
+        inputs: Inputs = self.inputs[start:stop].tolist() if self.kind == "text" else self.inputs[start:stop]
+        return Records(self.kind, inputs, [str(number) for number in range(start + 1, stop + 1)], self.labels[start:stop])
+
+
+def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> OpenedArrays:
+    """Open arrays, tensors or lists in Python.
+
+    Args:
+        x: numbers (n, …), or n texts.
+        y: n labels, text or numbers; None, NaN, "" and the number −1 are unlabelled. None: there are no labels at all.
+        where: their name in messages.
+    """
+    inputs = _inputs(x, where)
+    labels = [None] * len(inputs) if y is None else array_labels(y, where)
+    if len(labels) != len(inputs):
+        raise InputError(f"{where}: there are {len(inputs):,} items but {len(labels):,} labels.")
+    return OpenedArrays(inputs, labels, where)
+
+
+def array_labels(y: Any, where: str = "y") -> list[str | None]:
+    """Read labels as text, None where an item has none: see `open_arrays`."""
+    y = _readable(y, where) if isinstance(y, np.ndarray) and y.dtype.kind == "U" else y
+    values = y.tolist() if hasattr(y, "tolist") else y
+    if not isinstance(values, (list, tuple)):
+        raise InputError(f"{where}: the labels must be a list or an array of one dimension, one label for each item.")
+    if values and all(isinstance(value, (list, tuple)) and len(value) == 1 for value in values):
+        values = [value[0] for value in values]
+    if any(isinstance(value, (list, tuple)) and len(value) > 1 for value in values):
+        raise InputError(f"{where}: the labels must have one dimension. Of a matrix with one column per class, give argmax(1).")
+    missing = are_missing(values)
+    return clean_labels([None if none else value for value, none in zip(values, missing, strict=True)], place=where)
+
+
+def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
+    if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
+        raise InputError(f"{where}: sparse matrices are not read. Give x.toarray().")
+    try:
+        inputs = np.asarray(x)
+    except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors that need a gradient or are elsewhere
+        raise InputError(f"{where}: cannot be converted to an array: {str(error).splitlines()[0]}") from error
+    if inputs.dtype.kind == "O" and not (inputs.ndim == 1 and all(isinstance(value, str) for value in inputs)):
+        try:
+            inputs = inputs.astype(np.float64)
+        except (ValueError, TypeError) as error:
+            reason = f"holds Python objects that are not numbers ({error}). Give numbers, texts, or a frame of columns."
+            raise InputError(f"{where}: {reason}") from error
+    if inputs.dtype.kind not in "biufUO":
+        raise InputError(f"{where}: holds {inputs.dtype}, not numbers or texts.")
+    if inputs.ndim == 0 or len(inputs) == 0:
+        raise InputError(f"{where}: there are no items in it.")
+    if inputs.dtype.kind == "U" and inputs.ndim != 1:
+        raise InputError(f"{where}: texts must have one dimension. Give a frame of columns instead.")
+    return _readable(inputs, where) if inputs.dtype.kind == "U" else inputs
+
+
+def _readable(texts: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    """Replace half of a pair that is one character by "?": it cannot be written. Numpy itself takes any number for a letter."""
+    if not texts.dtype.itemsize:
+        return texts
+    whole = np.ascontiguousarray(texts)
+    codes = whole.view(np.dtype(np.uint32).newbyteorder(whole.dtype.byteorder))
+    if codes.size and int(codes.max()) > sys.maxunicode:
+        raise InputError(f"{where} is damaged: its texts hold characters that do not exist.")
+    halves = (codes >= 0xD800) & (codes <= 0xDFFF)
+    return np.where(halves, ord("?"), codes).astype(codes.dtype).view(whole.dtype) if halves.any() else texts
+
+
+def open_npz(path: Path, columns: Columns) -> OpenedArrays:
+    """Open the arrays of a .npz: x and y, or x_train and y_train with x_unlabeled, x_test and y_test.
+
+    The label and features of `columns` name other arrays for y and x.
+    """
+    refuse_unfit(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return _from_archive(archive, path, columns)
+    except InputError:
+        raise
+    except FAILURES as error:
+        raise _unreadable(path, error) from error
+
+
+def _from_archive(archive: Any, path: Path, columns: Columns) -> OpenedArrays:
+    keys = list(archive.files)
+    if columns.features is not None and len(columns.features) != 1:
+        raise InputError(f"{path}: --features must name one of its arrays: {', '.join(keys)}.")
+    x_key = _key(keys, X_KEYS, columns.features[0] if columns.features else None, path, "--features")
+    y_key = _key(keys, Y_KEYS, columns.label, path, "--label")
+    if x_key is None:
+        there = ", ".join(keys) or "it has none"
+        raise InputError(f"{path}: cannot tell which array holds the items ({there}). Choose one with --features.")
+
+    def labels(key: str) -> list[str | None]:
+        place = f"{path}, {key}"
+        return clean_labels(array_labels(archive[key], place), columns.unlabeled, place)
+
+    x = archive[x_key]
+    opened = open_arrays(x, None if y_key is None else labels(y_key), f"{path}, {x_key}")
+    by_name = {key.lower(): key for key in keys}
+    if (further := by_name.get("x_unlabeled")) not in (None, x_key):
+        more = open_arrays(archive[further], None, f"{path}, {further}")
+        if more.inputs.shape[1:] != x.shape[1:] or more.inputs.dtype != x.dtype:
+            kinds = f"{further} holds {_shape(more.inputs)} items, {x_key} {_shape(x)} items"
+            raise InputError(f"{path}: {kinds}: they must have the same type and shape.")
+        opened = OpenedArrays(np.concatenate([x, more.inputs]), [*opened.labels, *more.labels], str(path))
+    opened.where = str(path)
+    opened.columns = Columns(label=columns.label, features=columns.features, unlabeled=columns.unlabeled)
+    if "x_test" in by_name and "y_test" in by_name and by_name["x_test"] != x_key:
+        opened.test = open_arrays(archive[by_name["x_test"]], labels(by_name["y_test"]), f"{path}, x_test")
+    return opened
+
+
+def _key(keys: Sequence[str], known: Sequence[str], given: str | None, path: Path, option: str) -> str | None:
+    """Find the one array with a known name; None: there is none."""
+    if given is not None:
+        if given not in keys:
+            raise InputError(f"{path} has no array {given!r}. {nearest(given, keys)}")
+        return given
+    found = [key for key in keys if key.lower() in known]
+    if len(found) > 1:
+        raise InputError(f"{path}: cannot tell which array is meant ({' or '.join(found)}). Choose one with {option}.")
+    return found[0] if found else None
+
+
+def _shape(array: npt.NDArray[Any]) -> str:
+    return f"{array.dtype} {'×'.join(map(str, array.shape[1:])) or 'single'}"
+
+
+def open_npy(path: Path) -> OpenedArrays:
+    """Open the items of a .npy, which has no labels; they are read from the file as they are used."""
+    try:
+        x = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FAILURES as error:
+        raise _unreadable(path, error) from error
+    if not isinstance(x, np.ndarray):
+        raise InputError(f"{path} is an archive of arrays: rename it to .npz.")
+    opened = open_arrays(x, None, str(path))
+    advice = "For training, save them with their labels: np.savez('data.npz', x=x, y=y)."
+    opened.findings.append(Finding("note", f"{path} holds items without labels. {advice}"))
+    return opened
+
+
+def refuse_unfit(path: Path) -> None:
+    """Raise InputError for a file that is not a zip archive, or that decompresses to more than the machine can hold."""
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path} is cut off or damaged: it is not a complete .npz archive.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            largest = max((member.file_size for member in archive.infolist()), default=0)
+    except FAILURES as error:
+        raise InputError(f"{path} is cut off or damaged: {error}.") from error
+    there = _memory()
+    if largest > there:
+        raise InputError(f"{path} decompresses to {largest / 1e9:,.1f} GB; this machine has {there / 1e9:,.1f} GB of memory.")
+
+
+def _memory() -> float:
+    """Bytes of memory; without a limit where the system does not tell."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else math.inf
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
+        return InputError(f"{path} holds Python objects, which are not read. Save numbers, or texts with astype('U').")
+    return InputError(f"{path} cannot be read: {(str(error) or type(error).__name__).splitlines()[0].rstrip('.')}.")
+
+
+def is_frame(samples: Any) -> bool:
+    """Tell whether samples are a frame of pandas, or like one."""
+    return hasattr(samples, "columns") and hasattr(samples, "__getitem__")
+
+
+def open_frame(frame: Any, columns: Columns, y: Any = None, need_label: bool = True) -> OpenedTable:
+    """Open a frame of pandas or of another library; `y` are the labels, if they are not in the frame: see `open_arrays`."""
+    labels = None if y is None else array_labels(y)
+    reader = _Frame(frame, labels)
+    if labels is None:
+        return OpenedTable(reader, "frame", columns, need_label)
+    return OpenedTable(reader, "frame", replace(columns, label=reader.names[-1]), need_label=True)
+
+
+class _Frame:
+    """A frame as a table, with the labels as its last column where they are given beside it."""
+
+    def __init__(self, frame: Any, labels: Sequence[str | None] | None) -> None:
+        self.frame, self.labels = frame, labels
+        self.findings: list[Finding] = []
+        self.own = {str(name): name for name in frame.columns}
+        names = [str(name) for name in frame.columns]
+        refuse_twice(names, "frame")
+        if not names:
+            raise InputError("frame: it has no columns.")
+        if labels is not None:
+            if len(labels) != len(frame):
+                raise InputError(f"frame: there are {len(frame):,} rows but {len(labels):,} labels.")
+            names.append("y" + "_" * max((len(name) for name in names if name.strip("_") == "y"), default=0))
+        self.names = tuple(names)
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Give these columns, up to `rows` rows at a time."""
+        columns = {name: self._cells(name) for name in wanted}
+        for start in range(0, len(self.frame), rows):
+            yield {name: cells[start : start + rows] for name, cells in columns.items()}
+
+    def _cells(self, name: str) -> Any:
+        if name not in self.own:
+            return self.labels
+        column = self.frame[self.own[name]]
+        dtype = getattr(column, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
+            return column.to_numpy()
+        return column.tolist() if hasattr(column, "tolist") else column.to_list()

@@ -1,0 +1,153 @@
+"""Names of folders as classes, and as parts for training and testing."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from softmatch.data.readers.folder_walk import Walked
+from softmatch.data.readers.labels import clean_label
+from softmatch.data.records import Finding
+from softmatch.formatting import printable, some
+
+UNLABELED_FOLDERS = frozenset({"unlabeled", "unlabelled"})
+"""Folders of images without a label: in any case, with _ or - around the name or not."""
+TRAIN = ("train", "training")
+TEST = ("test", "testing", "val", "valid", "validation")
+"""The first of these that exists is the test set."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Top folders for training and testing.
+
+    Attributes:
+        bases: folders that hold the class folders; "" is the whole.
+    """
+
+    bases: tuple[str, ...] = ("",)
+    test: str | None = None
+    unused: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def use(self, image: str) -> str | None:
+        """Purpose of an image: "train", "test" or none."""
+        top = image.split("/")[0]
+        return None if top in self.unused else "test" if top == self.test else "train"
+
+
+def find_parts(walked: Walked) -> Parts:
+    """Take train/ and test/ as parts where no other folder holds images; else they are classes of that name."""
+    folders = sorted({image.split("/")[0] for image in walked.images if "/" in image})
+    train, test = (_first(folders, wanted) for wanted in (TRAIN, TEST))
+    if train is None:
+        return Parts()
+    parts = [name for name in folders if name.lower() in (*TRAIN, *TEST)]
+    others = [repr(printable(name)) for name in folders if name not in parts and not is_unlabeled(name)]
+    if others:
+        text = f"the folders {train!r} and {test!r} are taken as classes, because there are other folders: {some(others)}. "
+        text += "If they are parts of the data, move the other folders away."
+        return Parts() if test is None else Parts(findings=(Finding("warning", text),))
+    unused = tuple(name for name in parts if name not in (train, test))
+    text = f"the images in {some(list(map(repr, unused)))} are not used: {train!r} is for training, {test!r} for testing."
+    findings = (Finding("note", text),) if unused else ()
+    return Parts((train,) if test is None else (train, test), test, unused, findings)
+
+
+def labels_by_folder(walked: Walked, parts: Parts, word: str | None) -> dict[str, str | None]:
+    """Label every image with the class folder that it is in, or None. `word` is the user's for unlabelled."""
+    labels: dict[str, str | None] = dict.fromkeys(walked.images)
+    for base in parts.bases:
+        for image in below(walked.images, base):
+            top, *inner = relative(image, base).split("/")
+            if inner and not is_unlabeled(top):
+                label = _class(top)
+                labels[image] = None if label == word else label
+    return labels
+
+
+def name_classes(labels: Mapping[str, str | None], parts: Parts) -> bool:
+    """Tell whether the folders name the classes: there are two or more, or one beside a folder of unlabelled images.
+
+    A single folder may merely be the one that all images are in.
+    """
+    known = {label for label in labels.values() if label is not None}
+    apart = any(label is None and not _is_loose(image, parts) for image, label in labels.items())
+    return len(known) > 1 or (len(known) == 1 and apart)
+
+
+def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]) -> list[Finding]:
+    """Report what is odd about the class folders."""
+    findings = []
+    for base in parts.bases:
+        tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
+        findings += _about_names(tops)
+        full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
+        empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
+        if empty:
+            text = f"there are folders without an image: {some(empty)}. A class without images cannot be learned."
+            findings.append(Finding("warning", text, tuple(empty)))
+    known = {label for label in labels.values() if label is not None}
+    loose = [repr(printable(image)) for image in labels if labels[image] is None and _is_loose(image, parts)]
+    if loose and known:
+        text = f"images outside of the class folders are taken as unlabelled: {some(loose)}."
+        findings.append(Finding("note", text, tuple(loose)))
+    return findings + (_about_wrapping(walked, parts.bases[0]) if len(known) == 1 else [])
+
+
+def below(names: Iterable[str], base: str) -> Iterator[str]:
+    """Names in a folder or further down."""
+    start = f"{base}/" if base else ""
+    return (name for name in names if name.startswith(start))
+
+
+def relative(name: str, base: str) -> str:
+    """Name as seen from a folder that contains it."""
+    return name[len(base) + 1 :] if base else name
+
+
+def is_unlabeled(name: str) -> bool:
+    """Tell whether a folder is called like one of unlabelled images."""
+    return name.lower().strip("_- ") in UNLABELED_FOLDERS
+
+
+def _first(folders: Sequence[str], wanted: Sequence[str]) -> str | None:
+    """Folder whose name, in any case, comes first among the wanted."""
+    return min((name for name in folders if name.lower() in wanted), key=lambda name: wanted.index(name.lower()), default=None)
+
+
+def _is_loose(image: str, parts: Parts) -> bool:
+    return posixpath.dirname(image) in ("", *parts.bases)
+
+
+def _class(folder: str) -> str:
+    return clean_label(printable(folder)) or printable(folder)
+
+
+def _about_names(tops: Sequence[str]) -> list[Finding]:
+    """Names that differ only in case are found among all labels, see `labels.look_alikes`."""
+    same, findings = defaultdict[str, list[str]](list), []
+    for top in tops:
+        same[_class(top)].append(repr(printable(top)))
+        if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
+            text = f"the folder {printable(top)!r} is taken as a class. If its images have no label, rename it to unlabeled."
+            findings.append(Finding("warning", text))
+    for label, folders in same.items():
+        if len(folders) > 1:
+            text = f"the names of {len(folders)} folders are written differently but read the same, {label!r}: they are one "
+            findings.append(Finding("warning", f"{text}class.", tuple(folders)))
+    return findings
+
+
+def _about_wrapping(walked: Walked, base: str) -> list[Finding]:
+    """Point out a single class that consists of folders: most likely these are the classes."""
+    paths = [relative(image, base).split("/") for image in below(walked.images, base)]
+    deep = {(path[0], repr(printable(path[1]))) for path in paths if len(path) > 2 and not is_unlabeled(path[0])}
+    if len(deep) < 2:
+        return []
+    name = printable(posixpath.join(base, min(deep)[0]))
+    text = f"{name!r}, the only class, consists of folders: {some(sorted(inner for _, inner in deep))}. "
+    return [Finding("warning", f"{text}If these are the classes, give {name!r} as the source.")]

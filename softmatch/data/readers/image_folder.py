@@ -1,0 +1,221 @@
+"""Image folders as sources. Folders name the classes, or a table does:
+
+photos/cat/1.jpg              photos/train/cat/1.jpg         photos/1.jpg
+photos/dog/2.jpg              photos/test/cat/2.jpg          photos/2.jpg
+photos/unlabeled/3.jpg        photos/unlabeled/3.jpg         photos/labels.csv
+
+Where folders name the classes, a table only adds labels to images without one, as in unlabeled/. A contradiction stops.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from softmatch.data.readers.class_folders import Parts, about_classes, below, find_parts, labels_by_folder, name_classes, relative
+from softmatch.data.readers.columns import LABEL_NAMES
+from softmatch.data.readers.csv_files import read_columns
+from softmatch.data.readers.folder_walk import Walked, images_in, walk
+from softmatch.data.readers.image_tables import Images, Row, find_file_column, find_label_column, folders_named, match
+from softmatch.data.readers.labels import clean_label, clean_labels
+from softmatch.data.readers.table_source import OpenedTable, read_table
+from softmatch.data.records import Columns, Finding, InputKind, Records, TableReader
+from softmatch.errors import InputError
+from softmatch.formatting import printable, quoted, some
+
+PIECE = 65536
+"""Rows of a table at a time."""
+EXPECTED = """Expected one folder for each class, for example
+  {where}/cat/1.jpg
+  {where}/dog/2.jpg
+  {where}/unlabeled/3.jpg
+or images beside a table with their labels, {where}/labels.csv with the columns file and label."""
+
+
+@dataclass
+class OpenedFolder:
+    """Images that were found, see `records.Opened`. None of them has been read.
+
+    Attributes:
+        paths: absolute.
+        names: relative to the folder, with / between folders.
+        test: images that the folder keeps apart for testing.
+    """
+
+    where: str
+    paths: list[Path]
+    names: list[str]
+    labels: list[str | None]
+    columns: Columns
+    findings: list[Finding] = field(default_factory=list)
+    test: OpenedFolder | None = None
+    kind: InputKind = "image"
+
+    def read(self) -> Records:
+        """Give the paths; files that are not images are found when they are prepared."""
+        return Records(self.kind, self.paths, self.names, self.labels)
+
+    def stream(self, rows: int) -> Iterator[Records]:
+        """Give the same in pieces."""
+        for start in range(0, len(self.paths), rows):
+            part = slice(start, start + rows)
+            yield Records(self.kind, self.paths[part], self.names[part], self.labels[part])
+
+
+def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> OpenedFolder:
+    """Find the images in a folder and their labels; `walked` are its contents, where they are known.
+
+    Raises:
+        InputError: there are no images, or the folder cannot be opened.
+    """
+    walked, where = walked or walk(path), printable(path)
+    if not walked.images:
+        raise InputError(f"{where} holds no images{_instead(walked, where)}. {EXPECTED.format(where=where)}")
+    parts = find_parts(walked)
+    labels = labels_by_folder(walked, parts, clean_label(columns.unlabeled))
+    by_folders = name_classes(labels, parts)
+    tables, findings = _read_tables(path, walked, parts, columns, by_folders)
+    if tables:
+        labels, noticed = _combine(labels, by_folders, tables, where)
+        findings += noticed
+    elif columns.label is not None and not any(finding.level == "stop" for finding in findings):
+        findings.append(Finding("note", f"--label {columns.label} is not used: no table in {where} labels the images."))
+    if by_folders or not tables:
+        findings += about_classes(walked, parts, labels)
+    else:
+        columns = replace(columns, label=next((table.column for table in tables if table.column is not None), None))
+    opened = _opened(path, where, [image for image in walked.images if parts.use(image) == "train"], labels, columns)
+    opened.findings = [*walked.findings(), *parts.findings, *findings]
+    if parts.test is not None:
+        tested = [image for image in walked.images if parts.use(image) == "test"]
+        opened.test = _opened(path, printable(path / parts.test), tested, labels, columns)
+    return opened
+
+
+def open_image(path: Path) -> OpenedFolder:
+    """Open a single image file."""
+    return _opened(path.parent, printable(path), [path.name], {path.name: None}, Columns())
+
+
+def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> OpenedFolder:
+    """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows.
+
+    Raises:
+        InputError: a file is outside this folder, or the column of labels is ambiguous.
+    """
+    where, folder, reader = printable(path), path.parent, reader or read_table(path)
+    column = find_label_column(where, reader.names, file_column, columns.label)
+    wanted = Columns(label=column, text=file_column, unlabeled=columns.unlabeled)
+    table = OpenedTable(reader, str(path), wanted, need_label=False)
+    files, labels = list[str](), list[str | None]()
+    for piece in table.stream(PIECE):
+        files += map(str, piece.inputs)
+        labels += piece.labels
+    near = [posixpath.join(inner, name) for inner in folders_named(files) for name in images_in(folder / inner)]
+    found, findings = match(where, files, labels, Images([printable(each) for each in near]), printable(folder))
+    named = {near[position]: row.label for position, row in found.items()}
+    opened = _opened(folder, where, list(named), named, replace(columns, label=column))
+    opened.findings = [*table.findings, *findings]
+    return opened
+
+
+def _opened(root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns) -> OpenedFolder:
+    root = Path(os.path.abspath(root))  # noqa: PTH100  # `resolve` would replace links, and they are what the user knows
+    paths, names = [root / image for image in images], [printable(image) for image in images]
+    return OpenedFolder(where, paths, names, [labels[image] for image in images], columns)
+
+
+def _instead(walked: Walked, where: str) -> str:
+    """Describe the contents of a folder where images were expected."""
+    if walked.tables:
+        return f", but a table: to learn from its columns, give {where}/{printable(walked.tables[0])} itself"
+    return f" but {walked.others.total():,} other files, {walked.kinds()}" if walked.others else ""
+
+
+class _Table(NamedTuple):
+    """Rows of a table by the image that they name, and the column that the labels are in."""
+
+    name: str
+    rows: Mapping[str, Row]
+    column: str | None
+
+
+def _read_tables(
+    root: Path, walked: Walked, parts: Parts, columns: Columns, by_folders: bool
+) -> tuple[list[_Table], list[Finding]]:
+    """Read the tables that name images. Where folders name the classes, only those that cannot mean anything else."""
+    tables, findings, unused = list[_Table](), list[Finding](), list[str]()
+    for name in walked.tables:
+        if by_folders and posixpath.dirname(name) not in ("", *parts.bases):
+            continue
+        try:
+            table = _read_labels(root, name, walked.images, columns, by_folders, findings)
+        except InputError as error:
+            findings.append(Finding("note", f"{error} This table is not used.") if by_folders else Finding("stop", str(error)))
+            continue
+        if table is None:
+            unused.append(repr(printable(name)))
+        else:
+            tables.append(table)
+    if unused:
+        text = f"{some(unused)} in {printable(root)} is not used: it does not label the images."
+        findings.append(Finding("note" if by_folders else "warning", text, tuple(unused)))
+    return tables, findings
+
+
+def _read_labels(
+    root: Path, name: str, images: Sequence[str], columns: Columns, by_folders: bool, findings: list[Finding]
+) -> _Table | None:
+    """Read a table that names images relative to its folder; None where it does not."""
+    base, shown, cells = posixpath.dirname(name), printable(root / name), read_columns(root / name)
+    inside = list(below(images, base))
+    index = Images([printable(relative(image, base)) for image in inside])
+    files = find_file_column(cells, index, strict=by_folders)
+    if files is None:
+        return None
+    column = find_label_column(shown, list(cells), files, columns.label)
+    if by_folders and columns.label is None and (column is None or column.lower() not in LABEL_NAMES):
+        return None
+    labels = [None] * len(cells[files]) if column is None else clean_labels(cells[column], columns.unlabeled)
+    found, noticed = match(shown, cells[files], labels, index, printable(root / base))
+    findings += noticed
+    return _Table(shown, {inside[position]: row for position, row in found.items()}, column)
+
+
+def _combine(
+    by_folder: Mapping[str, str | None], by_folders: bool, tables: Sequence[_Table], where: str
+) -> tuple[dict[str, str | None], list[Finding]]:
+    """Label every image by its folder, where folders name the classes, and by the tables; report contradictions as stops."""
+    labels = dict(by_folder) if by_folders else dict[str, str | None].fromkeys(by_folder)
+    counts = Counter({"the names of folders": sum(label is not None for label in labels.values())})
+    given, disputed = dict[str, str](), defaultdict[str, list[str]](list)
+    for table in tables:
+        for image, row in table.rows.items():
+            if row.label is not None and labels[image] is None:
+                labels[image], given[image] = row.label, f"{table.name}, row {row.number}"
+                counts[table.name] += 1
+            elif row.label not in (None, labels[image]):
+                before = f"{labels[image]!r} in {given.get(image, 'its folder')}"
+                disputed[table.name].append(f"row {row.number}: {printable(image)!r} is {row.label!r} here and {before}")
+    advice = "Keep one label for each image."
+    if by_folders:
+        advice = "Correct the table or move the image; if the folders are not classes, give the table itself as the source."
+    findings = [
+        Finding("stop", f"{table}: labels contradict each other: {some(rows)}. {advice}", tuple(rows))
+        for table, rows in disputed.items()
+    ]
+    named = {image for table in tables for image in table.rows}
+    dropped = [label for image, label in by_folder.items() if label and labels[image] is None and image not in named]
+    if dropped:
+        text = f"{where}: {quoted(sorted(set(dropped)))} is not taken as a class, because a table labels the images. "
+        findings.append(Finding("warning", f"{text}Images in it that no table names have no label ({len(dropped):,})."))
+    found = [f"{count:,} from {origin}" for origin, count in counts.items() if count]
+    empty = [table.name for table in tables if all(row.label is None for row in table.rows.values())]
+    unused = "".join(f" {name} has no labels yet and is not used." for name in empty)
+    said = ", ".join(found) or "0 from the names of folders"
+    return labels, [*findings, Finding("note", f"labels of {where}: {said}.{unused}")]

@@ -1,0 +1,91 @@
+"""Tables of JSON objects: one on each line, or a list of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from softmatch.data.readers.text_lines import read_lines
+from softmatch.data.records import Finding, Piece
+from softmatch.errors import InputError
+
+MOST_ROWS = 10_000
+"""Objects in memory at a time."""
+KEPT = 2**28
+"""Characters of a file of lines whose values are kept, so that it is parsed once; a larger one is parsed again."""
+
+
+class JsonRows:
+    """A file of JSON objects, searched for its keys: an object may lack any of them, and a key may occur late.
+
+    Attributes:
+        names: all keys, in the order in which they first occur.
+        listed: the objects of a file that is a list; None: they are on lines.
+        findings: none; what is wrong is an error.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.findings: list[Finding] = []
+        self.listed: list[dict[str, Any]] | None = None
+        keys: dict[str, None] = {}
+        self._kept: list[tuple[Any, ...]] | None = []
+        size = 0
+        for row, length in self._rows():
+            keys.update(dict.fromkeys(row))
+            size += length
+            if self._kept is not None and self.listed is None:
+                self._kept.append(tuple(map(row.get, keys)))  # a key that comes later is missing here
+            if size > KEPT:
+                self._kept = None
+        if not keys:
+            raise InputError(f"{path} is empty: it must hold JSON objects, one on each line or in a list.")
+        self.names = tuple(keys)
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Give the values of these keys, None where an object lacks one."""
+        rows = min(rows, MOST_ROWS)
+        if self.listed is None and self._kept is not None:
+            places = {name: self.names.index(name) for name in wanted}
+            for start in range(0, len(self._kept), rows):
+                part = self._kept[start : start + rows]
+                yield {name: [row[at] if at < len(row) else None for row in part] for name, at in places.items()}
+            return
+        body: Iterator[dict[str, Any]] = iter(self.listed) if self.listed is not None else (row for row, _ in self._rows())
+        while chunk := list(islice(body, rows)):
+            yield {name: [row.get(name) for row in chunk] for name in wanted}
+
+    def _rows(self) -> Iterator[tuple[dict[str, Any], int]]:
+        """Give each object and the length of its line. A list is read as a whole, and kept."""
+        lines, number = enumerate(read_lines(self.path), 1), 0
+        for at, line in lines:
+            if not number and line.lstrip().startswith("["):
+                text = "".join(chain([line], (each for _, each in lines)))
+                found = _parse(text, str(self.path))
+                self.listed = [self._object(row, f"row {position}") for position, row in enumerate(found, 1)]
+                yield from ((row, 0) for row in self.listed)
+            elif line.strip():
+                number += 1
+                yield self._object(_parse(line, f"{self.path}, row {number} (line {at})"), f"row {number} (line {at})"), len(line)
+
+    def _object(self, row: Any, place: str) -> dict[str, Any]:
+        if not isinstance(row, dict):
+            kind = {list: "list", str: "text", type(None): "null"}.get(type(row), "number")
+            raise InputError(f'{self.path}, {place} is a {kind}, not an object such as {{"text": "…", "label": "…"}}.')
+        return row
+
+
+def _parse(text: str, place: str) -> Any:
+    try:
+        found = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:  # half of a pair that is one character cannot be written anywhere: it becomes "?"
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}" if "\n" in text.strip() else f"column {error.colno}"
+        raise InputError(f"{place} is not JSON: {error.msg} at {at}.") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, thousands of lists within each other
+        raise InputError(f"{place} cannot be read as JSON: {error}.") from error
+    return found

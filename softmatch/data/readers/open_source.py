@@ -1,0 +1,87 @@
+"""Open a user's data, whatever they are: image folders, tables, arrays, frames, datasets of the Hugging Face hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from softmatch.data.readers.array_files import is_frame, open_arrays, open_frame, open_npy, open_npz
+from softmatch.data.readers.folder_walk import SUFFIXES, is_image, walk
+from softmatch.data.readers.hub_repositories import open_hub
+from softmatch.data.readers.image_folder import open_folder, open_image, open_image_table
+from softmatch.data.readers.table_source import is_table, open_table, read_table
+from softmatch.data.readers.text_lines import TextLines
+from softmatch.data.records import Columns, Opened, TableReader
+from softmatch.errors import InputError
+from softmatch.files.paths import expand_home
+
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HEAD = 20
+"""Rows that are looked at to find a column of image files."""
+
+
+class NotThere(InputError):  # noqa: N818  # says what is wrong
+    """A source, called `where`, that is neither a file, a folder nor an id of the hub."""
+
+    def __init__(self, where: str | Path) -> None:
+        super().__init__(f"there is no file or folder {where}, and a dataset of the Hugging Face hub is given as owner/name.")
+        self.where = str(where)
+
+
+def open_source(where: Any, columns: Columns | None = None, need_label: bool = True) -> Opened:
+    """Find out what a source is, and open it.
+
+    Args:
+        where: path of a folder or file, an id of the hub, a frame, an array, or a pair of arrays (X, y).
+        columns: the meaning of columns, as far as the user says so.
+        need_label: a table without a column of labels is an error.
+    """
+    columns = columns or Columns()
+    if isinstance(where, tuple) and len(where) == 2:
+        return open_frame(where[0], columns, where[1]) if is_frame(where[0]) else open_arrays(*where)
+    if is_frame(where):
+        return open_frame(where, columns, need_label=need_label)
+    if not isinstance(where, (str, Path)):
+        return open_arrays(where, None)
+    path = expand_home(where)
+    if path.is_dir():
+        if path.resolve() == path.resolve().parent:
+            raise InputError(f"{where} is the whole file system: give the folder of your images.")
+        walked = walk(path)
+        if not walked.images and any(path.rglob("*.parquet")):
+            return open_hub(str(path), columns, need_label)
+        return open_folder(path, columns, walked)
+    if path.is_file():
+        return _open_file(path, columns, need_label)
+    known = is_table(path) or path.suffix.lower() in (".npz", ".npy", *SUFFIXES)
+    if HUB_ID.fullmatch(str(where)) and not known and not path.parent.exists():
+        return open_hub(str(where), columns, need_label)
+    raise NotThere(where)
+
+
+def _open_file(path: Path, columns: Columns, need_label: bool) -> Opened:
+    if is_image(path.name):
+        return open_image(path)
+    if path.suffix.lower() == ".npz":
+        return open_npz(path, columns)
+    if path.suffix.lower() == ".npy":
+        return open_npy(path)
+    if not is_table(path):
+        raise InputError(
+            f"{path} is not a file that softmatch reads: give a folder of images, or a .csv, .tsv, .jsonl, .parquet, .npz or "
+            "image file."
+        )
+    reader = read_table(path)
+    told = columns.text is not None or columns.features is not None or isinstance(reader, TextLines)
+    files = None if told else _column_of_images(reader)
+    return open_table(path, columns, need_label, reader) if files is None else open_image_table(path, columns, files, reader)
+
+
+def _column_of_images(reader: TableReader) -> str | None:
+    """Find a column whose first cells are names of image files."""
+    for name, cells in next(reader.pieces(reader.names, HEAD), {}).items():
+        named = [str(cell) for cell in cells if str(cell).strip()]
+        if named and all(is_image(cell) for cell in named):
+            return name
+    return None

@@ -1,0 +1,310 @@
+"""From the records of a source to Examples: labels become classes, inputs become items by a preparation fitted to them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from softmatch.data.cells import parse_number
+from softmatch.data.checks import check_classes, check_copies, check_leaks, check_lost, check_versions
+from softmatch.data.duplicates import digests, group
+from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.image_files import ImageFiles
+from softmatch.data.preparations import Preparation, Prepared
+from softmatch.data.preparations.encoder import EncoderPreparation, fit_image_encoder, fit_text_encoder
+from softmatch.data.preparations.images import ImagePreparation, fit_images
+from softmatch.data.preparations.numeric_arrays import fit_array
+from softmatch.data.preparations.table import fit_table
+from softmatch.data.preparations.tfidf import fit_tfidf
+from softmatch.data.preparations.tokens import MOST_TOKENS, fit_tokens
+from softmatch.data.readers.columns import NoColumn
+from softmatch.data.readers.open_source import open_source
+from softmatch.data.records import Columns, Finding, InputKind, Opened, Records, select_inputs
+from softmatch.encoders.encoder_folder import find_encoder, read_image_settings
+from softmatch.errors import InputError
+from softmatch.formatting import quoted
+
+Progress = Callable[[int, int], None]
+"""Called with the number of inputs that are prepared, and their total."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Instructions of the user for reading a source.
+
+    Attributes:
+        test: a further source of the same form, to measure the error on.
+        image_size: side that images are resized to; None: by their sizes.
+        encoder: a pretrained encoder (folder or hub id).
+        fine_tune: train the encoder too.
+        device: for the encoder.
+        max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own limit.
+    """
+
+    columns: Columns = field(default_factory=Columns)
+    test: Any = None
+    image_size: int | None = None
+    encoder: str | None = None
+    fine_tune: bool = False
+    device: str = "auto"
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Understood:
+    """Examples that were made of a source, and what was noticed."""
+
+    where: str
+    examples: Examples
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Tests:
+    """Records to measure the error on."""
+
+    where: str
+    records: Records
+
+
+def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> Understood:
+    """Read a source of the user's own.
+
+    Raises:
+        InputError: the source cannot be read, or nothing can be learned from it: no labels, a single class. Everything else
+            that is noticed is a finding.
+    """
+    opened = open_source(where, reading.columns)
+    refuse_unused(opened.kind, reading)
+    records = opened.read()
+    tests = opened.test if reading.test is None else _open_test(reading.test, opened.columns)
+    stop(opened.findings)
+    tested = None if tests is None else Tests(tests.where, tests.read())
+    found = understand(opened.where, records, tested, reading, opened.columns.text, progress)
+    return replace(found, findings=(*opened.findings, *(tests.findings if tests is not None else ()), *found.findings))
+
+
+def _open_test(where: Any, columns: Columns) -> Opened:
+    """Open a further source, whose columns have the names of the training data."""
+    try:
+        return open_source(where, replace(columns, augmented=()))
+    except NoColumn as error:
+        raise InputError(f"{error.plain}. The columns of the test data must have the names of the training data.") from error
+
+
+def understand(
+    where: str,
+    records: Records,
+    tests: Tests | None,
+    reading: Reading,
+    column: str | None = None,
+    progress: Progress | None = None,
+    classes: Sequence[str] | None = None,
+) -> Understood:
+    """Make Examples of records, and report what is noticed about them.
+
+    Args:
+        column: of the texts, to find them again in another table.
+        classes: where their order is known; by default they are sorted.
+    """
+    every = Counter(label for label in records.labels if label is not None)
+    stop(check_classes(where, every, len(records), reading.columns.unlabeled))
+    findings = check_versions(records)
+    records = _with_all_versions(records)
+    if progress is not None and records.augmented:
+        progress = _Stages(progress, 1 + len(records.augmented))
+    made = fit_preparation(records, reading, column, progress)
+    kept, items = made.kept, made.items
+    counts = Counter(label for k in kept if (label := records.labels[k]) is not None)
+    findings += [*made.findings, *check_classes(where, counts, len(kept), reading.columns.unlabeled), *check_lost(every, counts)]
+    stop(findings)
+    number = {name: position for position, name in enumerate(classes or sorted(counts, key=natural))}
+    labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])
+    contents = made.contents
+    if contents is None:
+        contents = digests(records.kind, select_inputs(records.inputs, kept), items)
+    examples = Examples(
+        items,
+        labels,
+        tuple(number),
+        kind_of(made.preparation),
+        statistics=_statistics(records.kind, reading),
+        names=[records.names[k] for k in kept],
+        preparation=made.preparation,
+        groups=group(records.kind, contents),
+        augmented=prepare_augmented(records, made.preparation),
+    )
+    test_contents: Sequence[bytes] = ()
+    if tests is not None:
+        test, test_contents, found = _test_examples(tests, examples, number)
+        examples = replace(examples, test=test)
+        findings += found
+    findings += [*check_copies(examples, contents), *check_leaks(examples, contents, test_contents)]
+    return Understood(where, examples, tuple(findings))
+
+
+class _Stages:
+    """Progress of something that is done several times over, reported as one."""
+
+    def __init__(self, progress: Progress, number: int) -> None:
+        self.progress, self.number, self.done = progress, number, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        self.progress(min(self.done, self.number - 1) * total + done, self.number * total)
+        self.done += done == total
+
+
+def _with_all_versions(records: Records) -> Records:
+    """Use the text itself where it has no augmented version."""
+    if not records.augmented:
+        return records
+    texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # nothing else has versions
+    filled = [
+        [version if version.strip() else text for version, text in zip(column, texts, strict=True)]
+        for column in records.augmented
+    ]
+    return replace(records, augmented=filled)
+
+
+def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | None:
+    """Prepare each column of augmented texts like the texts, (n, A, …); None where there are none."""
+    made: Tensor | None = None
+    for number, column in enumerate(_with_all_versions(records).augmented):
+        items = preparation(column)
+        if made is None:
+            made = items.new_empty((len(items), len(records.augmented), *items.shape[1:]))
+        made[:, number] = items
+    return made
+
+
+def natural(name: str) -> tuple[Any, ...]:
+    """Sort key: numbers by their value and before words, so 2 before 10 before "cat"."""
+    number = parse_number(name)
+    if number is None or math.isnan(number):  # which is neither before nor after any other
+        return (1, name.casefold(), name)
+    return (0, number, name)
+
+
+def stop(findings: Sequence[Finding]) -> None:
+    """Raise InputError with everything that makes training impossible, if there is anything."""
+    reasons = [finding.text for finding in findings if finding.level == "stop"]
+    if reasons:
+        raise InputError("\n".join(dict.fromkeys(reasons)))
+
+
+def refuse_unused(kind: InputKind, reading: Reading) -> None:
+    """Raise InputError for an instruction that this kind of source has no use for."""
+    if reading.fine_tune and reading.encoder is None:
+        raise InputError("--fine-tune trains a pretrained encoder: give one with --encoder, or leave it out.")
+    if reading.encoder is not None and kind not in ("image", "text"):
+        raise InputError("--encoder is for texts and images; this source has neither.")
+    if reading.max_tokens is not None and (kind != "text" or reading.encoder is None):
+        raise InputError("--max-tokens is for texts that a pretrained encoder reads: give one with --encoder, or leave it out.")
+    if reading.columns.augmented and kind != "text":
+        raise InputError("--augmented names versions of texts; this source has none.")
+    if reading.image_size is not None and kind != "image":
+        raise InputError("--image-size is for image files; this source has none.")
+    if kind == "image" and (reading.columns.text is not None or reading.columns.features is not None):
+        raise InputError("--text and --features are for tables; this source has images.")
+
+
+def kind_of(preparation: Preparation) -> Literal["image", "vector", "text"]:
+    """Kind of the items that a preparation makes."""
+    settings = preparation.settings()
+    if settings["kind"] == "array":
+        return "image" if len(settings["shape"]) == 3 else "vector"
+    if settings["kind"] == "tokens":
+        return "text"
+    return "image" if settings["kind"] == "image" else "vector"
+
+
+def fit_preparation(records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None) -> Prepared:
+    """Fit a preparation to all inputs, and make items of them. Labels are not used.
+
+    Args:
+        column: of the texts, to find them again in another table.
+    """
+    refuse_unused(records.kind, reading)
+    everything: Sequence[int] = range(len(records))
+    preparation: Preparation
+    if records.kind == "image":
+        paths: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
+        if reading.encoder is None or reading.fine_tune:
+            return fit_images(paths, _side(reading), progress=progress, names=records.names)
+        return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
+    if records.kind == "text":
+        texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
+        preparation = _fit_text(texts, records.augmented, column or "text", reading, progress)
+        return Prepared(preparation, preparation(texts), everything, [])
+    if records.kind == "table":
+        preparation, findings = fit_table(records.inputs, records.names)
+    else:
+        preparation, findings = fit_array(np.asarray(records.inputs))
+    return Prepared(preparation, preparation(records.inputs), everything, findings)
+
+
+def _fit_text(
+    texts: Sequence[str], augmented: Sequence[Sequence[str]], column: str, reading: Reading, progress: Progress | None
+) -> Preparation:
+    if reading.encoder is None:
+        return fit_tfidf(texts, column)
+    if reading.fine_tune:
+        return fit_tokens([texts, *augmented], column, reading.encoder, reading.max_tokens or MOST_TOKENS)
+    return fit_text_encoder(reading.encoder, column, progress, reading.device, reading.max_tokens)
+
+
+def _side(reading: Reading) -> int | None:
+    """Side that images are resized to: as the user says, else the one that an encoder was trained on."""
+    if reading.image_size is not None or reading.encoder is None:
+        return reading.image_size
+    return read_image_settings(find_encoder(reading.encoder)).side
+
+
+def _statistics(kind: InputKind, reading: Reading) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Mean and standard deviation of an encoder that is to be trained on images."""
+    if reading.encoder is None or not reading.fine_tune or kind != "image":
+        return None
+    settings = read_image_settings(find_encoder(reading.encoder))
+    return settings.mean, settings.std
+
+
+def _test_examples(tests: Tests, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[bytes], list[Finding]]:
+    """Prepare the test data like the training data, with a digest of each. Samples without a label are left out."""
+    records, findings = tests.records, list[Finding]()
+    known = [position for position, label in enumerate(records.labels) if label is not None]
+    if not known:
+        raise InputError(f"{tests.where}: none of the test samples has a label.")
+    if len(known) < len(records):
+        text = f"{tests.where}: {len(records) - len(known):,} test samples without a label are not used."
+        findings.append(Finding("warning", text))
+    strange = Counter(label for label in records.labels if label is not None and label not in number)
+    if strange:
+        name, count = strange.most_common(1)[0]
+        raise InputError(
+            f"{tests.where}: class {name!r} ({count:,} test samples) has no labelled training sample. Label some of it, or "
+            f"remove it from the test data. Classes to learn: {quoted(list(number), 10)}."
+        )
+    preparation, inputs, contents = examples.preparation, select_inputs(records.inputs, known), None
+    assert preparation is not None
+    items: Tensor | ImageFiles
+    if isinstance(examples.items, ImageFiles):
+        items = replace(examples.items, paths=[Path(str(path)) for path in inputs])
+    elif records.kind == "image" and isinstance(preparation, (ImagePreparation, EncoderPreparation)):
+        made = preparation.read(inputs, [records.names[position] for position in known])  # type: ignore[arg-type]  # as the kind says
+        items, contents, findings = made.items, made.contents, [*findings, *made.findings]
+        known = [known[position] for position in made.kept]
+        stop(findings)
+    else:
+        items = preparation(inputs)
+    labels = torch.tensor([number[str(records.labels[position])] for position in known])
+    names = [records.names[position] for position in known]
+    found = Examples(items, labels, examples.classes, examples.kind, names=names)
+    return found, digests(records.kind, inputs, items) if contents is None else contents, findings

@@ -1,0 +1,120 @@
+"""Arrays as vectors and images."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from softmatch.data.preparations import preparation_from
+from softmatch.data.preparations.numeric_arrays import ArrayPreparation, fit_array
+from softmatch.errors import InputError
+
+LEVELS = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
+"""(n, C, H, W)"""
+
+
+def again(preparation: ArrayPreparation) -> Any:
+    """Saved and read."""
+    return preparation_from(json.loads(json.dumps(preparation.settings())), preparation.tensors())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8, bool])
+def test_vectors_pass(dtype: Any) -> None:
+    array = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
+    preparation, findings = fit_array(array)
+    items = again(preparation)(array)
+    assert (items.dtype, findings, preparation.describe()) == (torch.float32, [], "vectors of 3 numbers")
+    np.testing.assert_array_equal(items.numpy(), array.astype(np.float32))
+
+
+@pytest.mark.parametrize("layout", ["chw", "hwc"])
+def test_colour_images_in_both_layouts(layout: str) -> None:
+    array = LEVELS if layout == "chw" else LEVELS.transpose(0, 2, 3, 1)
+    preparation, findings = fit_array(array)
+    items = again(preparation)(array)
+    assert (items.dtype, findings, preparation.settings()["layout"]) == (torch.uint8, [], layout)
+    np.testing.assert_array_equal(items.numpy(), LEVELS)
+    assert preparation.describe() == "colour images of 4×5"
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 10), (2, 6, 10, 1), (2, 1, 6, 10)])
+def test_grey_images(shape: tuple[int, ...]) -> None:
+    array = LEVELS.reshape(shape)
+    preparation, _ = fit_array(array)
+    np.testing.assert_array_equal(preparation(array).numpy(), LEVELS.reshape(2, 1, 6, 10))
+    assert preparation.describe() == "grey images of 6×10"
+
+
+def test_images_as_fractions_are_scaled_with_a_note() -> None:
+    array = LEVELS.astype(np.float32) / 255
+    array[0, 0, 0, 0] = 1.0
+    preparation, (finding,) = fit_array(array)
+    assert finding.level == "note"
+    assert "1 is taken as white" in finding.text
+    expected = LEVELS.copy()
+    expected[0, 0, 0, 0] = 255
+    np.testing.assert_array_equal(again(preparation)(array).numpy(), expected)
+    np.testing.assert_array_equal(preparation(LEVELS).numpy(), LEVELS)  # whole numbers are levels anyhow
+    with pytest.raises(InputError, match=r"image 2 holds levels outside of 0 … 1 or NaN"):
+        preparation(np.concatenate([array[:1], array[:1] * 255]))
+
+
+def test_images_as_levels_in_floats_or_other_whole_numbers() -> None:
+    preparation, (finding,) = fit_array(LEVELS.astype(np.float64))
+    assert "255 is taken as white" in finding.text
+    np.testing.assert_array_equal(preparation(LEVELS.astype(np.float64) + 0.4).numpy(), LEVELS)
+    preparation, findings = fit_array(LEVELS.astype(np.int32))
+    assert findings == []
+    np.testing.assert_array_equal(preparation(LEVELS.astype(np.int64)).numpy(), LEVELS)
+    with pytest.raises(InputError, match=r"levels of 0 … 1, those of the training data were 0 … 255"):
+        preparation(LEVELS / 255)
+
+
+def test_masks_are_black_and_white() -> None:
+    mask = LEVELS[:, 0] % 2 == 0
+    preparation, _ = fit_array(mask)
+    np.testing.assert_array_equal(preparation(mask).numpy(), mask[:, None] * np.uint8(255))
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(5), r"one dimension \(5\): give \(n, D\), of single numbers x.reshape\(-1, 1\)"),
+        (np.zeros((2, 2, 2, 2, 2)), "the array is 2×2×2×2×2"),
+        (np.zeros((2, 0)), "the array is 2×0"),
+        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 2, column 2 holds nan, which cannot be learned from. .* give a table"),
+        (np.array([[1.0, -np.inf], [3.0, 0.0]]), "row 1, column 2 holds -inf"),
+        (np.array([[1.0, 1e300]]), r"row 1, column 2 holds 1e\+300"),
+        (np.zeros((2, 3, 8, 3), np.uint8), "images of 3×8×3: it is not obvious which dimension holds the channels"),
+        (np.zeros((2, 4, 8, 2), np.uint8), "images of 4×8×2: none of it is 1"),
+        (np.full((2, 4, 4), -0.5), r"these reach from -0.5 to -0.5. If they are not images, .* x.reshape\(len\(x\), -1\)"),
+        (np.full((2, 4, 4), 256), "these reach from 256 to 256"),
+        (np.array([[[0.0]], [[np.nan]]]), "image 2 holds NaN"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(array: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit_array(array)
+
+
+def test_other_shapes_than_in_training_are_refused() -> None:
+    vectors, _ = fit_array(np.zeros((2, 3)))
+    with pytest.raises(InputError, match="items are 4, those of the training data were 3"):
+        vectors(np.zeros((2, 4)))
+    with pytest.raises(InputError, match="items are single numbers, those"):
+        vectors(np.zeros(3))
+    images, _ = fit_array(LEVELS.transpose(0, 2, 3, 1))
+    with pytest.raises(InputError, match="items are 3×4×5, those of the training data were 4×5×3"):
+        images(LEVELS)
+
+
+def test_many_images_are_scaled_part_by_part() -> None:
+    array = np.linspace(0, 1, 9000 * 4).reshape(9000, 2, 2)
+    preparation, _ = fit_array(array)
+    np.testing.assert_array_equal(preparation(array).numpy()[:, 0], np.rint(array * 255).astype(np.uint8))
+    with pytest.raises(InputError, match="image 8001 holds levels outside"):
+        preparation(np.where(np.arange(9000)[:, None, None] == 8000, 2.0, array))
