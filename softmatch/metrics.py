@@ -39,19 +39,21 @@ def class_quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor, num_cla
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """What a method made of one unlabelled batch, detached.
+    """Pseudo-labels of one unlabelled batch with their weights, detached.
 
     Attributes:
         labels: ŷ, the class the method trains on, (B,).
         weights: λ, (B,).
-        unaligned_weights: λ without alignment, (B,); the same tensor where the method does not align.
+        unaligned_weights: λ without alignment, (B,); the same tensor if the method does not align.
         confidence: max p of the raw prediction, (B,).
+        target: p̂, the distribution a match method trains the strong view towards, (B, C); None for other methods.
     """
 
     labels: Tensor
     weights: Tensor
     unaligned_weights: Tensor
     confidence: Tensor
+    target: Tensor | None = None
 
 
 class PseudoLabelMeter:

@@ -197,8 +197,8 @@ def test_output_is_detached_where_it_must_be(name: str) -> None:
     [
         ("pi_model", {"max_weight": 0.0}, "max_weight"),
         ("pi_model", {"max_weight": math.inf}, "max_weight"),
-        ("mean_teacher", {"ramp": 1.5}, "ramp is the share"),
-        ("mean_teacher", {"ramp": -0.1}, "ramp is the share"),
+        ("mean_teacher", {"ramp": 1.5}, "ramp must lie in"),
+        ("mean_teacher", {"ramp": -0.1}, "ramp must lie in"),
         ("pi_model", {"ramp_shape": "step"}, "ramp_shape"),
         ("temporal_ensembling", {"alpha": 1.0}, "alpha"),
         ("temporal_ensembling", {"num_unlabeled": 0}, "num_unlabeled"),
