@@ -1,4 +1,4 @@
-"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), and intervals of error rates."""
+"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), and confidence intervals of error rates."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def quantity(weights: Tensor) -> Tensor:
 def quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor) -> Tensor:
     """g = Σ λ·1(ŷ = y) / Σ λ (definition 2.2), an accuracy in [0, 1].
 
-    Samples whose truth is unknown (−1) do not count. NaN when no weight is left: there is nothing to judge.
+    Samples of unknown truth (−1) do not count. NaN if no weight is left.
     """
     weights = weights.float() * (truth != UNKNOWN)
     return (weights * (pseudo_labels == truth)).sum() / weights.sum()
 
 
 def class_quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor, num_classes: int, by: str = "label") -> Tensor:
-    """g of each class (C,): over the samples given that pseudo-label, or (`by="truth"`) over those that truly are of it."""
+    """g of each class (C,): over the samples with that pseudo-label, or (`by="truth"`) over those of that true class."""
     if by not in ("label", "truth"):
         raise ValueError(f'by must be "label" or "truth", not {by!r}')
     known = truth != UNKNOWN
@@ -57,10 +57,10 @@ class PseudoLabels:
 
 
 class PseudoLabelMeter:
-    """Sums over steps from which f, g, per-class figures and confidence histograms follow.
+    """Sums over steps that give f, g, per-class figures and confidence histograms.
 
     Ratios are formed from summed numerators and denominators, never averaged. Everything stays on the device until
-    `read` is called; `reset` starts the next window.
+    `read`; `reset` starts the next window.
     """
 
     def __init__(self, num_classes: int, device: torch.device | str = "cpu") -> None:
@@ -76,7 +76,7 @@ class PseudoLabelMeter:
 
     @torch.no_grad()
     def update(self, pseudo: PseudoLabels, truth: Tensor) -> None:
-        """Add one batch. `truth` (B,) holds −1 where it is unknown; it reaches nothing but these sums."""
+        """Add one batch. `truth` (B,) is −1 if unknown; it is used for these sums only."""
         known = (truth != UNKNOWN).float()
         right = (pseudo.labels == truth).float()
         weights = pseudo.weights.float()
@@ -89,7 +89,7 @@ class PseudoLabelMeter:
         self._used += (weights > 0).float().sum()
 
     def state(self) -> dict[str, Tensor]:
-        """The sums, from which `load_state` goes on."""
+        """The sums, for `load_state`."""
         return {"class_sums": self._class_sums, "histograms": self._histograms, "used": self._used}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
@@ -98,7 +98,7 @@ class PseudoLabelMeter:
         self._used.copy_(state["used"])
 
     def read(self) -> dict[str, object]:
-        """Figures since the last reset: fractions; None where nothing can be said."""
+        """Figures since the last reset, as fractions; None for 0/0."""
         sums = self._class_sums.double().cpu()
         samples, weight, unaligned, known, right = sums
         histograms = self._histograms.cpu()
@@ -132,7 +132,7 @@ def _ratios(top: Tensor, bottom: Tensor) -> list[float | None]:
 
 
 def wilson_interval(wrong: int, number: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of an error rate: valid for few samples, and where none or all are wrong."""
+    """Wilson's interval of an error rate, valid for few samples and if none or all are wrong."""
     from scipy.stats import binomtest  # takes half a second to import
 
     found = binomtest(wrong, number).proportion_ci(level, method="wilson")
@@ -144,10 +144,10 @@ def error_interval(
 ) -> tuple[float, float]:
     """Interval over test samples of the error rate (Wilson), or of its difference to `other` on the same samples (bootstrap).
 
-    Where no sample differs, the bootstrap would be sure that none ever will: then the interval is that of the rule of three.
+    If no sample differs, the bootstrap has no spread, and the interval follows the rule of three.
 
     Args:
-        errors, other: (N,) of 0 and 1, one for each test sample.
+        errors, other: (N,) of 0 and 1, one value per test sample.
     """
     if other is None:
         return wilson_interval(int(errors.sum()), len(errors), level)

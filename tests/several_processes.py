@@ -232,7 +232,7 @@ def normalise(name: str) -> Found:
 
 
 def converse() -> dict[str, Any]:
-    """What processes tell each other, and what comes of it."""
+    """Results of every exchange between processes."""
     rank, size = world().rank, world().size
     own = torch.arange(5.0)[processes.share(5)].clone().requires_grad_()
     numbers = processes.numbers_of_rows([len(own), rank])
@@ -293,7 +293,7 @@ def everything() -> dict[str, dict[str, Any]]:
         "converse": converse(),
     }
     if world().size == 2:
-        found["own loops"] = two_processes.run_all(world().rank, 2)
+        found |= {case: two_processes.run_all(world().rank, 2, first) for case, first in two_processes.FIRST.items()}
     return found
 
 

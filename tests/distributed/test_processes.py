@@ -1,4 +1,4 @@
-"""Several real processes: what they tell each other, and that they train the same network as one process does."""
+"""Several real processes: their exchanges, and that they train the same network as one process does."""
 
 from __future__ import annotations
 
@@ -164,21 +164,25 @@ def test_a_norm_with_a_way_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch
     assert synchronise(plain) is plain
 
 
+@pytest.mark.parametrize(("case", "share_of_first"), two_processes.FIRST.items())
 @pytest.mark.parametrize("name", two_processes.METHODS)
-def test_in_a_loop_of_ones_own_two_processes_learn_the_same_as_one(name: str, ranks: Ranks) -> None:
+def test_in_a_users_own_loop_two_processes_learn_the_same_as_one(
+    name: str, case: str, share_of_first: float, ranks: Ranks
+) -> None:
     expected = two_processes.run(name, rank=0, world=1)
-    first, second = (rank["own loops"][name] for rank in ranks[2])
+    first, second = (rank[case][name] for rank in ranks[2])
     assert first.keys() == second.keys() == expected.keys()
     for key in expected.keys() - {"losses"}:
         assert torch.equal(first[key], second[key]), key
         torch.testing.assert_close(first[key], expected[key], atol=1e-6, rtol=0)
-    # Losses stay local; as the shares are equal, their mean is the loss of the whole batch.
-    torch.testing.assert_close((first["losses"] + second["losses"]) / 2, expected["losses"], atol=1e-5, rtol=0)
+    # Losses stay local; their mean, weighted by the sizes of the batches, is the loss of the whole batch.
+    whole = share_of_first * first["losses"] + (1.0 - share_of_first) * second["losses"]
+    torch.testing.assert_close(whole, expected["losses"], atol=1e-5, rtol=0)
     assert not torch.equal(first["losses"], second["losses"])
 
 
 @pytest.mark.parametrize("name", two_processes.METHODS)
-def test_in_a_loop_of_ones_own_half_of_the_batch_alone_would_learn_something_else(name: str) -> None:
+def test_in_a_users_own_loop_half_of_the_batch_alone_would_learn_something_else(name: str) -> None:
     """The test above can fail: a process that does not gather ends with another state."""
     whole = two_processes.run(name, rank=0, world=1)
     half = two_processes.run(name, rank=0, world=2)
