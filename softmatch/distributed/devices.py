@@ -34,7 +34,7 @@ def _own_gpu() -> int:
     rank, number = processes.local_rank(), torch.cuda.device_count()
     if rank >= number:
         raise InputError(
-            f"process {rank + 1} of this machine has no GPU: there are {number}. Start {number} processes here, or use --device cpu."
+            f"process {rank + 1} of this machine has no GPU: there are {number}. Start {number} processes, or use --device cpu."
         )
     return rank
 

@@ -104,7 +104,7 @@ class TextViews:
         """The word statistics, moved to the device of these ids."""
         if self.statistics is None:
             raise InputError(
-                "replace: views cannot replace words without statistics of the training texts, which a saved model does not keep. "
+                "replace: views cannot replace words without statistics of the training texts, and a saved model has none. "
                 "Train from the texts, or with replace 0."
             )
         self.statistics = self.statistics.to(ids.device)
