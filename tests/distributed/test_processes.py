@@ -23,7 +23,7 @@ from softmatch.methods.base import Forward
 from tests import several_processes, two_processes
 from tests.several_processes import CASES, NORMALISED, NORMS, SIZES, Cut, Found, first_of_two
 
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds; only what hangs takes so long."""
 WITHOUT_EFFECT = ("method.rewarder.attention.bias",)
 """SemiReward's softmax over two tokens does not see what is added to both: Adam makes steps of a gradient that is rounding."""

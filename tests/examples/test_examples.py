@@ -55,7 +55,7 @@ def test_a_loop_runs_under_ddp_in_two_processes(name: str) -> None:
         )
         for rank in ("0", "1")
     ]
-    outputs = [process.communicate(timeout=120)[0].splitlines() for process in processes]
+    outputs = [process.communicate(timeout=600)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert "labels, 3 steps" in outputs[0][0]
     assert len(outputs[1]) == 1  # the first process alone reports
