@@ -112,14 +112,14 @@ class Small(nn.Module):
 
 
 class Cut(NamedTuple):
-    """Of a batch: what the labels are cut by, and what the views are."""
+    """Functions that cut the labels and the views of a batch."""
 
     labels: Callable[[Tensor], Tensor] = lambda whole: whole
     views: Callable[[Tensor], Tensor] = lambda whole: whole[processes.share(len(whole))]
 
 
 def first_of_two(whole: Tensor) -> Tensor:
-    """What a process would have that hears nothing of the other."""
+    """The rows of the first process, without any exchange."""
     return whole[processes.share(len(whole), World(0, 2))]
 
 

@@ -190,13 +190,7 @@ def gather_rows(value: Tensor, numbers: Sequence[int]) -> Tensor:
 
 def sum_gradients(module: nn.Module) -> None:
     """Replace each gradient by its sum over the processes, in one message. All have gradients of the same parameters."""
-    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-    if world().size == 1 or not gradients:
-        return
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
-        gradient.copy_(part.view_as(gradient))
+    _sum_in_place([parameter.grad for parameter in module.parameters() if parameter.grad is not None])
 
 
 def average_running_statistics(module: nn.Module) -> None:
@@ -204,13 +198,19 @@ def average_running_statistics(module: nn.Module) -> None:
     norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.track_running_stats]
     apart = [norm for norm in norms if not isinstance(norm, nn.SyncBatchNorm) and not getattr(norm, "synchronised", False)]
     buffers = [buffer for norm in apart for buffer in (norm.running_mean, norm.running_var) if buffer is not None]
-    if world().size == 1 or not buffers:
+    _sum_in_place(buffers)
+    for buffer in buffers:
+        buffer /= world().size
+
+
+def _sum_in_place(tensors: Sequence[Tensor]) -> None:
+    """Replace tensors by their sums over the processes."""
+    if world().size == 1 or not tensors:
         return
-    flat = torch.cat([buffer.flatten() for buffer in buffers])
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(flat)
-    flat /= world().size
-    for buffer, part in zip(buffers, torch.split(flat, [b.numel() for b in buffers]), strict=True):
-        buffer.copy_(part.view_as(buffer))
+    for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))
 
 
 def largest(value: int) -> int:

@@ -33,7 +33,7 @@ Ranks = dict[int, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    """What each of two and of three processes ends with, by their number. Started once, also where pytest has workers."""
+    """Results of each of two and of three processes, by their number. Started once, even if pytest has workers."""
     temporary = tmp_path_factory.getbasetemp()
     directory = (temporary.parent if "PYTEST_XDIST_WORKER" in os.environ else temporary) / "several_processes"
     ended = directory / "ended"
@@ -66,7 +66,7 @@ def _start(directory: Path) -> None:
 
 @cache
 def alone(case: str, normalised: bool = False) -> Found:
-    """What one process ends with."""
+    """Results of a single process."""
     return several_processes.train(case, normalised, NORMALISED[case] if normalised else "joint")
 
 
@@ -81,7 +81,7 @@ def compare(found: list[Found], expected: Found, tolerance: float) -> None:
 
 
 def moved(found: Found) -> list[bool]:
-    """Whether each of the network's parameters is another than at first."""
+    """True for each of the network's parameters that has changed."""
     names = [key.removeprefix("start.") for key in found if key.startswith("start.")]
     return [not torch.allclose(found[f"start.{name}"].float(), found[f"network.{name}"].float(), atol=1e-5) for name in names]
 
