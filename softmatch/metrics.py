@@ -46,7 +46,7 @@ class PseudoLabels:
         weights: λ, (B,).
         unaligned_weights: λ without alignment, (B,); the same tensor if the method does not align.
         confidence: max p of the raw prediction, (B,).
-        target: p̂, the distribution a match method trains the strong view towards, (B, C); None for other methods.
+        target: p̂, the distribution that the sample is trained towards, (B, C); None for methods that do not give it.
     """
 
     labels: Tensor
