@@ -46,14 +46,12 @@ class PseudoLabels:
         weights: λ, (B,).
         unaligned_weights: λ without alignment, (B,); the same tensor if the method does not align.
         confidence: max p of the raw prediction, (B,).
-        target: p̂, the distribution that the sample is trained towards, (B, C); None for methods that do not give it.
     """
 
     labels: Tensor
     weights: Tensor
     unaligned_weights: Tensor
     confidence: Tensor
-    target: Tensor | None = None
 
 
 class PseudoLabelMeter:

@@ -64,7 +64,7 @@ class Consistency(Method):
         fixed, ramp = target.detach(), self.ramp()
         weights = ramp.expand(len(fixed)) if known is None else ramp * known
         unsupervised = self.max_weight * (weights * self.distance(target, logits)).mean()
-        pseudo = PseudoLabels(fixed.argmax(-1), weights, weights, fixed.max(-1).values, fixed)
+        pseudo = PseudoLabels(fixed.argmax(-1), weights, weights, fixed.max(-1).values)
         return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)
 
     def statistics(self) -> dict[str, Tensor]:

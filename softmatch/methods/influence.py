@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.methods.base import Forward, RecordedForward
-from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.match import PAPER_STEPS, Judgement
 from softmatch.methods.options import require
 from softmatch.methods.wrapper import Around, Base, match_method
-from softmatch.metrics import PseudoLabels
 from softmatch.state import Registry, StepCount
 from softmatch.step import Batch, Output, gather
 
@@ -133,18 +132,17 @@ class Influence(Around):
         if self.training:
             self.count.advance()
             if self.count.steps % self.every == 0:
-                assert output.pseudo is not None
+                assert isinstance(output.pseudo, Judgement)
                 self._learn(recorded, batch, output.pseudo)
         return output
 
     @torch.no_grad()
-    def _learn(self, forward: RecordedForward, batch: Batch, pseudo: PseudoLabels) -> None:
+    def _learn(self, forward: RecordedForward, batch: Batch, pseudo: Judgement) -> None:
         """Update the λ_n of this batch, from the batches of all processes."""
         validation = batch.streams["validation"]
         (held_out,) = forward.inner.encode(validation.views["weak"], gradient=(False,), tracking=False)
         labeled = forward.of(batch.labeled["weak"])
         trained = forward.of(batch.unlabeled[self.unlabeled_views[-1]])
-        assert pseudo.target is not None
         with torch.autocast(pseudo.weights.device.type, enabled=False):
             features, probs = (gather(value) for value in _last_layer(trained))
             labeled_features, labeled_probs = (gather(value) for value in _last_layer(labeled))

@@ -6,7 +6,7 @@ A method is an alignment × a weighting λ × a target. Each function below is o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -49,6 +49,13 @@ class Refinement(nn.Module):
     def statistics(self) -> dict[str, Tensor]:
         """State worth logging, by name."""
         return {}
+
+
+@dataclass(frozen=True)
+class Judgement(PseudoLabels):
+    """Pseudo-labels of a match method, with p̂ (B, C), the distribution that the strong view is trained towards."""
+
+    target: Tensor
 
 
 class Match(Method):
@@ -146,7 +153,6 @@ class Match(Method):
             if self.training:
                 self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
             pseudo = self.judge(torch.softmax(weak_logits.detach().float(), dim=-1), index)
-        assert pseudo.target is not None
         supervised = self.supervised_loss(labeled_logits.float(), labels)
         unsupervised = (pseudo.weights * self.divergence(pseudo.target, trained)).mean()
         loss = supervised + unsupervised
@@ -164,7 +170,7 @@ class Match(Method):
         self.weighting.update(seen)
 
     @torch.no_grad()
-    def judge(self, probs: Tensor, index: Tensor | None = None) -> PseudoLabels:
+    def judge(self, probs: Tensor, index: Tensor | None = None) -> Judgement:
         """Predictions → refine → align → target and weigh: all that follows from them, in training and for a saved run."""
         refined = probs if self.refinement is None else self.refinement(probs, index)
         aligned = self.alignment(refined)
@@ -175,7 +181,7 @@ class Match(Method):
         if self.sample_factor is not None:
             factor = self.sample_factor(target, index)
             weights, unaligned = weights * factor, unaligned * factor
-        return PseudoLabels(labels, weights, unaligned, probs.max(-1).values, target)
+        return Judgement(labels, weights, unaligned, probs.max(-1).values, target)
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         if "strong" not in self.unlabeled_views:
