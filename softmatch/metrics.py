@@ -9,6 +9,9 @@ from torch import Tensor
 
 UNKNOWN = -1
 BINS = 50
+LEVEL = 0.95
+"""Confidence level of intervals."""
+RESAMPLES = 4000
 
 
 def quantity(weights: Tensor) -> Tensor:
@@ -129,17 +132,15 @@ def _ratios(top: Tensor, bottom: Tensor) -> list[float | None]:
     return [_ratio(float(t), float(b)) for t, b in zip(top, bottom, strict=True)]
 
 
-def wilson_interval(wrong: int, number: int, level: float = 0.95) -> tuple[float, float]:
+def wilson_interval(wrong: int, number: int) -> tuple[float, float]:
     """Wilson's interval of an error rate, valid for few samples and if none or all are wrong."""
     from scipy.stats import binomtest  # takes half a second to import
 
-    found = binomtest(wrong, number).proportion_ci(level, method="wilson")
+    found = binomtest(wrong, number).proportion_ci(LEVEL, method="wilson")
     return float(found.low), float(found.high)
 
 
-def error_interval(
-    errors: Tensor, other: Tensor | None = None, level: float = 0.95, draws: int = 4000, seed: int = 0
-) -> tuple[float, float]:
+def error_interval(errors: Tensor, other: Tensor | None = None) -> tuple[float, float]:
     """Interval over test samples of the error rate (Wilson), or of its difference to `other` on the same samples (bootstrap).
 
     If no sample differs, the bootstrap has no spread, and the interval follows the rule of three.
@@ -148,14 +149,13 @@ def error_interval(
         errors, other: (N,) of 0 and 1, one value per test sample.
     """
     if other is None:
-        return wilson_interval(int(errors.sum()), len(errors), level)
+        return wilson_interval(int(errors.sum()), len(errors))
     values = errors.double() - other.double()
     if not bool(values.any()):
         return -min(3 / len(values), 1.0), min(3 / len(values), 1.0)
-    generator = torch.Generator().manual_seed(seed)
-    means = []
-    for size in [200] * (draws // 200):
-        chosen = torch.randint(len(values), (size, len(values)), generator=generator)
+    generator, means = torch.Generator().manual_seed(0), []
+    for _ in range(RESAMPLES // 200):  # 200 at a time, to bound the memory
+        chosen = torch.randint(len(values), (200, len(values)), generator=generator)
         means.append(values[chosen].mean(1))
-    spread = torch.cat(means).quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64))
+    spread = torch.cat(means).quantile(torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64))
     return float(spread[0]), float(spread[1])
