@@ -186,7 +186,7 @@ def fill_cards(rows: list[Row], folder: Path) -> None:
             )
         if lines:
             head = card.read_text(encoding="utf-8").partition(MARK)[0]
-            source = "Printed by `benchmarks/methods.py`; the settings stand beside the [whole table](../methods.md)."
+            source = "Printed by `benchmarks/methods.py`; the settings are given with the [whole table](../methods.md)."
             card.write_text(f"{head}{MARK}\n{source}\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A weighting function of one's own, usable at once; no registration, no edit of the package.
+"""A weighting function of your own, used without registration or changes to the package.
 
 softmatch train digits --method examples/my_weighting.py:Margin
 softmatch train digits --method examples/my_weighting.py:Margin --method-options.power 2

@@ -3,9 +3,9 @@
     python examples/plain_loop.py
     torchrun --nproc-per-node 2 examples/plain_loop.py
 
-Put your images and labels where `my_data` has digits, and your network where `my_network` has a small one. Each process
-draws batches of its own; gradients are averaged by DistributedDataParallel, and the method gathers what it learns from over
-all processes by itself. (With vectors instead of images, use `softmatch.views.VectorViews`.)
+Replace the digits in `my_data` by your images and labels, and the small network in `my_network` by your own. Each process has
+its own batches; DistributedDataParallel averages the gradients, and the method gathers its statistics over all processes itself.
+(For vectors instead of images, use `softmatch.views.VectorViews`.)
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NUM_CLASSES, LABELED_BATCH, UNLABELED_BATCH = 10, 32, 96
 
 
 def my_data() -> tuple[Tensor, Tensor, Tensor]:
-    """Images uint8 (N, C, H, W), labels (N,) with −1 for "none", and the truth, only to see how well it went."""
+    """Images uint8 (N, C, H, W), labels (N,) with −1 for "none", and the true labels, for the final error only."""
     images, truth = load_digits(return_X_y=True)
     images = torch.from_numpy((images * (255 / 16)).astype(np.uint8)).reshape(-1, 1, 8, 8)
     truth = torch.from_numpy(truth)
-    known = torch.cat([(truth == label).nonzero()[:4, 0] for label in range(NUM_CLASSES)])  # four labels of each class
+    known = torch.cat([(truth == label).nonzero()[:4, 0] for label in range(NUM_CLASSES)])  # four labels per class
     labels = torch.full_like(truth, -1)
     labels[known] = truth[known]
     return images, labels, truth
@@ -44,7 +44,7 @@ def my_network() -> nn.Module:
 
 
 def main(steps: int = 600) -> float:
-    several = "WORLD_SIZE" in os.environ  # torchrun sets it
+    several = "WORLD_SIZE" in os.environ  # set by torchrun
     if several:
         dist.init_process_group()
     rank, world = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
@@ -57,7 +57,7 @@ def main(steps: int = 600) -> float:
     levels = images.float() / 255
     views = ImageViews([float(levels.mean())], [float(levels.std())], pad=1, flip=False, reflect=False, operations=2)
 
-    torch.manual_seed(0)  # the same first weights everywhere
+    torch.manual_seed(0)  # the same initial weights in every process
     network = my_network().to(device)
     trained = DistributedDataParallel(network) if several else network
     optimizer = torch.optim.AdamW(trained.parameters(), lr=2e-3)
@@ -65,7 +65,7 @@ def main(steps: int = 600) -> float:
     method = softmatch.methods.softmatch(NUM_CLASSES, momentum=softmatch.momentum_for(steps), start="debiased").to(device)
 
     for step in range(steps):
-        generator = torch.Generator().manual_seed(step * world + rank)  # other samples and views in each process
+        generator = torch.Generator().manual_seed(step * world + rank)  # different samples and views in every process
         chosen = labeled[torch.randint(len(labeled), (LABELED_BATCH // world,), generator=generator).to(device)]
         index = torch.randint(len(images), (UNLABELED_BATCH // world,), generator=generator).to(device)
         inputs = (
@@ -73,8 +73,8 @@ def main(steps: int = 600) -> float:
             views.weak(images[index], generator),
             views.strong(images[index], generator),
         )
-        logits, weak, strong = trained(torch.cat(inputs)).split([len(part) for part in inputs])  # one pass: once through DDP
-        loss = method(logits, labels[chosen], weak, strong, index)
+        logits, weak, strong = trained(torch.cat(inputs)).split([len(part) for part in inputs])  # one pass, as DDP needs
+        loss = method(logits, labels[chosen], weak.detach(), strong, index)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,7 +1,7 @@
 """Norm(p · r / s): predictions rescaled so that their running marginal s moves to a target marginal r.
 
 With a uniform r, used for the weights only, this is the paper's uniform alignment (UA, equation 8); used for the targets
-too it is distribution alignment (DA). Which of the two is the method's choice: `Match(align_targets=…)`.
+too it is distribution alignment (DA). The method chooses with `Match(align_targets=…)`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Alignment(nn.Module):
         target: r. "uniform"; a sequence of C class frequencies (the true prior); "predictions", the running mean of the
             predictions on labelled data; or "labels", the running frequency of the labels seen.
         momentum: m of the running averages.
-        queue: instead of a running average, s is the mean of the last `queue` batch means (0: running average).
-        start: what the running averages remember of their initial 1/C (see RunningAverage); a queue starts full of 1/C.
+        queue: s is the mean of the last `queue` batch means; 0: a running average.
+        start: weight of the initial 1/C in the running averages (see RunningAverage); a queue starts full of 1/C.
         epsilon: added to r and s; 1e-6 in USB.
     """
 
@@ -75,7 +75,7 @@ class Alignment(nn.Module):
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
         refuse_invalid("weak_probs", seen.weak_probs)
-        labeled = None if self.target is None else self._labeled_mean(seen)  # before anything moves: it may refuse
+        labeled = None if self.target is None else self._labeled_mean(seen)  # first, because it may raise
         batch = seen.weak_probs.mean(0)
         if self.queue:
             self.recent.push(batch[None])
@@ -99,14 +99,14 @@ class Alignment(nn.Module):
         ratio = (self.goal + self.epsilon) / (self.marginal.value + self.epsilon).clamp_min(SMALLEST_MARGINAL)
         scaled = probs * ratio
         total = scaled.sum(-1, keepdim=True)
-        # A certain prediction of a class that never occurs by r leaves nothing to normalise: then r is all that is known.
+        # A certain prediction of a class with r = 0 leaves nothing to normalise; the result is then r.
         return torch.where(total > SMALLEST_TOTAL, scaled / total.clamp_min(SMALLEST_TOTAL), self.goal)
 
 
 def class_frequencies(shares: Sequence[float] | Tensor, num_classes: int, name: str = "class frequencies") -> Tensor:
-    """Shares or counts of the classes in any unit, checked and made to sum to 1: (C,), float32."""
+    """Class shares or counts in any unit, checked and normalised to sum 1: (C,), float32."""
     found = torch.as_tensor(shares, dtype=torch.float64)
     if found.shape != (num_classes,) or not bool((found >= 0).all()) or not 0.0 < float(found.sum()) < math.inf:
         given = shares.tolist() if isinstance(shares, Tensor) else list(shares)
-        raise InputError(f"{name} must be {num_classes} numbers ≥ 0 that do not all vanish, not {given}.")
+        raise InputError(f"{name} must be {num_classes} numbers ≥ 0 that are not all 0, not {given}.")
     return (found / found.sum()).float()

@@ -1,4 +1,4 @@
-"""Running averages, and the one dial from which every momentum of a run follows: its number of steps."""
+"""Running averages, and their momentum as a function of the number of steps of a run."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def momentum_for(steps: int) -> float:
 
 
 def steps_for(momentum: float) -> int:
-    """The shortest run for which `momentum_for` gives this momentum or more: 40,000 for the paper's 0.999."""
+    """Length of the shortest run for which `momentum_for` gives this momentum or more: 40,000 steps for the paper's 0.999."""
     return round(WINDOWS_PER_RUN / (1.0 - momentum))
 
 
 def queue_for(steps: int, longest: int) -> int:
-    """Length of a queue of batches: `longest`, at most a fortieth of a run of `steps` steps, and at least one batch."""
+    """Length of a queue of batches: `longest`, but at most a fortieth of a run of `steps` steps and at least one batch."""
     return min(longest, max(round(steps / WINDOWS_PER_RUN), 1))
 
 
 class RunningAverage(nn.Module):
-    """Exponential moving average  x̄ ← m·x̄ + (1 − m)·x  of a tensor, with its state in buffers.
+    """Exponential moving average x̄ ← m·x̄ + (1 − m)·x of a tensor, with its state in buffers.
 
     Args:
         initial: value before the first update, and the shape of the average.
@@ -62,7 +62,7 @@ class RunningAverage(nn.Module):
 
     @torch.no_grad()
     def update(self, new: Tensor, where: Tensor | None = None) -> None:
-        """Take in one value; entries where `where` is false are left as they are, and counted as not updated."""
+        """Take in one value; entries with `where` false stay unchanged and count as not updated."""
         mask = torch.ones_like(self.updates, dtype=torch.bool) if where is None else where
         count = self.updates + 1
         rate = torch.full_like(self.value, 1.0 - self.momentum)

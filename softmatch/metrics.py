@@ -1,4 +1,4 @@
-"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), and intervals of error rates."""
+"""Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), and confidence intervals of error rates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from torch import Tensor
 
 UNKNOWN = -1
 BINS = 50
+LEVEL = 0.95
+"""Confidence level of intervals."""
+RESAMPLES = 4000
 
 
 def quantity(weights: Tensor) -> Tensor:
@@ -19,14 +22,14 @@ def quantity(weights: Tensor) -> Tensor:
 def quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor) -> Tensor:
     """g = Σ λ·1(ŷ = y) / Σ λ (definition 2.2), an accuracy in [0, 1].
 
-    Samples whose truth is unknown (−1) do not count. NaN when no weight is left: there is nothing to judge.
+    Samples of unknown truth (−1) do not count. NaN if no weight is left.
     """
     weights = weights.float() * (truth != UNKNOWN)
     return (weights * (pseudo_labels == truth)).sum() / weights.sum()
 
 
 def class_quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor, num_classes: int, by: str = "label") -> Tensor:
-    """g of each class (C,): over the samples given that pseudo-label, or (`by="truth"`) over those that truly are of it."""
+    """g of each class (C,): over the samples with that pseudo-label, or (`by="truth"`) over those of that true class."""
     if by not in ("label", "truth"):
         raise ValueError(f'by must be "label" or "truth", not {by!r}')
     known = truth != UNKNOWN
@@ -39,12 +42,12 @@ def class_quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor, num_cla
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """What a method made of one unlabelled batch, detached.
+    """Pseudo-labels of one unlabelled batch with their weights, detached.
 
     Attributes:
         labels: ŷ, the class the method trains on, (B,).
         weights: λ, (B,).
-        unaligned_weights: λ without alignment, (B,); the same tensor where the method does not align.
+        unaligned_weights: λ without alignment, (B,); the same tensor if the method does not align.
         confidence: max p of the raw prediction, (B,).
     """
 
@@ -55,10 +58,10 @@ class PseudoLabels:
 
 
 class PseudoLabelMeter:
-    """Sums over steps from which f, g, per-class figures and confidence histograms follow.
+    """Sums over steps that give f, g, per-class figures and confidence histograms.
 
     Ratios are formed from summed numerators and denominators, never averaged. Everything stays on the device until
-    `read` is called; `reset` starts the next window.
+    `read`; `reset` starts the next window.
     """
 
     def __init__(self, num_classes: int, device: torch.device | str = "cpu") -> None:
@@ -74,7 +77,7 @@ class PseudoLabelMeter:
 
     @torch.no_grad()
     def update(self, pseudo: PseudoLabels, truth: Tensor) -> None:
-        """Add one batch. `truth` (B,) holds −1 where it is unknown; it reaches nothing but these sums."""
+        """Add one batch. `truth` (B,) is −1 if unknown; it is used for these sums only."""
         known = (truth != UNKNOWN).float()
         right = (pseudo.labels == truth).float()
         weights = pseudo.weights.float()
@@ -87,7 +90,7 @@ class PseudoLabelMeter:
         self._used += (weights > 0).float().sum()
 
     def state(self) -> dict[str, Tensor]:
-        """The sums, from which `load_state` goes on."""
+        """The sums, for `load_state`."""
         return {"class_sums": self._class_sums, "histograms": self._histograms, "used": self._used}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
@@ -96,7 +99,7 @@ class PseudoLabelMeter:
         self._used.copy_(state["used"])
 
     def read(self) -> dict[str, object]:
-        """Figures since the last reset: fractions; None where nothing can be said."""
+        """Figures since the last reset, as fractions; None for 0/0."""
         sums = self._class_sums.double().cpu()
         samples, weight, unaligned, known, right = sums
         histograms = self._histograms.cpu()
@@ -129,33 +132,30 @@ def _ratios(top: Tensor, bottom: Tensor) -> list[float | None]:
     return [_ratio(float(t), float(b)) for t, b in zip(top, bottom, strict=True)]
 
 
-def wilson_interval(wrong: int, number: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of an error rate: valid for few samples, and where none or all are wrong."""
+def wilson_interval(wrong: int, number: int) -> tuple[float, float]:
+    """Wilson's interval of an error rate, valid for few samples and if none or all are wrong."""
     from scipy.stats import binomtest  # takes half a second to import
 
-    found = binomtest(wrong, number).proportion_ci(level, method="wilson")
+    found = binomtest(wrong, number).proportion_ci(LEVEL, method="wilson")
     return float(found.low), float(found.high)
 
 
-def error_interval(
-    errors: Tensor, other: Tensor | None = None, level: float = 0.95, draws: int = 4000, seed: int = 0
-) -> tuple[float, float]:
+def error_interval(errors: Tensor, other: Tensor | None = None) -> tuple[float, float]:
     """Interval over test samples of the error rate (Wilson), or of its difference to `other` on the same samples (bootstrap).
 
-    Where no sample differs, the bootstrap would be sure that none ever will: then the interval is that of the rule of three.
+    If no sample differs, the bootstrap has no spread, and the interval follows the rule of three.
 
     Args:
-        errors, other: (N,) of 0 and 1, one for each test sample.
+        errors, other: (N,) of 0 and 1, one value per test sample.
     """
     if other is None:
-        return wilson_interval(int(errors.sum()), len(errors), level)
+        return wilson_interval(int(errors.sum()), len(errors))
     values = errors.double() - other.double()
     if not bool(values.any()):
         return -min(3 / len(values), 1.0), min(3 / len(values), 1.0)
-    generator = torch.Generator().manual_seed(seed)
-    means = []
-    for size in [200] * (draws // 200):
-        chosen = torch.randint(len(values), (size, len(values)), generator=generator)
+    generator, means = torch.Generator().manual_seed(0), []
+    for _ in range(RESAMPLES // 200):  # 200 at a time, to bound the memory
+        chosen = torch.randint(len(values), (200, len(values)), generator=generator)
         means.append(values[chosen].mean(1))
-    spread = torch.cat(means).quantile(torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64))
+    spread = torch.cat(means).quantile(torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64))
     return float(spread[0]), float(spread[1])

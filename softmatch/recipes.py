@@ -11,6 +11,7 @@ from typing import Any
 from softmatch.averages import PAPER_MOMENTUM, steps_for
 from softmatch.config import Config, make_config, merge
 from softmatch.errors import InputError
+from softmatch.methods import METHODS
 
 Settings = Mapping[str, Any]
 
@@ -99,12 +100,6 @@ TEXT_SIZES: Mapping[str, Settings] = {
 }
 """How many texts of each class the paper trains on (all that remain, where it gives no number) and validates on."""
 
-EQUAL_BATCHES = ("pseudo_label", "pi_model", "temporal_ensembling", "mean_teacher", "vat", "mixmatch", "remixmatch")
-"""Methods for which the paper's code base takes as many unlabelled samples as labelled ones in a batch."""
-
-WITHOUT_STRONG = ("supervised", *(name for name in EQUAL_BATCHES if name != "remixmatch"))
-"""Methods that look at no strong views."""
-
 
 def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
     """All settings of a run.
@@ -145,13 +140,17 @@ def require_versions(source: str, config: Config, augmented: bool) -> None:
         augmented: whether there are columns of them.
     """
     changed = any(share for name, share in config.views.items() if name != "weak")
-    if config.recipe is None or augmented or changed or config.method in WITHOUT_STRONG:
+    if config.recipe is None or augmented or changed or not _uses_strong_views(config.method):
         return
     raise InputError(
         f"the paper's strong views of texts are back-translations, and these texts have none (columns aug_0, aug_1). Make them "
         f"with `softmatch augment {source} --via de,ru` and give the folder that it writes with --data; or give "
         "--views.strong 0.15, which hides that share of the words instead."
     )
+
+
+def _uses_strong_views(method: str) -> bool:
+    return method not in METHODS or METHODS[method].strong
 
 
 def _paper(source: str, user: Settings) -> dict[str, Any]:
@@ -164,6 +163,7 @@ def _paper(source: str, user: Settings) -> dict[str, Any]:
         if source not in HEADS:
             raise InputError(f"the paper has no long-tailed experiment on {source!r}; it has them on {', '.join(HEADS)}.")
         found |= LONG_TAILED
-    if user.get("method") in EQUAL_BATCHES:
+    method = METHODS.get(str(user.get("method")))
+    if method is not None and method.equal_batches:
         found["unlabeled_batch"] = user.get("labeled_batch") or found["labeled_batch"]
     return found

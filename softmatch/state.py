@@ -1,4 +1,4 @@
-"""State of methods between steps: a registry by sample, a queue of recent rows, a step count, and ramps."""
+"""State that methods keep between steps: a registry by sample, a queue of recent rows, a step count, and ramps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Shape = Literal["linear", "sigmoid", "cosine", "square"]
 
 
 def last_of_each(index: Tensor, slot: int) -> tuple[Tensor, Tensor]:
-    """Where to write values that belong to positions, of which one may stand in the batch several times.
+    """Destinations for values that belong to positions, some of which may occur several times in the batch.
 
     Returns:
-        The order in which to take the values, and the position of each in that order; values that a later one of the same
-        position replaces are sent to `slot`, as are those whose position is `slot` already. No shape depends on the data.
+        The order in which to take the values, and the position of each in that order. A value that a later one of the same
+        position replaces goes to `slot`, as does one whose position is `slot`. No shape depends on the data.
     """
     key, order = torch.sort(index, stable=True)
     last = torch.cat([key[1:] != key[:-1], torch.ones_like(key[:1], dtype=torch.bool)])
@@ -26,14 +26,14 @@ def last_of_each(index: Tensor, slot: int) -> tuple[Tensor, Tensor]:
 
 
 class Registry(nn.Module):
-    """A row for every sample of a set, by the sample's position in it. Of a sample twice in a batch, the later row counts.
+    """One row per sample of a set, by the sample's position. If a sample occurs twice in a batch, the later row counts.
 
-    `values` has one row more than there are samples: what must not be written goes there, without a branch on the device.
+    `values` has one more row than there are samples: rows that must not be written go there, without a branch on the device.
 
     Args:
         size: number of samples N; positions lie in 0 … N − 1.
-        shape: of one row.
-        fill: what the rows hold at first.
+        shape: shape of one row.
+        fill: initial value of the rows.
     """
 
     values: Tensor
@@ -45,7 +45,7 @@ class Registry(nn.Module):
 
     @property
     def rows(self) -> Tensor:
-        """Those of all samples (N, …), without the spare one."""
+        """The rows of all samples (N, …), without the spare one."""
         return self.values[: self.size]
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Registry(nn.Module):
         return self.values[index]
 
     def check(self, index: Tensor | None) -> Tensor:
-        """The positions, if they are there and within the set. On an accelerator they are not looked at: that would wait."""
+        """The positions; raises InputError if they are missing or outside the set. On an accelerator they are not checked."""
         if index is None:
             raise InputError("this method remembers samples: give `index`, the position of each in the unlabelled set.")
         if not torch.compiler.is_compiling() and index.device.type == "cpu" and len(index):
@@ -66,7 +66,7 @@ class Registry(nn.Module):
 
     @torch.no_grad()
     def write(self, index: Tensor, values: Tensor, where: Tensor | None = None) -> None:
-        """Replace the rows at these positions; where `where` is false, nothing is written."""
+        """Replace the rows at these positions, if `where` is true or not given."""
         chosen = self.check(index) if where is None else torch.where(where, self.check(index), self.size)
         order, key = last_of_each(chosen, self.size)
         self.values.index_copy_(0, key, values[order].to(self.values.dtype))
@@ -74,22 +74,22 @@ class Registry(nn.Module):
 
 
 class Queue(nn.Module):
-    """The last `length` rows that were pushed. Rows never pushed hold `fill`; `count` says how many were pushed in all."""
+    """The last `length` pushed rows. Rows never pushed hold `fill`; `count` is the number of pushed rows in all."""
 
     values: Tensor
     count: Tensor
 
-    def __init__(self, length: int, shape: tuple[int, ...] = (), fill: float = 0.0, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, length: int, shape: tuple[int, ...] = (), fill: float = 0.0) -> None:
         super().__init__()
         if length < 1:
             raise ValueError(f"a queue holds at least one row, not {length}")
         self.length = length
-        self.register_buffer("values", torch.full((length, *shape), fill, dtype=dtype))
+        self.register_buffer("values", torch.full((length, *shape), fill))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
-        """Take in rows (B, …), the last of them last; the oldest make room."""
+        """Take in rows (B, …) in their order, replacing the oldest."""
         number = len(rows)
         kept = rows[-self.length :]
         places = (self.count + number - len(kept) + torch.arange(len(kept), device=self.values.device)) % self.length
@@ -97,23 +97,23 @@ class Queue(nn.Module):
         self.count.add_(number)
 
     def filled(self) -> Tensor:
-        """Which rows have been pushed (length,), as booleans."""
+        """True for rows that were pushed, (length,)."""
         return torch.arange(self.length, device=self.values.device) < self.count
 
 
 class StepCount(nn.Module):
-    """Number of steps so far. It lives on the host, where it decides what is run next without waiting for the device."""
+    """Number of steps so far, on the host, where decisions that depend on it do not wait for the device."""
 
     def __init__(self) -> None:
         super().__init__()
         self.steps = 0
 
     def advance(self) -> None:
-        """One step more."""
+        """Count one step."""
         self.steps += 1
 
     def get_extra_state(self) -> Tensor:
-        """For the state dict: a tensor, as everything in a checkpoint."""
+        """The count as a tensor, as required in a checkpoint."""
         return torch.tensor(self.steps)
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -121,7 +121,7 @@ class StepCount(nn.Module):
 
 
 def ramp_factor(progress: Tensor, shape: Shape = "linear") -> Tensor:
-    """Value of a ramp at `progress` x = t/T, which is held in [0, 1].
+    """Value of a ramp at `progress` x = t/T, which is clipped to [0, 1].
 
     "linear" x; "sigmoid" exp(−5(1 − x)²); "cosine" ½ − ½cos(πx); "square" x².
     """
@@ -140,7 +140,7 @@ class Ramp(nn.Module):
 
     Args:
         steps: T, the length of the ramp.
-        start: steps before it begins, in which it is at its lowest.
+        start: steps before the ramp, during which it has its lowest value.
 
     Example:
         >>> ramp = Ramp(4)
@@ -160,7 +160,7 @@ class Ramp(nn.Module):
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
 
     def advance(self) -> None:
-        """One step more. Called once a step, before the value is used."""
+        """Count one step. Called once per step, before the value is used."""
         self.updates.add_(1)
 
     def forward(self) -> Tensor:

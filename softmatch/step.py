@@ -1,17 +1,16 @@
-"""What passes between data, methods and the loop in one step: Batch, Seen, Output."""
+"""Batch, Seen and Output: the values that pass between data, methods and the loop in one step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch import distributed as dist
 
-from softmatch.distributed.processes import world
+from softmatch.distributed.processes import gather_rows, numbers_of_rows, world
 from softmatch.errors import InputError
 from softmatch.metrics import PseudoLabels
 
@@ -20,7 +19,7 @@ _whole = False
 
 @contextmanager
 def whole_batches() -> Iterator[None]:
-    """In this block, methods are given whole batches by every process: there is nothing to gather."""
+    """In this block every process gives methods the whole batch, so nothing is gathered."""
     global _whole
     before, _whole = _whole, True
     try:
@@ -30,22 +29,26 @@ def whole_batches() -> Iterator[None]:
 
 
 def gather(value: Tensor) -> Tensor:
-    """`value` of every process, concatenated in rank order; the tensor itself when there is one process.
+    """Concatenate the rows of every process in rank order; with one process, return the tensor itself.
 
-    In a loop of one's own, where each process gives a method its own batch; the batches must be of equal size.
+    For a loop of your own, in which each process gives a method its own batch. The batches may differ in size.
     """
-    if _whole or world().size == 1:
-        return value
-    parts = [torch.empty_like(value) for _ in range(world().size)]
-    dist.all_gather(parts, value.contiguous())
-    return torch.cat(parts)
+    return gather_all([value])[0]
+
+
+def gather_all(values: Sequence[Tensor]) -> list[Tensor]:
+    """`gather` each of several tensors; the processes exchange all their sizes in one message."""
+    if _whole or world().size == 1 or not values:
+        return list(values)
+    numbers = numbers_of_rows([len(value) for value in values], values[0].device)
+    return [gather_rows(value, rows) for value, rows in zip(values, numbers, strict=True)]
 
 
 def refuse_invalid(name: str, value: Tensor) -> None:
     """Raise InputError when a tensor on the CPU holds NaN or infinity.
 
-    On an accelerator, and while compiling, nothing is checked: the check would make the host wait for the device at
-    every step. There the training loop sees the loss and stops.
+    Nothing is checked on an accelerator or while compiling, because the host would wait for the device at every step. There
+    the training loop notices the loss and stops.
     """
     if torch.compiler.is_compiling() or value.device.type != "cpu" or torch.isfinite(value).all():
         return
@@ -58,11 +61,11 @@ def refuse_invalid(name: str, value: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Seen:
-    """One step's predictions: detached, float32, of all processes. Ground truth of unlabelled samples is not here.
+    """One step's predictions on the batches of all processes: detached, float32, without the truth of unlabelled samples.
 
     Attributes:
         weak_probs: p(y | ω(u)), (B_U, C).
-        labeled_probs: p(y | ω(x)), (B_L, C), or None where a loop does not give them.
+        labeled_probs: p(y | ω(x)), (B_L, C), or None if the loop does not give them.
         labels: y, (B_L,).
         index: position of each unlabelled sample in the unlabelled set, (B_U,).
     """
@@ -75,20 +78,16 @@ class Seen:
     @classmethod
     @torch.no_grad()
     def from_logits(cls, weak_logits: Tensor, labeled_logits: Tensor | None, labels: Tensor | None, index: Tensor | None) -> Seen:
-        def probs(logits: Tensor | None) -> Tensor | None:
-            return None if logits is None else gather(torch.softmax(logits.detach().float(), dim=-1))
-
-        weak = gather(torch.softmax(weak_logits.detach().float(), dim=-1))
-        return cls(
-            weak_probs=weak,
-            labeled_probs=probs(labeled_logits),
-            labels=None if labels is None else gather(labels),
-            index=None if index is None else gather(index),
-        )
+        """Gather one step's logits, labels and positions over all processes."""
+        given = {"labels": labels, "index": index}
+        for name, logits in (("weak_probs", weak_logits), ("labeled_probs", labeled_logits)):
+            given[name] = None if logits is None else torch.softmax(logits.detach().float(), dim=-1)
+        known = {name: value for name, value in given.items() if value is not None}
+        return cls(**dict(zip(known, gather_all(list(known.values())), strict=True)))
 
 
 class Labeled(NamedTuple):
-    """A further labelled batch: its views by name, and its labels."""
+    """An additional labelled batch: its views by name, and its labels."""
 
     views: dict[str, Tensor]
     labels: Tensor
@@ -100,15 +99,15 @@ def _none() -> Tensor:
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's data: the views a method asked for, by name. The truth of unlabelled samples is not in it.
+    """One step's data: the views a method asked for, by name, without the truth of unlabelled samples.
 
-    Where several processes train one network, views are of this process's share of the samples, which a `Forward` of shares
-    makes whole; labels and positions are of all samples.
+    When several processes train one network, views hold this process's share of the samples, which a sharded `Forward` makes
+    whole; labels and positions are those of all samples.
 
     Attributes:
         index: position of each unlabelled sample in the unlabelled set.
         labeled_index: position of each labelled sample in the labelled set.
-        streams: the further labelled batches that the method asked for, by name.
+        streams: the additional labelled batches that the method asked for, by name.
     """
 
     labeled: dict[str, Tensor]
@@ -121,7 +120,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Output:
-    """A method's loss on one batch, with its parts (detached) and what it made of the unlabelled samples."""
+    """A method's loss on one batch, its detached parts, and the pseudo-labels of the unlabelled samples."""
 
     loss: Tensor
     supervised_loss: Tensor

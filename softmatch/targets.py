@@ -1,4 +1,4 @@
-"""p̂: what the strong view is trained towards, as a distribution over classes (B, C)."""
+"""p̂: the target of the strong view, a distribution over classes (B, C)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def sharpened(probs: Tensor, temperature: float) -> Tensor:
 
 
 def cross_entropy(target: Tensor, logits: Tensor) -> Tensor:
-    """H(target, softmax(logits)) of every sample, in float32: (B, C), (B, C) → (B,)."""
+    """H(target, softmax(logits)) of each sample, in float32: (B, C), (B, C) → (B,)."""
     return -(target * torch.log_softmax(logits.float(), dim=-1)).sum(-1)
 
 
 def kl_divergence(target: Tensor, logits: Tensor) -> Tensor:
-    """KL(target ‖ softmax(logits)) of every sample: the cross-entropy less the target's entropy; same gradient."""
+    """KL(target ‖ softmax(logits)) of each sample: the cross-entropy minus the target's entropy, with the same gradient."""
     entropy: Tensor = torch.special.entr(target).sum(-1)
     return cross_entropy(target, logits) - entropy

@@ -1,4 +1,4 @@
-"""λ(p) with thresholds that follow the state of learning: FlexMatch, Dash, AdaMatch and FreeMatch."""
+"""λ(p) with thresholds that follow the progress of learning: FlexMatch, Dash, AdaMatch and FreeMatch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from softmatch.weightings import Weighting, confidence
 class CurriculumThreshold(Weighting):
     """FlexMatch's λ = 1(max p ≥ τ·M(β_ŷ)): the threshold of a class falls with its learning effect β (Zhang et al. 2021).
 
-    A registry remembers for every unlabelled sample the last label it was given with confidence ≥ τ, −1 before that.
-    β(c) is the count of c in the registry over the largest count. Weights use the registry as it was *before* the
-    batch, so at first β = 0 and every sample is selected. Counts are kept up to date in O(B log B), whatever N_U is.
+    A registry holds for every unlabelled sample its last label with confidence ≥ τ, −1 before that. β(c) is the count of c in
+    the registry over the largest count. Weights use the registry as it was *before* the batch, so at first β = 0 and every
+    sample is selected. Counts are updated in O(B log B), independent of N_U.
 
     Args:
         num_classes: C.
@@ -101,13 +101,13 @@ class LossThreshold(Weighting):
     """Dash's λ = 1(pseudo-label loss ≤ ρ_j), ρ_j = max(C·γ^(−j)·ρ̂, ρ_min) (Xu et al. 2021).
 
     During `warmup` updates λ = 0 (labels only). ρ̂ is the mean loss on the labelled batches of the last tenth of the
-    warm-up (of the first batch when there is no warm-up), never on test data. Then j grows by one every `every` updates.
+    warm-up (of the first batch without warm-up), never on test data. Then j grows by one every `every` updates.
     While ρ_j > ρ_min the target is the sharpened prediction, afterwards the hard label.
 
     Args:
         warmup: supervised-only updates.
         every: updates between two values of j.
-        initial_loss: ρ̂, when it is known beforehand.
+        initial_loss: ρ̂, if it is known beforehand.
         soft_selection: compare the loss of the target in use (True), or always −log max p.
     """
 
@@ -239,7 +239,7 @@ class SelfAdaptiveThreshold(Weighting):
         return self.max_weight * (top >= self.class_thresholds()[labels]).to(top.dtype)
 
     def fairness(self, strong_logits: Tensor, weights: Tensor) -> Tensor:
-        """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 when there are none."""
+        """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 if there are none."""
         chosen = (weights > 0).to(torch.float32)
         strong = torch.softmax(strong_logits.float(), dim=-1)
         number = chosen.sum().clamp_min(1.0)
@@ -251,6 +251,6 @@ class SelfAdaptiveThreshold(Weighting):
 
 
 def _normalized_ratio(value: Tensor, by: Tensor) -> Tensor:
-    """Norm(value / by), with 1/0 taken as 0."""
+    """Norm(value / by), with x/0 counted as 0."""
     ratio = torch.where(by > 0, value / by.clamp_min(1e-12), torch.zeros_like(value))
     return ratio / ratio.sum().clamp_min(1e-12)

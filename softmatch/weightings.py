@@ -1,7 +1,7 @@
-"""λ(p): how much each pseudo-label counts (paper, Table 1 and its appendix "sample weighting functions").
+"""λ(p): the weight of each pseudo-label (paper, Table 1 and its appendix "sample weighting functions").
 
-A weighting is used in two moves: `update(seen)` learns from this step's raw predictions, and `forward(probs,
-pseudo_labels)` gives the weights (B,) of the *aligned* predictions without changing anything. State lives in buffers.
+A weighting is used in two steps: `update(seen)` learns from this step's raw predictions, and `forward(probs,
+pseudo_labels)` returns the weights (B,) of the *aligned* predictions without changing the state, which lives in buffers.
 Thresholds that follow the state of learning (FlexMatch, Dash, AdaMatch, FreeMatch) are in `thresholds.py`.
 """
 
@@ -23,7 +23,7 @@ Estimation = Literal["all", "per_class", "fixed"]
 
 
 class Weighting(nn.Module):
-    """Base of every λ(p). A new one overrides `forward`, and `update` when it learns.
+    """Base of every λ(p). A new one overrides `forward`, and `update` if it learns.
 
     Attributes:
         max_weight: λ_max; weights lie in [0, λ_max].
@@ -36,13 +36,13 @@ class Weighting(nn.Module):
         self.max_weight = max_weight
 
     def update(self, seen: Seen) -> None:
-        """Learn from one step's raw predictions. Called once a step, before `forward`."""
+        """Learn from one step's raw predictions. Called once per step, before `forward`."""
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         """Weights (B,) in [0, λ_max] of predictions (B, C).
 
         Args:
-            probs: predictions on the weak view, aligned where the method aligns.
+            probs: predictions on the weak view, aligned if the method aligns.
             pseudo_labels: argmax of the raw predictions (B,); by default the argmax of `probs`.
         """
         raise NotImplementedError(f"{type(self).__name__} must define forward(probs, pseudo_labels)")
@@ -56,7 +56,7 @@ class Weighting(nn.Module):
 
 
 def confidence(probs: Tensor) -> Tensor:
-    """max p of every row, refusing NaN."""
+    """max p of every row; raises InputError for NaN."""
     refuse_invalid("probs", probs)
     return probs.max(dim=-1).values
 
@@ -123,7 +123,7 @@ class RampUp(Weighting):
     Args:
         steps: T, the length of the ramp.
         inner: the weighting that is ramped.
-        shape: of the ramp, see `softmatch.state`.
+        shape: shape of the ramp, see `softmatch.state`.
     """
 
     def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:
@@ -156,10 +156,10 @@ class TruncatedGaussian(Weighting):
     Args:
         num_classes: C.
         momentum: m of both averages.
-        k: how many times narrower than σ the Gaussian is.
-        estimation: "all" one Gaussian; "per_class" one for each pseudo-label; "fixed" constants.
-        mean, variance: the constants of "fixed"; otherwise the initial values (1/C and 1 by default).
-        start: what the averages remember of their initial values (see RunningAverage).
+        k: factor by which the Gaussian is narrower than σ.
+        estimation: "all" one Gaussian; "per_class" one per pseudo-label; "fixed" constants.
+        mean, variance: the constants of "fixed", otherwise the initial values (1/C and 1 by default).
+        start: weight of the initial values in the averages (see RunningAverage).
         empty_class: for "per_class", a class absent from the batch keeps its values ("hold"), or moves towards μ = 0
             and σ² = 1 as in USB ("reset").
     """
@@ -232,7 +232,7 @@ class TruncatedGaussian(Weighting):
 class TruncatedLaplacian(Weighting):
     """λ = λ_max · exp(−k|max p − μ| / b) below the mean μ of the confidence, λ_max above it (paper, appendix).
 
-    The paper does not say how b is estimated. `fit` chooses: "mad" averages mean|c − μ_b| of the batch; "moment" takes
+    The paper does not say how b is estimated. `fit` chooses: "mad" averages mean|c − μ_b| of the batch; "moment" uses
     b = √(σ²/2) from the variance; "mle" centres on the batch median instead of the mean.
     """
 
@@ -279,10 +279,10 @@ CURVE_CLASSES = 200
 
 @torch.no_grad()
 def weight_curve(weighting: Weighting, num_classes: int, points: int = 101) -> tuple[Tensor, Tensor]:
-    """λ over the confidence, averaged over classes: (confidences, weights), each (points,).
+    """λ as a function of the confidence, averaged over classes: (confidences, weights), each (points,).
 
-    A prediction of confidence x has x on one class and the rest spread evenly, so x runs from 1/C to 1. Of many classes, as many
-    as CURVE_CLASSES, evenly spaced, stand for all: the time grows with their number times C.
+    A prediction of confidence x has x on one class and the rest spread evenly, so x runs from 1/C to 1. Of many classes, up to
+    CURVE_CLASSES, evenly spaced, represent all: the time grows with their number times C.
     """
     device = next((b.device for b in weighting.buffers()), torch.device("cpu"))
     grid = torch.linspace(1.0 / num_classes, 1.0, points, device=device)

@@ -112,14 +112,14 @@ class Small(nn.Module):
 
 
 class Cut(NamedTuple):
-    """Of a batch: what the labels are cut by, and what the views are."""
+    """Functions that cut the labels and the views of a batch."""
 
     labels: Callable[[Tensor], Tensor] = lambda whole: whole
     views: Callable[[Tensor], Tensor] = lambda whole: whole[processes.share(len(whole))]
 
 
 def first_of_two(whole: Tensor) -> Tensor:
-    """What a process would have that hears nothing of the other."""
+    """The rows of the first process, without any exchange."""
     return whole[processes.share(len(whole), World(0, 2))]
 
 
@@ -232,7 +232,7 @@ def normalise(name: str) -> Found:
 
 
 def converse() -> dict[str, Any]:
-    """What processes tell each other, and what comes of it."""
+    """Results of every exchange between processes."""
     rank, size = world().rank, world().size
     own = torch.arange(5.0)[processes.share(5)].clone().requires_grad_()
     numbers = processes.numbers_of_rows([len(own), rank])
@@ -293,7 +293,7 @@ def everything() -> dict[str, dict[str, Any]]:
         "converse": converse(),
     }
     if world().size == 2:
-        found["own loops"] = two_processes.run_all(world().rank, 2)
+        found |= {case: two_processes.run_all(world().rank, 2, first) for case, first in two_processes.FIRST.items()}
     return found
 
 

@@ -10,7 +10,7 @@ from softmatch.config import Config, read_file, write_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Problem, build
-from softmatch.recipes import EQUAL_BATCHES, WITHOUT_STRONG, complete, require_versions
+from softmatch.recipes import complete, require_versions
 
 
 def make(source: str, **given: Any) -> Config:
@@ -88,12 +88,12 @@ def test_the_strong_views_of_the_text_recipe_need_back_translations() -> None:
     for views in ({"strong": 0.15}, {"swap": 0.1}):
         require_versions("agnews", make("agnews", recipe="paper", views=views), augmented=False)
     require_versions("agnews", make("agnews"), augmented=False)
-    for method in WITHOUT_STRONG:
+    for method in (name for name, entry in METHODS.items() if not entry.strong):
         assert not any("strong" in view for view in build(method, Problem(4, 100, 40)).unlabeled_views)
         require_versions("agnews", make("agnews", recipe="paper", method=method), augmented=False)
 
 
-@pytest.mark.parametrize("method", EQUAL_BATCHES)
+@pytest.mark.parametrize("method", [name for name, entry in METHODS.items() if entry.equal_batches])
 def test_consistency_methods_have_equal_batches(method: str) -> None:
     assert method in METHODS
     assert make("cifar10", recipe="paper", method=method).unlabeled_batch == 64

@@ -1,4 +1,4 @@
-"""Methods in a loop of one's own, where each of two processes has batches of its own: run by tests/several_processes.py."""
+"""Methods in a user's own loop, where each of two processes has its own batches: run by tests/several_processes.py."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from softmatch.methods import Match, Problem, build
 
 METHODS = ("softmatch", "flexmatch", "freematch", "adamatch", "dash", "sla", "debiaspl", "darp", "saw", "darp+softmatch")
 CLASSES, UNLABELED, STEPS = 4, 24, 6
+FIRST = {"equal": 0.5, "unequal": 1 / 3}
+"""Share of the rows that the first of two processes has."""
 PROBLEM = Problem(
     num_classes=CLASSES,
     num_unlabeled=UNLABELED,
@@ -20,11 +22,12 @@ PROBLEM = Problem(
 OPTIONS = {"darp": {"warmup": 0.0, "every": 2}, "darp+softmatch": {"warmup": 0.0, "every": 3}}
 
 
-def share(value: Tensor, rank: int, world: int) -> Tensor:
-    return value.chunk(world)[rank]
+def share(value: Tensor, rank: int, world: int, first: float = 0.5) -> Tensor:
+    """This process's rows; of two processes the first has a share `first` of them."""
+    return value if world == 1 else value.tensor_split([round(first * len(value))])[rank]
 
 
-def run(name: str, rank: int, world: int) -> dict[str, Tensor]:
+def run(name: str, rank: int, world: int, first: float = 0.5) -> dict[str, Tensor]:
     """State and losses after a few steps, by name."""
     method, generator = build(name, PROBLEM, OPTIONS.get(name)), torch.Generator().manual_seed(7)
     assert isinstance(method, Match)
@@ -33,11 +36,11 @@ def run(name: str, rank: int, world: int) -> dict[str, Tensor]:
         labeled, weak, strong = (3.0 * torch.randn(n, CLASSES, generator=generator) for n in (6, 12, 12))
         labels = torch.randint(0, CLASSES, (6,), generator=generator)
         index = torch.randint(0, UNLABELED, (12,), generator=generator)  # with duplicates, also across processes
-        output = method.compute(*(share(value, rank, world) for value in (labeled, labels, weak, strong, index)))
+        output = method.compute(*(share(value, rank, world, first) for value in (labeled, labels, weak, strong, index)))
         assert output.unsupervised_loss is not None
         losses.append(output.unsupervised_loss)
     return {**method.state_dict(), "losses": torch.stack(losses)}
 
 
-def run_all(rank: int, world: int) -> dict[str, dict[str, Tensor]]:
-    return {name: run(name, rank, world) for name in METHODS}
+def run_all(rank: int, world: int, first: float = 0.5) -> dict[str, dict[str, Tensor]]:
+    return {name: run(name, rank, world, first) for name in METHODS}

@@ -1,1 +1,1 @@
-"""Several processes: the world, what they exchange, batch-norm statistics, devices, and how they are started."""
+"""Several processes: the process group, gathering, batch-norm statistics, devices and launching."""

@@ -1,4 +1,4 @@
-"""Batch normalisation with the statistics of all processes that train one network, each on its share of a batch."""
+"""Batch normalisation with the statistics of all processes, each of which has a share of the batch."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from softmatch.errors import InputError
 
 
 def synchronise(network: nn.Module) -> nn.Module:
-    """Let every batch normalisation of a network, which is on its device, use the statistics of all processes.
+    """Make every batch normalisation of a network use the statistics of all processes. Move it to its device first.
 
-    torch's own layer does so on CUDA, the one below elsewhere. State dicts keep their names. Nothing changes where there is
-    one process. The network is changed in place where it can be; use what is returned.
+    Uses torch's own layer on CUDA and the one below elsewhere. State dicts keep their names. With one process nothing changes.
+    The network is changed in place if possible; use the returned one.
 
     Raises:
-        InputError: for a batch normalisation that computes in a way of its own.
+        InputError: for a batch normalisation with its own forward pass.
     """
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     if world().size == 1 or not norms:
@@ -29,21 +29,21 @@ def synchronise(network: nn.Module) -> nn.Module:
     for norm in norms:
         if type(norm).forward is not _BatchNorm.forward and not isinstance(norm, nn.SyncBatchNorm | SynchronisedBatchNorm):
             raise InputError(
-                f"the network has a {type(norm).__qualname__}, a batch normalisation with a forward pass of its own: it cannot "
-                "have the statistics of several processes. Train in one process, or give --batch-statistics separate with a "
-                "--micro-batch, where each pass has statistics of its own."
+                f"the network has a {type(norm).__qualname__}, a batch normalisation with a forward pass of its own: it "
+                "cannot use the statistics of several processes. Train in one process, or use --batch-statistics separate with "
+                "--micro-batch, so that each pass has its own statistics."
             )
     if any(tensor.is_cuda for tensor in network.state_dict().values()):
         return nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-any-return, no-untyped-call]  # untyped in torch
-    for norm in norms:  # the very module becomes another: its parameters, its hooks and whoever refers to it stay
+    for norm in norms:  # in place, so that parameters, hooks and references stay valid
         norm.__class__ = SynchronisedBatchNorm
     return network
 
 
 class SynchronisedBatchNorm(_BatchNorm):
-    """y = γ·(x − μ)/√(σ² + ε) + β, μ and σ² of a pass over all processes, which may have different numbers of rows.
+    """y = γ·(x − μ)/√(σ² + ε) + β, with μ and σ² over all processes, which may have different numbers of rows.
 
-    Everything else is as torch has it: running statistics move by σ² of N − 1, and are what evaluation mode normalises with.
+    Everything else is as in torch: running statistics use σ² of N − 1, and evaluation mode normalises with them.
     """
 
     synchronised = True
@@ -70,7 +70,7 @@ class SynchronisedBatchNorm(_BatchNorm):
 
 @torch.no_grad()
 def _statistics(value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and variance of each channel over all processes, and the number of its values: on the device, so that none waits."""
+    """Mean and variance of each channel over all processes, and its number of values, on the device: the host never waits."""
     full = value.to(torch.promote_types(value.dtype, torch.float32))
     variance, mean = torch.var_mean(full, dim=[dim for dim in range(full.dim()) if dim != 1], correction=0)
     count = torch.full_like(mean[:1], value.numel() / value.shape[1], dtype=torch.float64)
@@ -85,7 +85,7 @@ def _statistics(value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _Normalise(torch.autograd.Function):
-    """Normalisation with given statistics, and its derivative where they are those of the inputs of all processes."""
+    """Normalisation with given statistics, and its derivative for statistics of the inputs of all processes."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Which device to train on."""
+"""Choice of the device to train on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from softmatch.errors import InputError
 def choose_device(name: str) -> torch.device:
     """The device of that name; "auto" is CUDA, then MPS, then the CPU.
 
-    Of several processes each has the GPU of its number on its machine; there is no MPS for them.
+    With several processes, each gets the GPU of its number on its machine, and MPS is not used.
     """
     several = processes.world().size > 1
     if name == "auto":
@@ -33,12 +33,14 @@ def _own_gpu() -> int:
     """The GPU of this process's number on its machine."""
     rank, number = processes.local_rank(), torch.cuda.device_count()
     if rank >= number:
-        raise InputError(f"process {rank + 1} of this machine has no GPU: it has {number}. Start {number} here, or --device cpu.")
+        raise InputError(
+            f"process {rank + 1} of this machine has no GPU: there are {number}. Start {number} processes, or use --device cpu."
+        )
     return rank
 
 
 def _refuse_shared(device: torch.device) -> None:
-    """A device that several processes cannot have, or not at once."""
+    """Raise InputError for a device that several processes cannot share."""
     if device.type == "mps":
         raise InputError("device 'mps' is for one process: use --device cpu, or one process.")
     if device.type == "cuda" and device.index is not None and neighbours() > 1:

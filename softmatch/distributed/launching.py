@@ -1,7 +1,7 @@
-"""Several processes on this machine that train together, started and watched over by one: `softmatch train --processes N`.
+"""Start and supervise several training processes on this machine: `softmatch train --processes N`.
 
-What torchrun does, without its agent: the processes find each other by the same environment variables, signals reach them, and
-when one is lost the others are ended. Nothing here needs torch, which takes seconds to import.
+Like torchrun, but without its agent: the processes find each other by the same environment variables, receive signals, and are
+ended when one of them is lost. Nothing here imports torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from types import FrameType
 from softmatch.errors import STOPPED
 
 GRACE = 10.0
-"""Seconds that a process has to end after SIGTERM."""
+"""Seconds until SIGKILL after SIGTERM."""
 SETTLE = 5.0
-"""Seconds in which the first process, which speaks for all, may still fail by itself after another has ended with an error."""
+"""Seconds in which the first process may still report an error itself after another process has failed."""
 PAUSE = 0.05
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 PR_SET_PDEATHSIG = 1
 
 
 def usable_cpus() -> int:
-    """Those that this process may use."""
+    """Number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def neighbours() -> int:
-    """Processes on this machine, this one included, that train together."""
+    """Number of training processes on this machine, this one included."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def launch(processes: int, arguments: Sequence[str], module: str = "softmatch") -> int:
     """Run `python -m softmatch` with these arguments in several processes, and wait for them.
 
-    The first has this one's terminal; of the others only the error output is shown. SIGINT, SIGTERM, SIGUSR1 and SIGHUP are
-    passed on to all. When one fails, the others are ended. On Linux, they end with this process whatever ends it.
+    The first process has this one's terminal; of the others only the error output is shown. SIGINT, SIGTERM, SIGUSR1 and SIGHUP
+    are passed on to all. When one fails, the others are ended. On Linux they also end with this process, however it ends.
 
     Args:
-        module: what is run.
+        module: the module to run.
 
     Returns:
-        0 where all ended with 0, else the code of the process that failed before others did, 128 + n for one that signal n
-        has ended. That another than the first was stopped (75) counts less than any other failure.
+        0 if all ended with 0, else the exit code of the process that failed first, 128 + n if signal n ended it. If a process
+        other than the first was stopped (75), any other failure takes precedence.
     """
     environment, port = dict(os.environ), free_port()
     environment.setdefault("OMP_NUM_THREADS", str(max(usable_cpus() // processes, 1)))
@@ -66,7 +66,7 @@ def launch(processes: int, arguments: Sequence[str], module: str = "softmatch") 
 
 
 def _place(rank: int, number: int, port: int) -> dict[str, str]:
-    """What torchrun would tell a process about itself and the others."""
+    """The environment variables that torchrun sets for a process."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -78,7 +78,7 @@ def _place(rank: int, number: int, port: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """A free port of this machine."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -86,7 +86,7 @@ def free_port() -> int:
 
 @contextmanager
 def listening(hear: Callable[[int], None]) -> Iterator[None]:
-    """In this block, signals are heard instead of ending this process. One that is ignored, as with nohup, stays so."""
+    """In this block, signals are recorded instead of ending this process. Ignored ones, as with nohup, stay ignored."""
 
     def listen(number: int, frame: FrameType | None) -> None:
         hear(number)
@@ -101,21 +101,21 @@ def listening(hear: Callable[[int], None]) -> Iterator[None]:
 
 
 class _Group:
-    """The processes, from the start of the first until the last has ended.
+    """The processes, from the start of the first to the end of the last.
 
     Attributes:
-        heard: signals that all processes are to be sent, each once.
+        heard: signals to pass on to all processes.
     """
 
     def __init__(self) -> None:
         self.heard: deque[int] = deque()
         self._children: list[subprocess.Popen[bytes]] = []
-        self._codes: dict[int, int] = {}  # by rank, in the order in which they ended
+        self._codes: dict[int, int] = {}  # by rank, in the order of ending
         self._passed_on: set[int] = set()
-        self._plan: list[tuple[float, Callable[[], None]]] = []  # when and how those that are left are ended
+        self._plan: list[tuple[float, Callable[[], None]]] = []  # when and how to end the remaining ones
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """One more, in a session of its own: an interruption at the terminal reaches only this process, which passes it on."""
+        """Start a process in its own session: an interrupt at the terminal reaches only this process, which passes it on."""
         quiet = subprocess.DEVNULL if self._children else None
         end = ending_with(os.getpid(), signal.SIGKILL) if sys.platform == "linux" else None
         self._children.append(
@@ -123,7 +123,7 @@ class _Group:
         )
 
     def wait(self) -> int:
-        """The exit code of the whole, once all have ended."""
+        """Wait until all have ended, and return the common exit code."""
         decisive: int | None = None
         while len(self._codes) < len(self._children):
             while self.heard:
@@ -138,12 +138,12 @@ class _Group:
         if decisive is None:
             return STOPPED if STOPPED in self._codes.values() else 0
         code = self._codes[decisive]
-        if 0 < code != self._codes[0]:  # the first has said what went wrong with all, not what did with one
+        if 0 < code != self._codes[0]:  # the first reports errors of all, but not of one
             self._say(decisive, f"code {code}")
         return code if code > 0 else 128 - code
 
     def kill(self) -> None:
-        """All that are left."""
+        """Kill the remaining processes."""
         for child in self._children:
             child.kill()
             child.wait()
@@ -153,17 +153,17 @@ class _Group:
             child.send_signal(number)
 
     def _look(self) -> None:
-        """Which have ended since the last look. What a signal has ended comes first: others may have failed for it."""
+        """Record ended processes, those ended by a signal first: others may have failed because of them."""
         ended = [(rank, code) for rank, child in enumerate(self._children) if (code := child.poll()) is not None]
         for rank, code in sorted(ended, key=lambda each: each[1] >= 0):
             self._codes.setdefault(rank, code)
 
     def _failed(self) -> int | None:
-        """The first that did not end as it should. When one is stopped, the first process may still be saving the work of all."""
+        """Rank of the first process that failed. If one was only stopped, the first process may still be saving."""
         return next((rank for rank, code in self._codes.items() if code not in (0, STOPPED) or (rank == 0 and code)), None)
 
     def _end_others(self, failed: int) -> None:
-        """Ask them to end and later kill them. A process that was killed is named at once."""
+        """Plan SIGTERM and later SIGKILL for the others. A killed process is reported at once."""
         code, first = self._codes[failed], time.monotonic()
         if code > 0 and failed > 0:
             first += SETTLE
@@ -181,12 +181,12 @@ class _Group:
 
 
 def ending_with(parent: int, number: int) -> Callable[[], None]:
-    """What a child does before it becomes the program: it asks the kernel for a signal when its parent has ended, however."""
+    """A function for a child to call first: it asks the kernel for a signal when the parent has ended, however."""
     prctl = ctypes.CDLL(None).prctl
 
     def ask() -> None:
         prctl(PR_SET_PDEATHSIG, int(number))
-        if os.getppid() != parent:  # which has ended in between
+        if os.getppid() != parent:  # it has already ended
             os._exit(1)
 
     return ask

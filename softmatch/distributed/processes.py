@@ -1,8 +1,8 @@
-"""Several processes that train one network: each has a share of every batch, and all know what the others found.
+"""Several processes that train one network: each runs it on its share of a batch, and all gather the results.
 
-A batch is cut into shares by `share`. The network sees its process's share; logits and features are gathered (`gather_rows`), so
-that every process computes the same loss of the whole batch, and the method's state is the same everywhere without being sent.
-The gradients of that loss are those of the process's own rows: their sum over the processes (`sum_gradients`) is the gradient.
+`share` cuts a batch into shares. The network sees its process's share; logits and features are gathered (`gather_rows`), so
+that every process computes the same loss of the whole batch and keeps the same method state without sending it. Each process
+has the gradient of its own rows; their sum over the processes (`sum_gradients`) is the gradient of the loss.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from torch.distributed.rendezvous import rendezvous
 from softmatch.errors import InputError, ProcessLost
 
 LONGEST_MEETING = timedelta(minutes=10)
-"""For all processes to be there."""
+"""Time limit for all processes to join."""
 LONGEST_STEP = timedelta(minutes=30)
-"""For one step, evaluation or file. A process that dies is noticed at once; a machine that loses its power, after this time."""
+"""Time limit of one step, evaluation or file. A process that dies is noticed at once, a machine that loses power after this."""
 LONGEST_PREPARATION = timedelta(hours=6)
-"""For reading and preparing data, which one process of a machine does while the others wait."""
+"""Time limit for reading and preparing data, which one process per machine does while the others wait."""
 LOST = ("gloo/transport", "connection closed by peer", "connection reset", "nccl", "tcpstore", "socket")
-"""What errors say when another process cannot be reached."""
+"""Parts of the messages of errors that mean another process cannot be reached."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Number of this process, and of how many."""
+    """Number of this process, and number of all processes."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and speaks to the user."""
+        """True for the process that writes files and prints."""
         return self.rank == 0
 
 
 def world() -> World:
-    """Of the process group; one process where there is none."""
+    """The present process group; a single process if there is none."""
     if not (dist.is_available() and dist.is_initialized()):
         return World()
     return World(dist.get_rank(), dist.get_world_size())
@@ -61,16 +61,16 @@ def local_rank() -> int:
 
 
 def from_environment(name: str, default: int) -> int:
-    """A number that torchrun or `--processes` has put there."""
+    """A number set by torchrun or `--processes`."""
     text = os.environ.get(name, str(default))
     if not text.isdecimal():
-        raise InputError(f"the environment variable {name} is {text!r}: it must be a number, as torchrun sets it. Unset it.")
+        raise InputError(f"the environment variable {name} is {text!r}, which is not a number as set by torchrun. Unset it.")
     return int(text)
 
 
 @contextmanager
 def joined() -> Iterator[World]:
-    """Join the processes that torchrun or `--processes` describes in the environment, if there are any."""
+    """Join the processes that torchrun or `--processes` describes in the environment, if any."""
     if from_environment("WORLD_SIZE", 1) < 2 or dist.is_initialized():
         yield world()
         return
@@ -87,7 +87,7 @@ def joined() -> Iterator[World]:
 
 
 _preparation: list[dist.ProcessGroup] = []
-"""The same processes, with more patience."""
+"""The same processes in a group with a longer time limit."""
 
 
 def _join() -> None:
@@ -99,18 +99,18 @@ def _join() -> None:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=meeting, rank=rank, world_size=size, timeout=LONGEST_STEP)
         _preparation.append(dist.new_group(backend="gloo", timeout=LONGEST_PREPARATION))
-    except (ValueError, RuntimeError) as error:  # torch's own errors of a meeting are RuntimeErrors
+    except (ValueError, RuntimeError) as error:  # torch raises RuntimeError when processes cannot meet
         where = ", ".join(f"{key}={os.environ.get(key)}" for key in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
         raise InputError(
-            f"the processes that are to train together do not find each other ({where}): {str(error).strip().splitlines()[0]}"
+            f"the training processes cannot reach each other ({where}): {str(error).strip().splitlines()[0]}"
         ) from error
 
 
 def _meeting(store: Store, rank: int, size: int) -> str:
     """A name for this meeting of processes, on which all agree.
 
-    torchrun starts them anew after a failure, with a store that still has the addresses of those that died. So the first makes
-    up a name, and the others ask whoever has made up the name they find whether it is there: of the dead nobody answers.
+    After a failure torchrun restarts the processes with a store that still has the addresses of the dead ones. So the first
+    process publishes a new name, and the others ask its owner for an answer, which a dead process does not give.
     """
     own, until = uuid4().hex, time.monotonic() + LONGEST_MEETING.total_seconds()
     if rank == 0:
@@ -130,34 +130,39 @@ def _meeting(store: Store, rank: int, size: int) -> str:
                 time.sleep(0.05)
         else:
             time.sleep(0.05)
-    raise RuntimeError("the first of them is not there")
+    raise RuntimeError("the first process did not answer")
 
 
 def is_lost_process(error: BaseException) -> bool:
-    """Whether an error is that another process cannot be reached any more."""
+    """True if an error means that another process can no longer be reached."""
     text = str(error).lower()
     return world().size > 1 and isinstance(error, RuntimeError) and any(words in text for words in LOST)
 
 
 def share(number: int, among: World | None = None) -> slice:
-    """The rows of this process of a batch of `number`: shares differ by at most one row, as those of `torch.tensor_split`."""
+    """This process's rows of a batch of `number`: shares differ by at most one row, as in `torch.tensor_split`."""
     of = among or world()
     size, more = divmod(number, of.size)
     start = of.rank * size + min(of.rank, more)
     return slice(start, start + size + (of.rank < more))
 
 
-def numbers_of_rows(own: Sequence[int]) -> list[list[int]]:
-    """For each of several tensors, of which this process has `own` rows, the rows of every process."""
+def numbers_of_rows(own: Sequence[int], device: torch.device | None = None) -> list[list[int]]:
+    """Number of rows of every process, for each of several tensors of which this process has `own` rows.
+
+    Args:
+        device: where the numbers are exchanged, for a process group that serves only one kind of device; by default the host.
+    """
     if world().size == 1:
         return [[number] for number in own]
-    found = [torch.empty(len(own), dtype=torch.int64) for _ in range(world().size)]
-    dist.all_gather(found, torch.tensor(own, dtype=torch.int64))
+    mine = torch.tensor(own, dtype=torch.int64, device=device)
+    found = [torch.empty_like(mine) for _ in range(world().size)]
+    dist.all_gather(found, mine)
     return torch.stack(found).T.tolist()
 
 
 class _GatherRows(torch.autograd.Function):
-    """Rows of all processes; the gradient is that of the process's own rows, since every process computes the same loss."""
+    """Rows of all processes; the gradient is that of the process's own rows, because every process computes the same loss."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, numbers: Sequence[int]) -> Tensor:
@@ -176,7 +181,7 @@ class _GatherRows(torch.autograd.Function):
 
 
 def gather_rows(value: Tensor, numbers: Sequence[int]) -> Tensor:
-    """The rows of all processes in their order, of which they have `numbers`. A gradient reaches this process's own."""
+    """Concatenate the rows of all processes, which have `numbers` of them. The gradient reaches this process's own rows."""
     if len(numbers) == 1:
         return value
     found: Tensor = _GatherRows.apply(value, numbers)  # type: ignore[no-untyped-call]  # torch's own signature
@@ -184,32 +189,32 @@ def gather_rows(value: Tensor, numbers: Sequence[int]) -> Tensor:
 
 
 def sum_gradients(module: nn.Module) -> None:
-    """Replace each gradient by its sum over the processes, all in one message. A parameter without one is one everywhere."""
-    gradients = [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
-    if world().size == 1 or not gradients:
-        return
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
-    dist.all_reduce(flat)
-    for gradient, part in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
-        gradient.copy_(part.view_as(gradient))
+    """Replace each gradient by its sum over the processes, in one message. All have gradients of the same parameters."""
+    _sum_in_place([parameter.grad for parameter in module.parameters() if parameter.grad is not None])
 
 
 def average_running_statistics(module: nn.Module) -> None:
-    """Replace those of batch normalisation by their mean over the processes, where it is not synchronised."""
+    """Replace the running statistics of unsynchronised batch normalisation by their mean over the processes."""
     norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.track_running_stats]
     apart = [norm for norm in norms if not isinstance(norm, nn.SyncBatchNorm) and not getattr(norm, "synchronised", False)]
     buffers = [buffer for norm in apart for buffer in (norm.running_mean, norm.running_var) if buffer is not None]
-    if world().size == 1 or not buffers:
+    _sum_in_place(buffers)
+    for buffer in buffers:
+        buffer /= world().size
+
+
+def _sum_in_place(tensors: Sequence[Tensor]) -> None:
+    """Replace tensors by their sums over the processes."""
+    if world().size == 1 or not tensors:
         return
-    flat = torch.cat([buffer.flatten() for buffer in buffers])
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
     dist.all_reduce(flat)
-    flat /= world().size
-    for buffer, part in zip(buffers, torch.split(flat, [b.numel() for b in buffers]), strict=True):
-        buffer.copy_(part.view_as(buffer))
+    for tensor, part in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
+        tensor.copy_(part.view_as(tensor))
 
 
 def largest(value: int) -> int:
-    """Of all processes. On the host: no device has to be waited for."""
+    """The largest value of all processes, exchanged on the host so that no device is waited for."""
     if world().size == 1:
         return value
     found = torch.tensor([value])
@@ -218,7 +223,7 @@ def largest(value: int) -> int:
 
 
 def tell(text: str | None) -> str:
-    """What the main process says; the others give None."""
+    """Broadcast a text from the main process; the others pass None."""
     if world().size == 1:
         return text or ""
     content = torch.tensor(list((text or "").encode()), dtype=torch.uint8)
@@ -231,7 +236,7 @@ def tell(text: str | None) -> str:
 
 
 def main_says(make: Callable[[], str]) -> str:
-    """What `make` gives in the main process, where alone it is run; an InputError there is one everywhere."""
+    """Run `make` in the main process only and return its text everywhere; its InputError is raised everywhere."""
     if world().size == 1:
         return make()
     said, wrong = "", None
@@ -247,7 +252,7 @@ def main_says(make: Callable[[], str]) -> str:
 
 
 def tell_tensors(tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-    """Tensors on the host that the main process has, by name; the others give None. No file system need be shared."""
+    """Broadcast named host tensors from the main process, without a shared file system; the others pass None."""
     if world().size == 1:
         return dict(tensors or {})
     mine = {name: value.detach().cpu().contiguous() for name, value in (tensors or {}).items()}
@@ -263,7 +268,7 @@ def tell_tensors(tensors: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
 
 @contextmanager
 def first_of_machine() -> Iterator[None]:
-    """The body is run by one process of each machine, then by its others, which find what that one has put into caches."""
+    """Run the body in one process of each machine first, then in the others, which find its results in caches."""
     if world().size == 1:
         yield
         return

@@ -1,4 +1,4 @@
-"""What a process does with its share of a batch besides running the network: cut it out, and draw random numbers for it."""
+"""A process's share of a batch: its rows, and the random numbers that the network draws for them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from softmatch.distributed.processes import World, gather_rows, share, world
+from softmatch.seeds import derive
 
 
 class _OwnRows(torch.autograd.Function):
-    """This process's rows; the gradient is that of all rows, as of every tensor that all processes have in common."""
+    """This process's rows; the gradient is that of all rows, because all processes have the whole tensor."""
 
     @staticmethod
     def forward(ctx: Any, whole: Tensor) -> Tensor:
@@ -28,7 +29,7 @@ class _OwnRows(torch.autograd.Function):
 
 
 def own_rows(whole: Tensor) -> Tensor:
-    """The rows of this process of a tensor that all have."""
+    """This process's rows of a tensor that all processes have."""
     if not (whole.requires_grad and torch.is_grad_enabled()):
         return whole[share(len(whole))]
     rows: Tensor = _OwnRows.apply(whole)  # type: ignore[no-untyped-call]  # torch's own signature
@@ -36,24 +37,22 @@ def own_rows(whole: Tensor) -> Tensor:
 
 
 class Draws:
-    """Random numbers inside the network (dropout), which each process draws for its share alone.
+    """Random numbers inside the network (dropout), which each process draws for its share only.
 
-    What they are follows from the step, the number of the pass within it, and the process. torch's generators, which methods
-    draw from for the whole batch, are left as they were: they stay equal on all processes, whatever the sizes of the shares.
+    They depend on the step, the number of the pass within it, and the process. torch's generators, from which methods draw for
+    the whole batch, are restored: they stay equal on all processes, whatever the sizes of the shares.
     """
 
     def __init__(self) -> None:
         self._step = self._passes = 0
 
     def begin(self, step: int) -> None:
-        """From here on, draws are those of this step."""
+        """Start a step, by its number."""
         self._step, self._passes = step, 0
 
     @contextmanager
     def own(self, device: torch.device) -> Iterator[None]:
         """One pass of a network on this device."""
-        from softmatch.seeds import derive  # softmatch.data needs the batches of softmatch.methods
-
         seed = derive(torch.initial_seed(), "pass", self._step, self._passes, world().rank)
         self._passes += 1
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

@@ -1,4 +1,4 @@
-"""Pretrained encoders as torch modules that make one vector of a text or an image, through the transformers library.
+"""Pretrained encoders of the transformers library as torch modules that turn a text or an image into one vector.
 
 No code that comes with an encoder is ever run, and weights are read as safetensors only.
 """
@@ -27,21 +27,20 @@ __all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenize
 
 Modality = Literal["text", "image"]
 UNKEPT = ("_name_or_path", "transformers_version")
-"""Of a model's settings, what says where it lies and who has written it."""
+"""Settings of a model that only state its place and its origin."""
 
 
 class Backbone(nn.Module):
     """The part of a pretrained model that reads one modality, with pooling.
 
     Args:
-        model: what transformers makes of the encoder's settings.
-        of: the modality. Of a model for both, like CLIP, the other half is left out; of a translator, like T5, the decoder.
-        pooler: whether the model's own layer for one vector of all is used. For texts it never is: it is trained for
-            another purpose, if at all.
+        model: the model made by transformers.
+        of: the modality. For a model with both, like CLIP, the other half is left out; for a translator, like T5, the decoder.
+        pooler: use the model's own pooling layer. It is never used for texts, where it is trained for another purpose, if at all.
 
     Attributes:
         config: the model's settings, as JSON.
-        layers: where its layers are, if that was looked at.
+        layers: its layers, if they were looked for.
     """
 
     def __init__(self, model: Any, of: Modality, pooler: bool = True) -> None:
@@ -57,32 +56,31 @@ class Backbone(nn.Module):
         self._takes_vectors = "inputs_embeds" in inspect.signature(self.model.forward).parameters
 
     def train(self, mode: bool = True) -> Backbone:
-        """What is frozen stays in evaluation mode."""
+        """Set the mode; frozen modules stay in evaluation mode."""
         super().train(mode)
         for module in self._still:
             module.training = False
         return self
 
     def freeze(self, tuned: int | None = None) -> None:
-        """Train only the last so many layers and what comes after them, or nothing.
+        """Train only the last `tuned` layers and the modules after them.
 
-        The rest has no dropout any more, so what it makes of an input is always the same. Nothing is kept for its gradients:
-        autograd sees by itself that there are none to compute.
+        The frozen part has no dropout, so its output for an input is always the same, and autograd stores nothing for it.
 
         Args:
-            tuned: number of layers; None: no parameters, but all layers stay in training mode, except batch normalisation.
+            tuned: number of layers; None: no parameter is trained, but only batch normalisation is in evaluation mode.
 
         Raises:
-            InputError: there are not so many layers.
+            InputError: the encoder has fewer layers.
         """
         if tuned is None:
             self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
             self.model.requires_grad_(False)
             return
         if tuned and self.layers is None:
-            raise InputError(f"--tuned-layers {tuned}: no layers were found in this encoder. Give 0, or leave it out.")
+            raise InputError(f"--tuned-layers {tuned}: no layers were found in this encoder. Use 0, or leave the option out.")
         if self.layers is not None and tuned > self.layers.number:
-            raise InputError(f"--tuned-layers {tuned}: this encoder has {self.layers.number}. Leave it out to train all of it.")
+            raise InputError(f"--tuned-layers {tuned}: this encoder has {self.layers.number}. Leave the option out to train all.")
 
         def is_tuned(name: str) -> bool:
             return self.layers is not None and 0 < tuned >= self.layers.depth(name)
@@ -95,9 +93,9 @@ class Backbone(nn.Module):
         """(B, D) of images (B, 3, H, W), or of token ids (B, L).
 
         Args:
-            mask: of texts: (B, L), true where there is a token. One with a negative id has a vector of zeros for its word.
-            pooling: of texts: "mean" or "cls".
-            dropout: in training, share of the numbers that are dropped of the vectors of the tokens, or of an image's.
+            mask: for texts, (B, L), true for tokens. A token with a negative id has the zero vector as its word embedding.
+            pooling: for texts, "mean" or "cls".
+            dropout: dropout rate in training, of the tokens' vectors or of an image's vector.
         """
         pooled = self._read_text(inputs, mask, pooling, dropout) if self.of == "text" else self._read_image(inputs)
         return F.dropout(pooled, dropout, self.training and self.of == "image")
@@ -112,12 +110,12 @@ class Backbone(nn.Module):
         return (states * weight).sum(1) / weight.sum(1)
 
     def _words(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Ids, or the vectors of their words where some have none. What a trace could not decide by the ids, it does for all."""
+        """Ids, or word embeddings if some ids are negative; a trace in training cannot depend on ids and uses embeddings."""
         without = inputs < 0
         if not (self.training and self._takes_vectors if is_traced() else bool(without.any())):
             return {"input_ids": inputs.long()}
         if not self._takes_vectors:
-            raise InputError("this encoder takes whole words only: choose views that cut none off.")
+            raise InputError("this encoder takes whole words only: choose views without span cutoff (--views.span 0).")
         vectors: Tensor = self.model.get_input_embeddings()(inputs.clamp_min(0))
         return {"inputs_embeds": vectors.masked_fill(without[..., None], 0.0)}
 
@@ -130,16 +128,16 @@ class Backbone(nn.Module):
 
 
 def is_traced() -> bool:
-    """Whether a graph is being made of what is computed: it must then not depend on values."""
+    """True while torch traces or compiles the computation, which must then not depend on values."""
     tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]  # missing in torch's stubs
     return tracing or torch.compiler.is_compiling()
 
 
 def load_backbone(folder: Path, of: Modality) -> Backbone:
-    """The encoder in a folder, with its weights as float32, in evaluation mode.
+    """The encoder in a folder, with float32 weights, in evaluation mode.
 
     Raises:
-        InputError: transformers cannot make it, or its weights are not all there.
+        InputError: transformers cannot load it, or some of its weights are missing.
     """
     model, missing = load_pretrained(ENCODER, "AutoModel", folder, torch.float32)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -153,26 +151,26 @@ def load_backbone(folder: Path, of: Modality) -> Backbone:
 
 @torch.no_grad()
 def feature_size(backbone: Backbone, side: int, name: object) -> int:
-    """D, found by trying: models have many names for it.
+    """D, found by a trial pass, because models have many names for it.
 
     Args:
-        side: of the images that are tried.
-        name: of the encoder, for the message.
+        side: side of the trial image.
+        name: name of the encoder, for the message.
 
     Raises:
-        InputError: it does not take what it should, so it is for something else.
+        InputError: the encoder cannot read its modality.
     """
     ids = torch.zeros(1, 2, dtype=torch.int64)
     try:
         found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(torch.zeros(1, 3, side, side))
-    except Exception as error:  # each model of the library has errors of its own
-        message = f"encoder {name} cannot read {backbone.of}s; is it for something else? {first_line(error)}"
+    except Exception as error:  # each model of the library has its own errors
+        message = f"encoder {name} cannot read {backbone.of}s; is it for another kind of data? {first_line(error)}"
         raise InputError(message) from error
     return found.shape[1]
 
 
 def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Backbone:
-    """An encoder with these settings and random weights, to load saved ones into."""
+    """An encoder with these settings and random weights, into which saved ones can be loaded."""
     transformers = import_transformers(ENCODER)
     refuse_fetching(config, "encoder the saved network")
     rest = dict(config)
@@ -180,7 +178,7 @@ def make_backbone(config: Mapping[str, Any], of: Modality, pooler: bool) -> Back
         with quiet():
             made = transformers.AutoConfig.for_model(rest.pop("model_type"), **rest)
             return Backbone(transformers.AutoModel.from_config(made, dtype=torch.float32, trust_remote_code=False), of, pooler)
-    except Exception as error:  # each model of the library has errors of its own
+    except Exception as error:  # each model of the library has its own errors
         raise ENCODER.unusable("the saved network", error) from error
 
 
@@ -189,10 +187,10 @@ class Tokenizer:
     """Texts to token ids.
 
     Attributes:
-        rules: of the tokenizers library.
-        pad: fills up what is shorter than others.
-        mask: stands for a token that is hidden; None: the encoder has none.
-        special: ids that are no words: start, end, padding, mask.
+        rules: tokenizer of the tokenizers library.
+        pad: id of the padding.
+        mask: id of the mask token; None: the encoder has none.
+        special: ids that are not words: start, end, padding, mask.
     """
 
     rules: Any
@@ -209,11 +207,11 @@ class Tokenizer:
             raise ENCODER.missing(ENCODER.indefinite) from error
         try:
             return cls(tokenizers.Tokenizer.from_str(rules), pad, mask, tuple(special))
-        except Exception as error:  # the library has no class of its own for what it cannot read
+        except Exception as error:  # the library has no specific error class
             raise InputError(f"the saved tokenizer is damaged: {error}.") from error
 
     def __call__(self, texts: Sequence[str], length: int) -> list[list[int]]:
-        """The ids of each text, at most `length` and at least one."""
+        """The ids of each text, between one and `length` of them."""
         self.rules.no_padding()
         self.rules.enable_truncation(length)
         return [found.ids or [self.pad] for found in self.rules.encode_batch_fast(list(texts))]
@@ -226,14 +224,14 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         with quiet():
             found = transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)
         rules = found.backend_tokenizer
-    except Exception as error:  # each tokenizer of the library has errors of its own
+    except Exception as error:  # each tokenizer of the library has its own errors
         raise ENCODER.unusable(folder, error) from error
     pad = next((value for value in (found.pad_token_id, found.eos_token_id) if value is not None), 0)
     return Tokenizer(rules, pad, found.mask_token_id, tuple(sorted({pad, *found.all_special_ids})))
 
 
 def padded(ids: Sequence[Sequence[int]], pad: int, length: int | None = None) -> Tensor:
-    """int32 (n, length), filled up on the right; by default as long as the longest."""
+    """int32 (n, length), padded on the right; by default to the longest text."""
     filled = np.full((len(ids), length or max(map(len, ids))), pad, dtype=np.int32)
     for row, found in zip(filled, ids, strict=True):
         row[: len(found)] = found
@@ -241,7 +239,7 @@ def padded(ids: Sequence[Sequence[int]], pad: int, length: int | None = None) ->
 
 
 def fit_images(images: Tensor, side: int) -> Tensor:
-    """Float images (B, C, H, W) as an encoder takes them: three channels, side × side."""
+    """Convert float images (B, C, H, W) to three channels of side × side pixels."""
     if images.shape[1] == 1:
         images = images.expand(-1, 3, -1, -1)
     if images.shape[-2:] == (side, side):

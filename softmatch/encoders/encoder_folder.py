@@ -1,4 +1,4 @@
-"""The folder of a pretrained encoder: where it is, what its files say, and their fingerprint. Nothing in it is executed."""
+"""The folder of a pretrained encoder: its place, its settings and its fingerprint. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ __all__ = [
 CONVERT = "import transformers as t; t.AutoModel.from_pretrained('OLD').save_pretrained('NEW')"
 MOST_TOKENS = 256
 USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet, which an encoder that does not say otherwise was trained on."""
+"""ImageNet's statistics, the default for encoders that do not state their own."""
 USUAL_SIDE = 224
 LARGEST_SIDE = 2**13
-"""More pixels than any encoder takes: a number beyond is a mistake, and would take all memory."""
+"""Upper bound of a plausible image side: a larger number is a mistake and would take all memory."""
 
 
 @dataclass(frozen=True)
 class TextReading:
-    """How an encoder makes one vector of a text.
+    """Settings with which an encoder turns a text into one vector.
 
     Attributes:
-        pooling: the mean of all tokens' vectors, or the first token's.
+        pooling: mean of all tokens' vectors, or the first token's.
         normalize: scale the vector to length 1.
-        length: most tokens; what is longer is cut off.
-        lower: put the text into lower case first.
+        length: maximum number of tokens; longer texts are truncated.
+        lower: convert the text to lower case first.
     """
 
     pooling: Literal["mean", "cls"]
@@ -48,7 +48,7 @@ class TextReading:
 
 @dataclass(frozen=True)
 class ImageReading:
-    """What an encoder expects of images: pixel values in 0 … 1, minus `mean`, over `std`, in a square of `side` pixels."""
+    """Images as an encoder expects them: pixel values in 0 … 1, minus `mean`, over `std`, in a square of `side` pixels."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -62,7 +62,7 @@ class ImageReading:
 
 def _absent(folder: Path) -> str:
     if folder.is_dir():
-        return "there is no config.json in it: this is not a folder of a pretrained encoder."
+        return "it has no config.json, so it is not the folder of a pretrained encoder."
     what = "is a file" if folder.exists() else "does not exist"
     return f"the folder {what}. Give the folder of an encoder, or its id on the Hugging Face hub."
 
@@ -74,8 +74,8 @@ ENCODER = Kind(
     files=FILES,
     absent=_absent,
     conversion=lambda name: f": python -c {CONVERT!r}, and copy its other files too.",
-    copies="give the folder of a copy that you have.",
-    usable="Give an encoder that transformers knows by itself.",
+    copies="give the folder of a local copy.",
+    usable="Choose an encoder that the transformers library supports itself.",
 )
 
 
@@ -85,18 +85,18 @@ def find_encoder(encoder: str, revision: str | None = None) -> Path:
 
 
 def take_fingerprint(folder: Path) -> str:
-    """sha256 over all files that decide the features; copies of an encoder have the same one wherever they lie."""
+    """sha256 over all files that determine the features; it is the same for every copy of an encoder."""
     return model_fingerprint(ENCODER, folder)
 
 
 def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
-    """As sentence-transformers saves them, with its defaults where the encoder is not from there.
+    """Text settings as sentence-transformers saves them; its defaults for other encoders.
 
-    Mean and first-token pooling, the length, the case and a final normalisation are followed; dense layers are not: the
-    classifier has linear layers of its own.
+    Pooling (mean or first token), length, case and a final normalisation are followed; dense layers are not, because the
+    classifier has its own linear layers.
 
     Args:
-        most: tokens of a text, where the encoder takes so many.
+        most: upper bound of the length in tokens.
     """
     pooling, sentence = read_json(folder, "1_Pooling/config.json"), read_json(folder, "sentence_bert_config.json")
     modules = read_json(folder, "modules.json")
@@ -111,7 +111,7 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
 
 
 def read_image_settings(folder: Path) -> ImageReading:
-    """From preprocessor_config.json. Images are resized to the final square as a whole, instead of being cropped to it."""
+    """Image settings from preprocessor_config.json. Whole images are resized to the final square, not cropped to it."""
     found = read_json(folder, "preprocessor_config.json")
     size = found.get("crop_size") if found.get("do_center_crop") else found.get("size")
     size = size or found.get("size") or read_json(folder, "config.json").get("image_size") or USUAL_SIDE

@@ -1,4 +1,4 @@
-"""The layers of a pretrained encoder, found by its structure: what is before them, and what comes after them."""
+"""The layers of a pretrained encoder, found by its structure, and the modules before and after them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Layers", "depths", "find_layers", "new_parameters", "recorded_calls"
 
 @dataclass(frozen=True)
 class Layers:
-    """Where the layers of an encoder are.
+    """Names and number of an encoder's layers.
 
     Attributes:
         lists: names of the module lists that hold them: one, or several that each hold a part of every layer.
-        number: how many layers there are.
-        after: names of the modules that are called after the last layer only, such as a final normalisation.
+        number: number of layers.
+        after: names of the modules called only after the last layer, such as a final normalisation.
     """
 
     lists: tuple[str, ...]
@@ -27,10 +27,9 @@ class Layers:
     after: frozenset[str]
 
     def depth(self, name: str) -> int:
-        """How far below the head a parameter or module of that name is.
+        """Depth below the head of a parameter or module: 0 after the layers, 1 in the last layer, and so on.
 
-        0 is what comes after the layers, 1 the last layer, and so on; one below the first layer are the embeddings, and
-        whatever else is not of a layer.
+        Embeddings, and everything else outside the layers, are one below the first layer.
         """
         for path in self.lists:
             if name.startswith(f"{path}."):
@@ -43,8 +42,8 @@ def find_layers(model: nn.Module, calls: Sequence[str]) -> Layers | None:
     """The layers of a model: the module list with the most parameters, and those beside it with as many entries.
 
     Args:
-        calls: names of modules in the order in which a pass has called them; see `recorded_calls`. In which order they were
-            made says nothing: some models have what comes before the layers behind them.
+        calls: names of modules in the order in which a pass called them; see `recorded_calls`. The order of their definition
+            is no guide: some models define embeddings after the layers.
 
     Returns:
         None for a model without such a list.
@@ -56,7 +55,7 @@ def find_layers(model: nn.Module, calls: Sequence[str]) -> Layers | None:
     }
     if not sizes:
         return None
-    largest = max(sizes, key=lambda name: sizes[name])  # of equal ones the first, which is the outermost
+    largest = max(sizes, key=lambda name: sizes[name])  # the first of equal ones is the outermost
     number = _length(model, largest)
     beside = [name for name in sizes if name.rpartition(".")[0] == largest.rpartition(".")[0] and _length(model, name) == number]
     last = max(at for at, call in enumerate(calls) if any(call.startswith(f"{name}.") for name in beside))
@@ -71,7 +70,7 @@ def _length(model: nn.Module, name: str) -> int:
 
 @contextmanager
 def recorded_calls(model: nn.Module) -> Iterator[list[str]]:
-    """The names of a model's modules in the order in which they are called in this block."""
+    """Record the names of a model's modules in the order in which this block calls them."""
     calls: list[str] = []
 
     def note(name: str, *_: object) -> None:
@@ -86,14 +85,14 @@ def recorded_calls(model: nn.Module) -> Iterator[list[str]]:
 
 
 def new_parameters(network: nn.Module) -> set[str]:
-    """Names of the parameters that stand on a pretrained encoder and are no part of it; none of a network without one."""
+    """Names of the parameters on top of a pretrained encoder; none for a network without one."""
     names = {name for name, _ in network.named_parameters()}
     inside = {name for name in names if "backbone" in name.split(".")}
     return names - inside if inside else set()
 
 
 def depths(network: nn.Module) -> dict[str, int]:
-    """How far below the head each parameter of a network is; 0 for all of one without layers that are known (`Layers.depth`)."""
+    """Depth of each parameter below the head (`Layers.depth`); 0 for all parameters of a network without known layers."""
     found = {name: 0 for name, _ in network.named_parameters()}
     for path, module in network.named_modules():
         layers = getattr(module, "layers", None)

@@ -1,4 +1,4 @@
-"""The folder of a pretrained model: where it is, its settings, and the fingerprint of its files. Nothing in it is executed."""
+"""The folder of a pretrained model: its place, its settings and its fingerprint. Nothing in it is executed."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ FILES = (
     *("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"),
     "preprocessor_config.json",
 )
-"""What decides what a model makes, besides the weights, as far as all kinds have it."""
+"""Files that determine the output of a model together with its weights, as far as all kinds have them."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What models are for, and how messages speak of them.
+    """A kind of pretrained models, and the words for it in messages.
 
     Attributes:
-        noun: what one is called.
-        indefinite: the same with its article.
-        extra: of softmatch, which has the libraries that they need.
-        files: all that is fetched from the hub, and all that the fingerprint is of, besides the weights.
-        absent: what is wrong with a place that has no config.json, and what to do.
-        conversion: how weights of another format become safetensors, of the model of this name.
-        copies: what to do without the hub.
-        usable: which models to give instead of one that cannot be used.
+        noun: name of the kind.
+        indefinite: the noun with its article.
+        extra: softmatch's extra with the required libraries.
+        files: files that are fetched from the hub and fingerprinted, in addition to the weights.
+        absent: message about a folder without config.json.
+        conversion: instructions for converting the named model's weights to safetensors.
+        copies: advice when the hub cannot be reached.
+        usable: advice when a model cannot be used.
     """
 
     noun: str
@@ -53,16 +53,16 @@ class Kind:
     usable: str
 
     def missing(self, what: str) -> InputError:
-        """`what` needs the libraries of the extra."""
+        """An error: `what` needs the libraries of the extra."""
         return InputError(f"{what} needs further libraries: pip install 'softmatch[{self.extra}]'.")
 
     def unusable(self, which: object, error: Exception) -> InputError:
-        """This model has raised an error of the transformers library."""
+        """An error: the transformers library cannot use this model."""
         reason = first_line(error).rstrip(".")
         return InputError(f"{self.noun} {which} cannot be used: {reason}. {self.usable}")
 
     def incomplete(self, which: object, lost: Sequence[str]) -> InputError:
-        """This model lacks weights of these names."""
+        """An error: weights of these names are missing."""
         number = len(lost)
         return InputError(
             f"{self.noun} {which}: {number} of its weights are missing in model.safetensors, the first is {lost[0]}."
@@ -70,14 +70,14 @@ class Kind:
 
 
 def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
-    """The folder of a model, which is fetched from the hub and kept in its library's cache where it is no folder here.
+    """The folder of a model; one that is not a local folder is fetched from the hub into its library's cache.
 
     Args:
         name: a folder, or an id of the Hugging Face hub.
-        revision: the commit on the hub; by default the newest one.
+        revision: commit on the hub; by default the newest one.
 
     Raises:
-        InputError: there is none, or its weights are pickled: those can execute anything when they are read.
+        InputError: it does not exist, or its weights are pickled, which can run code when read.
     """
     folder = expand_home(name)
     if not folder.exists() and HUB_ID.fullmatch(name):
@@ -86,35 +86,35 @@ def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
         raise InputError(f"{kind.noun} {name!r}: {kind.absent(folder)}")
     if not any(folder.glob("model*.safetensors")):
         raise InputError(
-            f"{kind.noun} {name!r} has no weights as model.safetensors; other formats can run code when they are read, and are "
-            f"not opened. If you trust where it comes from, convert it{kind.conversion(name)}"
+            f"{kind.noun} {name!r} has no model.safetensors; other formats can run code when they are read, and are not opened. "
+            f"If you trust its source, convert it{kind.conversion(name)}"
         )
-    if (folder / "adapter_config.json").exists():  # transformers would load the adapter where PEFT is installed, and only there
+    if (folder / "adapter_config.json").exists():  # transformers would load it if PEFT is installed
         raise InputError(
-            f"{kind.noun} {name!r} has an adapter beside its weights (adapter_config.json): merge the adapter into the weights, "
-            "or take its files away."
+            f"{kind.noun} {name!r} has an adapter in addition to its weights (adapter_config.json). Merge the adapter into the "
+            "weights, or remove its files."
         )
     return folder.resolve()
 
 
-@cache  # once in a process: each time, the hub is asked whether there is a newer one
+@cache  # once per process: each call asks the hub for a newer version
 def _fetch(kind: Kind, name: str, revision: str | None) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise kind.missing(f"{kind.noun} {name!r} is no folder here; fetching it from the Hugging Face hub") from error
+        raise kind.missing(f"{kind.noun} {name!r} is not a local folder; fetching it from the Hugging Face hub") from error
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=[*kind.files, *WEIGHTS]))
-    except Exception as error:  # the network, the hub, its library: each has errors of its own
+    except Exception as error:  # the network, the hub and its library have their own errors
         reason = first_line(error).rstrip(".")
         raise InputError(
-            f"{kind.noun} {name!r} is no folder here, and cannot be had from the Hugging Face hub: {reason}. Check the name and "
-            f"the connection, or {kind.copies}"
+            f"{kind.noun} {name!r} is not a local folder and cannot be fetched from the Hugging Face hub: {reason}. Check the "
+            f"name and the connection, or {kind.copies}"
         ) from error
 
 
 def model_fingerprint(kind: Kind, folder: Path) -> str:
-    """sha256 over all files that decide what a model makes; copies of one have the same wherever they lie."""
+    """sha256 over all files that determine a model's output; it is the same for every copy of the model."""
     found = [folder / name for name in kind.files if (folder / name).is_file()]
     found += sorted(path for pattern in WEIGHTS for path in folder.glob(pattern))
     total = hashlib.sha256()
@@ -125,12 +125,12 @@ def model_fingerprint(kind: Kind, folder: Path) -> str:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """What the model's own config.json says."""
+    """Content of the model's own config.json."""
     return read_json(folder, "config.json")
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """The content of a file of settings, {} where there is none; a list stands under "list"."""
+    """Content of a JSON file of settings, {} if there is none; a list is returned under "list"."""
     path = folder / name
     if not path.is_file():
         return {}
@@ -139,5 +139,5 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
 
 
 def first_line(error: Exception) -> str:
-    """Of what an error says; its kind, where it says nothing."""
+    """First line of an error's message, or the error's type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

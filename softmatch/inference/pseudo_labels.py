@@ -15,9 +15,6 @@ from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
 from softmatch.methods import METHODS, Method, code_in
-from softmatch.methods.match import Match
-from softmatch.methods.semireward import SemiReward
-from softmatch.methods.wrapper import Around
 from softmatch.networks import Network
 from softmatch.training.checkpoint import newest_good
 from softmatch.training.setup import build_method
@@ -132,16 +129,16 @@ def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> _Judged:
         reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
         return _Judged(alone, None, f"no weights: {reason}")
     method = build_method(replace(pool.task, config=config), name)
-    if _match(method) is None:
+    if method.judge(probs[:0], torch.arange(0)) is None:
         return _Judged(alone, None, f"no weights: {name} has no λ for each sample")
     saved, _ = newest_good(run / "checkpoints")
     if saved is None:
         return _Judged(alone, None, "no weights: the run has no checkpoint any more, which holds the method's state")
     state = {key.removeprefix("method."): value for key, value in saved.tensors.items() if key.startswith("method.")}
     _restore(method, pool, state)
-    found = [weigh(method, probs[part], part) for part in torch.split(torch.arange(len(probs)), PART)]
-    labels, weights = zip(*(one for one in found if one is not None), strict=True)
-    return _Judged(torch.cat(labels), torch.cat(weights))
+    parts = (method.judge(probs[part], part) for part in torch.split(torch.arange(len(probs)), PART))
+    found = [part for part in parts if part is not None]
+    return _Judged(torch.cat([part.labels for part in found]), torch.cat([part.weights for part in found]))
 
 
 def _spelled_out(config: Config) -> Config:
@@ -160,32 +157,3 @@ def _restore(method: Method, pool: Pool, state: dict[str, Tensor]) -> None:
     except RuntimeError as error:
         raise InputError(f"the state of the method in the newest checkpoint is not that of this method: {error}") from error
     method.eval()
-
-
-def _match(method: Method) -> Match | None:
-    inner = method.base if isinstance(method, Around) else method
-    return inner if isinstance(inner, Match) else None
-
-
-@torch.no_grad()
-def weigh(method: Method, probs: Tensor, index: Tensor | None = None) -> tuple[Tensor, Tensor] | None:
-    """Pseudo-labels and λ that a method gives to predictions, as in a training step but without learning from them.
-
-    None for methods that have no λ for each sample (MixMatch, Π model, supervised …). What SemiReward keeps depends on the
-    other samples of a batch: for it, λ is that of the method inside.
-
-    Args:
-        probs: predictions (B, C).
-        index: positions in the unlabelled set (B,), for methods that remember samples.
-    """
-    match = _match(method)
-    if match is None:
-        return None
-    refined = probs if match.refinement is None else match.refinement(probs, index)
-    aligned = match.alignment(refined)
-    target = match.target(aligned if match.align_targets else refined)
-    labels = target.argmax(-1)
-    weights: Tensor = match.weighting(aligned, labels)
-    if match.sample_factor is not None and not isinstance(method, SemiReward):
-        weights = weights * match.sample_factor(target, index)
-    return labels, weights

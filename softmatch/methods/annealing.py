@@ -1,4 +1,4 @@
-"""Training signal annealing (TSA): UDA's option that hides labelled samples which are already learned."""
+"""Training signal annealing (TSA): UDA's option that leaves out labelled samples which are already learned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 
 class SignalAnnealing(nn.Module):
-    """L_s over the labelled samples with p(correct label) ≤ η_t = a_t(1 − 1/C) + 1/C, divided by how many are kept.
+    """L_s over the labelled samples with p(correct label) ≤ η_t = a_t(1 − 1/C) + 1/C, divided by their number.
 
     Args:
         schedule: a_t is "linear" t/K, "log" 1 − e^(−5t/K), or "exp" e^(5(t/K − 1)).

@@ -1,4 +1,4 @@
-"""The one interface between the training loop and a method: what it needs, the state it keeps, its loss on a batch."""
+"""The interface between the training loop and a method: the data it needs, the state it keeps, its loss on a batch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.methods.forward import BatchStatistics, Encoded, Forward, RecordedForward, frozen_running_statistics
+from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output, refuse_invalid
 
 __all__ = [
@@ -27,20 +28,20 @@ MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 
 class Method(nn.Module):
-    """Base of every method. What a method needs beyond a loss on a batch it says here; the loop knows no method by name.
+    """Base of every method. A method declares its needs in these attributes; the loop does not know methods by name.
 
     Attributes:
         labeled_views, unlabeled_views: names of the views (of `softmatch.views`) that `step` finds in its batch; "weak_2" is
-            a second weak view, drawn independently.
-        streams: further labelled batches in `Batch.streams`, in their weak view: "balanced" has every class equally often;
-            "validation" is of labelled samples that are kept out of training, `validation_share` of each class.
-        kinds: the modalities it can serve.
-        tracked_views: the unlabelled views that move the running statistics of batch normalisation; None: all.
-        needs_features: it calls `Forward.encode`, so the network must have `features(x)` and a linear `head`.
+            a second, independent weak view.
+        streams: additional labelled batches in `Batch.streams`, in their weak view: "balanced" has every class equally often;
+            "validation" has labelled samples kept out of training, `validation_share` of each class.
+        kinds: supported modalities.
+        tracked_views: unlabelled views that move the running statistics of batch normalisation; None: all.
+        needs_features: the method calls `Forward.encode`, so the network must have `features(x)` and a linear `head`.
         final_head: name of the head (of `heads`) that makes the predictions of the trained network; None: its own.
         survey_every: steps between two calls of `survey`; None: never.
-        generations: parts of equal length that training is cut into; each begins with new weights.
-        optimizers: of modules that the method trains by itself, by name; they are saved with the run.
+        generations: number of equal parts of the run; each starts with new weights.
+        optimizers: optimisers of the modules that the method trains itself, by name; they are saved with the run.
     """
 
     labeled_views: tuple[str, ...] = ("weak",)
@@ -59,22 +60,31 @@ class Method(nn.Module):
         self.optimizers: dict[str, torch.optim.Optimizer] = {}
 
     def step(self, forward: Forward, batch: Batch) -> Output:
-        """Update the state from this batch, and return its loss. Called once a training step."""
+        """Update the state from this batch and return its loss. Called once per training step."""
         raise NotImplementedError(f"{type(self).__name__} must define step(forward, batch)")
 
+    def judge(self, probs: Tensor, index: Tensor | None = None) -> PseudoLabels | None:
+        """Pseudo-labels and λ of predictions, as in a step but without learning; None for a method without a λ per sample.
+
+        Args:
+            probs: predictions p(y | u) (B, C).
+            index: positions in the unlabelled set (B,), for methods that remember samples.
+        """
+        return None
+
     def heads(self, num_features: int) -> dict[str, nn.Module]:
-        """New heads on the network's features, by name; they are trained and averaged as parts of the network."""
+        """New heads on the network's features, by name; they are trained and averaged with the network."""
         return {}
 
     def begin(self, network: nn.Module, make_optimizer: MakeOptimizer) -> None:
-        """Called before the first step, and of each generation, with the network that will be trained.
+        """Called with the network to train, before the first step of the run and of each generation.
 
         Args:
-            make_optimizer: makes an optimiser as the run's own for another module; its learning rate follows the schedule.
+            make_optimizer: makes an optimiser like the run's own for another module; its learning rate follows the schedule.
         """
 
     def after_step(self, forward: Forward, batch: Batch) -> None:
-        """Called after the network has been updated, with the batch of this step."""
+        """Called with the batch of this step, after the network was updated."""
 
     def survey(self, probs: Tensor) -> None:
         """Learn from the predictions (N_U, C) of the averaged network on all unlabelled samples."""
@@ -83,7 +93,7 @@ class Method(nn.Module):
         """Called at the end of a generation with the predictions (N_U, C) of the averaged network."""
 
     def added_labels(self) -> Tensor | None:
-        """Labels (N_U,) under which unlabelled samples are also labelled ones from now on, −1 for none; None: for no sample."""
+        """Labels (N_U,) that turn unlabelled samples into labelled ones from now on, −1 for none; None: no sample has one."""
         return None
 
     def statistics(self) -> dict[str, Tensor]:
@@ -91,7 +101,7 @@ class Method(nn.Module):
         return {}
 
     def weight_curve(self, num_classes: int) -> tuple[Tensor, Tensor] | None:
-        """λ over the confidence now, or None for a method without such a function."""
+        """λ as a function of the confidence at present; None for a method without such a function."""
         return None
 
 
@@ -102,7 +112,7 @@ def supervised_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 class Supervised(Method):
-    """L = mean H(y, p(x)) on labelled samples alone: the twin that every run is compared with."""
+    """L = mean H(y, p(x)) on the labelled samples only: the baseline that every run is compared with."""
 
     def forward(self, labeled_logits: Tensor, labels: Tensor) -> Tensor:
         return supervised_loss(labeled_logits, labels)

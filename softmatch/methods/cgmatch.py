@@ -1,4 +1,4 @@
-"""CGMatch (Cheng et al. 2025): samples told apart by confidence and by how steady their pseudo-label has been."""
+"""CGMatch (Cheng et al. 2025): samples grouped by confidence and by how steady their pseudo-label has been."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.options import require
 from softmatch.metrics import PseudoLabels
 from softmatch.state import Ramp, Registry, StepCount
 from softmatch.step import Batch, Output, Seen, refuse_invalid
@@ -22,8 +23,8 @@ class LabelHistory(nn.Module):
     """The last `length` pseudo-labels of every sample, as counts by class.
 
     Args:
-        visits: the most that a sample is seen in the run; up to `length` of them, counts alone are kept (N × C numbers),
-            beyond it the labels themselves (N × length), of which the oldest make room.
+        visits: upper bound of how often the run sees a sample. Up to `length` visits only counts are kept (N × C numbers),
+            beyond that the labels themselves (N × length), the oldest of which are overwritten.
     """
 
     def __init__(self, num_classes: int, size: int, length: int, visits: int) -> None:
@@ -38,7 +39,7 @@ class LabelHistory(nn.Module):
 
     @torch.no_grad()
     def add(self, index: Tensor, labels: Tensor) -> None:
-        """Take in one label for each position; a position that stands in the batch twice takes in both."""
+        """Take in one label per position; a position that occurs twice in the batch takes in both."""
         if not self.forgets:
             one = torch.ones_like(labels, dtype=torch.int32)
             self.counts.values.index_put_((self.counts.check(index), labels), one, accumulate=True)
@@ -58,7 +59,7 @@ class LabelHistory(nn.Module):
 
 
 def _earlier(index: Tensor) -> Tensor:
-    """How often each entry stands in the batch before its own place."""
+    """Number of earlier occurrences of each entry in the batch."""
     key, order = torch.sort(index, stable=True)
     rank = torch.arange(len(key), device=key.device) - torch.searchsorted(key, key)
     return torch.empty_like(rank).scatter_(0, order, rank)
@@ -81,7 +82,16 @@ class CGMatch(Method):
 
     easy: max p̃ ≥ μ, the running mean of max p̃. ambiguous: not easy, and the gap between the two largest counts of the
     sample's pseudo-labels is at least the running mean gap. The rest is left out. w(t) = max_weight·((t − t₀)/(K − t₀))²;
-    the first t₀ steps are on labels alone.
+    the first t₀ steps use labels only.
+
+    Args:
+        num_unlabeled: N.
+        warmup: t₀; by default the authors' 2,048 of 2^20 steps as a share of `total_steps`.
+        history: number of labels remembered per sample.
+        max_weight: weight of ambiguous samples at the end of the run.
+        power: p of GCE = (1 − qᵖ)/p.
+        align_targets: make ŷ from p̃ instead of from p.
+        clip: lower and upper bound of μ.
     """
 
     unlabeled_views = ("weak", "strong")
@@ -89,18 +99,32 @@ class CGMatch(Method):
     def __init__(
         self,
         num_classes: int,
-        history: LabelHistory,
-        warmup: int,
-        total_steps: int,
+        *,
+        num_unlabeled: int,
+        unlabeled_batch: int = 448,
+        total_steps: int = PAPER_STEPS,
         momentum: float = PAPER_MOMENTUM,
         start: Start = "paper",
+        warmup: int | None = None,
+        history: int = 1000,
         max_weight: float = 1.0,
         power: float = 0.7,
         align_targets: bool = True,
         clip: tuple[float, float] | None = None,
     ) -> None:
         super().__init__()
-        self.history, self.warmup = history, warmup
+        if num_classes < 2:
+            raise InputError("the gap between the two most frequent labels needs two classes or more.")
+        require("be 1 or more", history=history)
+        require("lie in (0, 1]", power=power)
+        require("be 0 or more", max_weight=max_weight)
+        if clip is not None and not 0.0 <= clip[0] <= clip[1] <= 1.0:
+            raise InputError(f"clip must be a lower bound and an upper bound of the threshold between 0 and 1, not {clip}.")
+        warmup = max(round(2048 * total_steps / PAPER_STEPS), 1) if warmup is None else warmup
+        if not 0 <= warmup < total_steps:
+            raise InputError(f"warmup must be shorter than the run of {total_steps} steps, not {warmup}.")
+        visits = math.ceil((total_steps - warmup) * unlabeled_batch / max(num_unlabeled, 1)) + 1
+        self.history, self.warmup = LabelHistory(num_classes, num_unlabeled, history, visits), warmup
         self.max_weight, self.power, self.align_targets, self.clip = max_weight, power, align_targets, clip
         self.alignment = Alignment(num_classes, momentum=momentum, start=start)
         self.mean = RunningAverage(torch.tensor(1.0 / num_classes), momentum, start)
@@ -157,7 +181,7 @@ class CGMatch(Method):
         return (aligned if self.align_targets else probs).argmax(-1)
 
     def threshold(self) -> Tensor:
-        """μ, within `clip` where that is given."""
+        """μ, within `clip`."""
         return self.mean.value if self.clip is None else self.mean.value.clamp(*self.clip)
 
     def select(self, probs: Tensor, steady: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,40 +194,4 @@ class CGMatch(Method):
         return {**found, "marginal": self.alignment.marginal.value}
 
 
-def cgmatch(
-    num_classes: int,
-    *,
-    num_unlabeled: int,
-    unlabeled_batch: int = 448,
-    total_steps: int = PAPER_STEPS,
-    momentum: float = PAPER_MOMENTUM,
-    start: Start = "paper",
-    warmup: int | None = None,
-    history: int = 1000,
-    max_weight: float = 1.0,
-    power: float = 0.7,
-    align_targets: bool = True,
-    clip: tuple[float, float] | None = None,
-) -> CGMatch:
-    """CGMatch: cross-entropy for confident samples, a robust loss for less confident ones whose label is steady.
-
-    The authors' 2,048 steps of warm-up, as a share of 2^20, follow `total_steps`.
-    """
-    if num_classes < 2:
-        raise InputError("the gap between the two most frequent labels needs two classes or more.")
-    if history < 1:
-        raise InputError(f"history is the number of labels remembered of each sample: 1 or more, not {history}.")
-    if not 0.0 < power <= 1.0:
-        raise InputError(f"power is the p of (1 − qᵖ)/p: above 0 and at most 1, not {power}.")
-    if max_weight < 0.0:
-        raise InputError(
-            f"max_weight is the weight of ambiguous samples at the end of the run: not negative, unlike {max_weight}."
-        )
-    if clip is not None and not 0.0 <= clip[0] <= clip[1] <= 1.0:
-        raise InputError(f"clip is a lower bound and an upper bound of the threshold, between 0 and 1, not {clip}.")
-    warmup = max(round(2048 * total_steps / PAPER_STEPS), 1) if warmup is None else warmup
-    if not 0 <= warmup < total_steps:
-        raise InputError(f"warmup must be shorter than the run of {total_steps} steps, not {warmup}.")
-    visits = math.ceil((total_steps - warmup) * unlabeled_batch / max(num_unlabeled, 1)) + 1
-    kept = LabelHistory(num_classes, num_unlabeled, history, visits)
-    return CGMatch(num_classes, kept, warmup, total_steps, momentum, start, max_weight, power, align_targets, clip)
+cgmatch = CGMatch

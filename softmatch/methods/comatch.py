@@ -9,59 +9,117 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.alignments import Alignment
 from softmatch.averages import queue_for
-from softmatch.errors import InputError
 from softmatch.methods.base import Encoded, Forward, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.options import require
 from softmatch.metrics import PseudoLabels
 from softmatch.networks.heads import Projector
 from softmatch.state import Queue
 from softmatch.step import Batch, Output, Seen, gather, refuse_invalid
 
 
-class CoMatch(Method):
-    """L = L_s + λ_u·mean 1(max p ≥ τ)·H(p, q) + λ_c·mean_i H(Q_i, softmax_j(e_i·e'_j / T)).
-
-    p is the aligned prediction on the weak view, smoothed by the memory (`smooth`); q and the embedding e are of one strong
-    view, e' of another; Q is the graph of samples whose p agree (`graph`). Embeddings are points on the unit sphere.
+class Embedding(Method):
+    """A method that compares samples by embeddings on the unit sphere, made by a projector on the network's features.
 
     Args:
-        num_classes: C.
-        memory: samples that the memory holds.
-        alignment: of the predictions, before anything else is made of them.
+        total_steps: length of the run.
         embedding: size of an embedding.
-        smoothing: α, share of a sample's own prediction in p.
-        graph_threshold: agreement below which two samples are not connected.
-        unlabeled_weight, contrast_weight: λ_u and λ_c.
+        threshold: τ, the smallest confidence of a used pseudo-label.
+        smoothing: α, share of a sample's own prediction in its target; 1: no smoothing.
+        temperature: T of the similarities.
+        unlabeled_weight: λ_u.
+        queue: batches in the mean by which alignment divides, at most a fortieth of the run.
     """
 
-    unlabeled_views = ("weak", "strong", "strong_2")
     needs_features = True
 
     def __init__(
         self,
         num_classes: int,
-        memory: int,
-        alignment: Alignment,
+        total_steps: int,
+        embedding: int,
+        threshold: float,
+        smoothing: float,
+        temperature: float,
+        unlabeled_weight: float,
+        queue: int,
+    ) -> None:
+        super().__init__()
+        require("be 1 or more", queue=queue, embedding=embedding)
+        require("lie in [0, 1]", smoothing=smoothing, threshold=threshold)
+        require("be positive", temperature=temperature)
+        require("be 0 or more", unlabeled_weight=unlabeled_weight)
+        self.num_classes, self.embedding, self.unlabeled_weight = num_classes, embedding, unlabeled_weight
+        self.threshold, self.smoothing, self.temperature = threshold, smoothing, temperature
+        self.alignment = Alignment(num_classes, "uniform", queue=queue_for(total_steps, queue))
+
+    def heads(self, num_features: int) -> dict[str, nn.Module]:
+        return {"projector": Projector(num_features, self.embedding)}
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"marginal": self.alignment.marginal.value}
+
+    def align(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Raw and aligned predictions of weak logits; in training mode, alignment learns from them first."""
+        if self.training:
+            self.alignment.update(Seen.from_logits(logits, None, None, None))
+        raw = torch.softmax(logits.float(), dim=-1)
+        return raw, self.alignment(raw)
+
+    def chosen(self, probs: Tensor) -> Tensor:
+        """1(max p ≥ τ), (B,)."""
+        return (probs.max(-1).values >= self.threshold).float()
+
+
+def embed(forward: Forward, view: Encoded) -> Encoded:
+    """The view with its embedding in place of the features."""
+    return Encoded(forward.head(view.features, "projector"), view.logits)
+
+
+def refuse_invalid_logits(labeled: Encoded, weak: Encoded, strong: Encoded) -> None:
+    """Raise InputError when the logits of a view hold NaN or infinity."""
+    for name, view in (("labeled", labeled), ("weak", weak), ("strong", strong)):
+        refuse_invalid(f"{name}_logits", view.logits)
+
+
+class CoMatch(Embedding):
+    """L = L_s + λ_u·mean 1(max p ≥ τ)·H(p, q) + λ_c·mean_i H(Q_i, softmax_j(e_i·e'_j / T)).
+
+    p is the aligned prediction on the weak view, smoothed by the memory (`smooth`); q and the embedding e are of one strong
+    view, e' of another; Q is the graph of samples whose p agree (`graph`).
+
+    Args:
+        memory: batches of labelled and unlabelled samples (of all processes) that the memory holds.
+        graph_threshold: agreement below which two samples are not connected.
+        contrast_weight: λ_c.
+    """
+
+    unlabeled_views = ("weak", "strong", "strong_2")
+
+    def __init__(
+        self,
+        num_classes: int,
         *,
-        embedding: int = 64,
+        total_steps: int = PAPER_STEPS,
+        labeled_batch: int = 64,
+        unlabeled_batch: int = 448,
         threshold: float = 0.95,
         smoothing: float = 0.9,
         temperature: float = 0.2,
         graph_threshold: float = 0.8,
         unlabeled_weight: float = 1.0,
         contrast_weight: float = 1.0,
+        memory: int = 5,
+        queue: int = 32,
+        embedding: int = 64,
     ) -> None:
-        super().__init__()
-        self.num_classes, self.embedding = num_classes, embedding
-        self.threshold, self.smoothing, self.temperature = threshold, smoothing, temperature
-        self.graph_threshold = graph_threshold
-        self.unlabeled_weight, self.contrast_weight = unlabeled_weight, contrast_weight
-        self.alignment = alignment
-        self.embeddings = Queue(memory, (embedding,))
-        self.probs = Queue(memory, (num_classes,))
-
-    def heads(self, num_features: int) -> dict[str, nn.Module]:
-        return {"projector": Projector(num_features, self.embedding)}
+        super().__init__(num_classes, total_steps, embedding, threshold, smoothing, temperature, unlabeled_weight, queue)
+        require("be 1 or more", memory=memory)
+        require("lie in [0, 1]", graph_threshold=graph_threshold)
+        require("be 0 or more", contrast_weight=contrast_weight)
+        self.graph_threshold, self.contrast_weight = graph_threshold, contrast_weight
+        samples = memory * (labeled_batch + unlabeled_batch)
+        self.embeddings, self.probs = Queue(samples, (embedding,)), Queue(samples, (num_classes,))
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         labeled, weak, strong, other = forward.encode(
@@ -76,17 +134,13 @@ class CoMatch(Method):
             return self.compute(labeled, batch.labels, weak, strong, other.features)
 
     def compute(self, labeled: Encoded, labels: Tensor, weak: Encoded, strong: Encoded, other: Tensor) -> Output:
-        """The loss of views whose `features` are embeddings; of the second strong view they are all that is needed."""
-        for name, logits in (("labeled_logits", labeled.logits), ("weak_logits", weak.logits), ("strong_logits", strong.logits)):
-            refuse_invalid(name, logits)
+        """The loss of views whose `features` are embeddings; `other` are those of the second strong view."""
+        refuse_invalid_logits(labeled, weak, strong)
         with torch.no_grad():
-            raw = torch.softmax(weak.logits.float(), dim=-1)
-            if self.training:
-                self.alignment.update(Seen.from_logits(weak.logits, None, None, None))
-            aligned = self.alignment(raw)
+            raw, aligned = self.align(weak.logits)
             target = self.smooth(weak.features, aligned)
-            weights = self._chosen(target)
-            unaligned = self._chosen(self.smooth(weak.features, raw))
+            weights = self.chosen(target)
+            unaligned = self.chosen(self.smooth(weak.features, raw))
             pseudo = PseudoLabels(target.argmax(-1), weights, unaligned, raw.max(-1).values)
             if self.training:
                 self._remember(weak.features, aligned, labeled.features, labels)
@@ -104,66 +158,16 @@ class CoMatch(Method):
         return torch.where(self.embeddings.filled().all(), smoothed, probs)
 
     def graph(self, probs: Tensor) -> Tensor:
-        """Q (B, B): p_i·p_j where that is at least the graph's threshold, 1 for a sample with itself; rows sum to 1."""
+        """Q (B, B): p_i·p_j if that is at least the graph's threshold, 1 for a sample with itself; rows sum to 1."""
         agreement = (probs @ probs.T).fill_diagonal_(1.0)
         edges = torch.where(agreement >= self.graph_threshold, agreement, 0.0)
         return edges / edges.sum(-1, keepdim=True)
 
-    def _chosen(self, probs: Tensor) -> Tensor:
-        return (probs.max(-1).values >= self.threshold).float()
-
     def _remember(self, weak: Tensor, probs: Tensor, labeled: Tensor, labels: Tensor) -> None:
-        """Embeddings with aligned predictions that are not smoothed, and labelled ones with their labels."""
+        """Store embeddings with their aligned, unsmoothed predictions, and labelled ones with their labels."""
         known = F.one_hot(labels, self.num_classes).float()
         self.embeddings.push(torch.cat([gather(weak), gather(labeled)]))
         self.probs.push(torch.cat([gather(probs), gather(known)]))
 
-    def statistics(self) -> dict[str, Tensor]:
-        return {"marginal": self.alignment.marginal.value}
 
-
-def embed(forward: Forward, view: Encoded) -> Encoded:
-    """The view with its embedding in the place of the features."""
-    return Encoded(forward.head(view.features, "projector"), view.logits)
-
-
-def comatch(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    labeled_batch: int = 64,
-    unlabeled_batch: int = 448,
-    threshold: float = 0.95,
-    smoothing: float = 0.9,
-    temperature: float = 0.2,
-    graph_threshold: float = 0.8,
-    unlabeled_weight: float = 1.0,
-    contrast_weight: float = 1.0,
-    memory: int = 5,
-    queue: int = 32,
-    embedding: int = 64,
-) -> CoMatch:
-    """CoMatch: soft labels smoothed by similar samples of the last batches, embeddings trained on a graph of those labels.
-
-    The memory holds `memory` batches of labelled and unlabelled samples (of all processes together). The marginal of the
-    predictions is the mean of the last `queue` batches, at most a fortieth of the run.
-    """
-    if memory < 1 or queue < 1 or embedding < 1:
-        raise InputError("memory, queue and embedding must be at least 1; for no smoothing give smoothing=1.")
-    if not (0.0 <= smoothing <= 1.0 and 0.0 <= threshold <= 1.0 and 0.0 <= graph_threshold <= 1.0):
-        raise InputError("smoothing, threshold and graph_threshold must lie in 0 … 1.")
-    if not (temperature > 0.0 and unlabeled_weight >= 0.0 and contrast_weight >= 0.0):
-        raise InputError("temperature must be positive, and unlabeled_weight and contrast_weight at least 0.")
-    length = queue_for(total_steps, queue)
-    return CoMatch(
-        num_classes,
-        memory * (labeled_batch + unlabeled_batch),
-        Alignment(num_classes, "uniform", queue=length),
-        embedding=embedding,
-        threshold=threshold,
-        smoothing=smoothing,
-        temperature=temperature,
-        graph_threshold=graph_threshold,
-        unlabeled_weight=unlabeled_weight,
-        contrast_weight=contrast_weight,
-    )
+comatch = CoMatch

@@ -1,35 +1,34 @@
-"""Consistency methods: an unlabelled sample is to get the same prediction twice, whatever that prediction is.
+"""Consistency methods: an unlabelled sample should get the same prediction twice, whatever that prediction is.
 
-Two weak views (Π-model), now and in earlier epochs (temporal ensembling), by the network and by its average (MeanTeacher).
-VAT, the fourth of them, is in `vat.py`.
+On two weak views (Π-model), now and in earlier epochs (temporal ensembling), by the network and by its average (MeanTeacher).
+The fourth such method, VAT, is in `vat.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import get_args
 
 import torch
 from torch import Tensor
 
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.options import require, require_choice
 from softmatch.metrics import PseudoLabels
 from softmatch.state import Ramp, Registry, Shape
 from softmatch.step import Batch, Output, gather, refuse_invalid
 
 
 class Consistency(Method):
-    """L = L_s + (1/B_U) Σ w(t)·D(target_i, z_i), w(t) = w_max·ramp(t/T). What the targets are is each method's own.
+    """L = L_s + (1/B_U) Σ w(t)·D(target_i, z_i), w(t) = w_max·ramp(t/T). Each method defines its own targets.
 
-    Unlabelled views are normalised with their own batches and leave the running statistics to the labelled ones.
+    Unlabelled views are normalised with their own batches; only labelled ones move the running statistics.
 
     Args:
-        max_weight: w_max.
+        max_weight: w_max, the largest weight of the consistency term.
         ramp: T as a share of `total_steps`.
-        ramp_shape: see `softmatch.state`.
+        ramp_shape: shape of the ramp, see `softmatch.state`.
     """
 
     unlabeled_views: tuple[str, ...] = ("weak", "weak_2")
@@ -37,12 +36,9 @@ class Consistency(Method):
 
     def __init__(self, total_steps: int, max_weight: float, ramp: float, ramp_shape: Shape) -> None:
         super().__init__()
-        if not 0.0 < max_weight < math.inf:
-            raise InputError(f"max_weight is the largest weight of the consistency: give a positive number, not {max_weight}.")
-        if not 0.0 <= ramp <= 1.0:
-            raise InputError(f"ramp is the share of the run in which the weight grows: give 0 to 1, not {ramp}.")
-        if ramp_shape not in get_args(Shape):
-            raise InputError(f"ramp_shape must be one of {', '.join(get_args(Shape))}, not {ramp_shape!r}.")
+        require("be positive", max_weight=max_weight)
+        require("lie in [0, 1]", ramp=ramp)
+        require_choice(Shape, ramp_shape=ramp_shape)
         self.max_weight = max_weight
         self.ramp = Ramp(max(round(ramp * total_steps), 1), ramp_shape)
 
@@ -53,12 +49,12 @@ class Consistency(Method):
     def compute(
         self, labeled_logits: Tensor, labels: Tensor, logits: Tensor, target: Tensor, known: Tensor | None = None
     ) -> Output:
-        """The loss of one batch, and everything found on the way. The ramp moves on only in training mode.
+        """The loss of one batch, its parts and the pseudo-labels. The ramp advances only in training mode.
 
         Args:
-            logits: z of the view that is trained (B_U, C).
-            target: probabilities (B_U, C); a gradient flows into those that have one.
-            known: which samples have a target (B_U,), as booleans; by default all. The others have weight 0.
+            logits: z of the trained view (B_U, C).
+            target: probabilities (B_U, C), with or without gradient.
+            known: samples that have a target, as booleans (B_U,); by default all. The others have weight 0.
         """
         supervised = supervised_loss(labeled_logits, labels)
         refuse_invalid("unlabeled_logits", logits)
@@ -79,10 +75,20 @@ class PiModel(Consistency):
     """The target of one weak view is the prediction on another: D(p(ω₁(u)), z(ω₂(u))).
 
     Args:
-        both_branches: the gradient flows through both predictions, not only through that on ω₂(u).
+        both_branches: the gradient flows through both predictions, not only through the one on ω₂(u).
     """
 
-    def __init__(self, total_steps: int, max_weight: float, ramp: float, ramp_shape: Shape, both_branches: bool) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        max_weight: float = 10.0,
+        ramp: float = 0.4,
+        ramp_shape: Shape = "linear",
+        both_branches: bool = False,
+    ) -> None:
+        del num_classes
         super().__init__(total_steps, max_weight, ramp, ramp_shape)
         self.both_branches = both_branches
 
@@ -96,12 +102,12 @@ class PiModel(Consistency):
 class TemporalEnsembling(Consistency):
     """The target is the average of the sample's own earlier predictions: Z_n/(1 − α^v) after v visits, Z_n ← αZ_n + (1 − α)p_n.
 
-    A sample that was not visited before has weight 0. The target of a batch is read before the batch is taken in; of a
-    sample twice in a batch the later prediction counts, as one visit.
+    A sample that was not visited before has weight 0. Targets are read before the batch is taken in; if a sample occurs twice
+    in a batch, the later prediction counts, as one visit.
 
     Args:
         num_unlabeled: N_U; positions lie in 0 … N_U − 1.
-        alpha: α.
+        alpha: α, the share of the past in the average.
     """
 
     unlabeled_views = ("weak",)
@@ -109,18 +115,17 @@ class TemporalEnsembling(Consistency):
     def __init__(
         self,
         num_classes: int,
+        *,
         num_unlabeled: int,
-        alpha: float,
-        total_steps: int,
-        max_weight: float,
-        ramp: float,
-        ramp_shape: Shape,
+        total_steps: int = PAPER_STEPS,
+        alpha: float = 0.6,
+        max_weight: float = 30.0,
+        ramp: float = 0.4,
+        ramp_shape: Shape = "sigmoid",
     ) -> None:
         super().__init__(total_steps, max_weight, ramp, ramp_shape)
-        if not 0.0 <= alpha < 1.0:
-            raise InputError(f"alpha is the share of the past in the average: give a number in [0, 1), not {alpha}.")
-        if num_unlabeled < 1:
-            raise InputError("temporal ensembling remembers every unlabelled sample: give num_unlabeled, how many there are.")
+        require("lie in [0, 1)", alpha=alpha)
+        require("be 1 or more", num_unlabeled=num_unlabeled)
         self.alpha = alpha
         self.sums = Registry(num_unlabeled, (num_classes,))
         self.visits = Registry(num_unlabeled, dtype=torch.int64)
@@ -131,11 +136,11 @@ class TemporalEnsembling(Consistency):
         return self.ensemble(labeled, batch.labels, logits, batch.index)
 
     def ensemble(self, labeled_logits: Tensor, labels: Tensor, logits: Tensor, index: Tensor) -> Output:
-        """`compute` with the targets of these samples, which then take in the predictions. Without training they do not."""
+        """`compute` with the targets of these samples, whose averages then take in the predictions in training mode."""
         visits = self.visits[self.visits.check(index)]
         probs = torch.softmax(logits.detach().float(), dim=-1)
         known = visits > 0
-        # 1 − αᵛ as −expm1(v·ln α): exact where α is near 1.
+        # 1 − αᵛ as −expm1(v·ln α): exact for α near 1.
         share = -torch.expm1(visits.clamp_min(1) * math.log(max(self.alpha, 1e-30)))
         target = torch.where(known[:, None], self.sums[index] / share[:, None], probs)
         output = self.compute(labeled_logits, labels, logits, target, known)
@@ -150,7 +155,19 @@ class TemporalEnsembling(Consistency):
 
 
 class MeanTeacher(Consistency):
-    """The target is the prediction of the averaged weights θ' on another weak view: D(p_θ'(ω₁(u)), z_θ(ω₂(u)))."""
+    """The target is the prediction of the run's averaged weights θ' on another weak view: D(p_θ'(ω₁(u)), z_θ(ω₂(u)))."""
+
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        max_weight: float = 50.0,
+        ramp: float = 0.4,
+        ramp_shape: Shape = "linear",
+    ) -> None:
+        del num_classes
+        super().__init__(total_steps, max_weight, ramp, ramp_shape)
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         (labeled,) = forward(batch.labeled["weak"])
@@ -159,42 +176,4 @@ class MeanTeacher(Consistency):
         return self.compute(labeled, batch.labels, student, torch.softmax(teacher.float(), dim=-1))
 
 
-def pi_model(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    max_weight: float = 10.0,
-    ramp: float = 0.4,
-    ramp_shape: Shape = "linear",
-    both_branches: bool = False,
-) -> PiModel:
-    """Π-model: the squared distance of the predictions on two weak views, with a weight that grows."""
-    del num_classes
-    return PiModel(total_steps, max_weight, ramp, ramp_shape, both_branches)
-
-
-def temporal_ensembling(
-    num_classes: int,
-    *,
-    num_unlabeled: int,
-    total_steps: int = PAPER_STEPS,
-    alpha: float = 0.6,
-    max_weight: float = 30.0,
-    ramp: float = 0.4,
-    ramp_shape: Shape = "sigmoid",
-) -> TemporalEnsembling:
-    """Temporal ensembling: the squared distance from the average of the sample's predictions in earlier epochs."""
-    return TemporalEnsembling(num_classes, num_unlabeled, alpha, total_steps, max_weight, ramp, ramp_shape)
-
-
-def mean_teacher(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    max_weight: float = 50.0,
-    ramp: float = 0.4,
-    ramp_shape: Shape = "linear",
-) -> MeanTeacher:
-    """MeanTeacher: the squared distance from the prediction of the averaged weights, which are the run's own average."""
-    del num_classes
-    return MeanTeacher(total_steps, max_weight, ramp, ramp_shape)
+pi_model, temporal_ensembling, mean_teacher = PiModel, TemporalEnsembling, MeanTeacher

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from softmatch import targets
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
-from softmatch.errors import InputError
 from softmatch.methods.match import Match, Refinement
+from softmatch.methods.options import require
 from softmatch.step import Seen
 from softmatch.weightings import Threshold
 
@@ -60,8 +60,10 @@ def debiaspl(
     strength: float = 1.0,
     max_weight: float = 1.0,
 ) -> Match:
-    """DebiasPL: FixMatch with labels freed from the mean prediction p̂, and a margin by p̂ on the strong view."""
-    if strength < 0.0:
-        raise InputError(f"strength must be 0 (no correction: FixMatch) or more, not {strength}.")
+    """DebiasPL: FixMatch with labels corrected by the mean prediction p̂, and a margin by p̂ on the strong view.
+
+    With `strength` 0 nothing is corrected and the method is FixMatch.
+    """
+    require("be 0 or more", strength=strength)
     debiasing = Debiasing(num_classes, momentum, start, strength)
     return Match(Threshold(threshold, max_weight=max_weight), divergence=debiasing.divergence, refinement=debiasing)

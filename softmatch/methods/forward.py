@@ -16,28 +16,28 @@ BatchStatistics = Literal["joint", "separate"]
 
 
 class Encoded(NamedTuple):
-    """What a network makes of a view: the input of its head (B, D), and the logits (B, C)."""
+    """A network's output for a view: the input of its head (B, D), and the logits (B, C)."""
 
     features: Tensor
     logits: Tensor
 
 
 class Forward:
-    """The network as a method calls it: which views share batch statistics, and which need a gradient.
+    """The network as a method calls it: it decides which views share batch statistics, and which have a gradient.
 
     "joint" runs all views of a call in one forward pass, so that they share the statistics of batch normalisation, as the
     paper's code base does. "separate" runs one pass per view, those without gradient cheaply. Without batch normalisation
-    the two compute the same.
+    both compute the same.
 
     Args:
-        network: gives logits; for methods that use features it has `features(x)`, a linear `head`, and in `heads` what the
-            method asked for.
-        micro_batch: with "separate", the most samples in a pass. Each pass normalises with statistics of its own (ghost
+        network: returns logits; for methods that use features it has `features(x)`, a linear `head`, and the method's own heads
+            in `heads`.
+        micro_batch: with "separate", the largest number of samples in a pass. Each pass has its own batch statistics (ghost
             batches), and its activations stay in the processor's cache.
         average: the network of averaged weights, for methods with a teacher.
         compiled: compile the network with torch.compile.
-        sharded: views hold this process's share of the rows (`processes.share`), and what is returned the rows of
-            all processes, everywhere the same. Gradients of the network are then parts, to be summed over the processes.
+        sharded: views hold this process's share of the rows (`processes.share`), and results the rows of all processes, the same
+            everywhere. Each process then has a part of the network's gradient, to be summed over the processes.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Forward:
         self._features: Callable[[Tensor], Tensor] | None = torch.compile(features) if compiled and features else features
 
     def begin(self, step: int) -> None:
-        """Called before each step: what the network draws for a share (dropout) follows from the step's number."""
+        """Called before each step, whose number seeds the random numbers of the network (dropout) for a share."""
         self._draws.begin(step)
 
     def around(self, network: nn.Module) -> Forward:
-        """The same for another network, which a method trains besides."""
+        """The same for another network, which a method trains in addition."""
         other = Forward(network, self.batch_statistics, self.micro_batch, sharded=self.sharded)
         other._draws = self._draws
         return other
@@ -76,20 +76,20 @@ class Forward:
         """Logits of each view.
 
         Args:
-            gradient: for each view, whether its logits have a gradient; by default all have.
-            tracking: false leaves the running statistics of batch normalisation as they are; batches still normalise
-                with their own.
+            gradient: for each view, true if its logits have a gradient; by default all have.
+            tracking: false leaves the running statistics of batch normalisation unchanged; batches are still normalised with
+                their own.
         """
         with self._own_draws():
             logits = self._run(self._logits, views, gradient, tracking)
         return self._gathered(logits)[0]
 
     def together(self, *views: Tensor, tracking: bool = True) -> list[Tensor]:
-        """Logits of each view as a call gives them, but of one batch: also with "separate" they share its statistics."""
+        """Logits of each view as one batch, whose statistics they share, also with "separate"."""
         return self._together(views, tracking)
 
     def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
-        """Features and logits of each view; the arguments are those of a call."""
+        """Features and logits of each view; arguments as in a call."""
         assert self._features is not None, "a method that encodes says so with needs_features"
         wanted, logits = gradient or (True,) * len(views), []
         with self._own_draws():
@@ -100,11 +100,11 @@ class Forward:
         return [Encoded(*pair) for pair in zip(*self._gathered(features, logits), strict=True)]
 
     def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
-        """What the network's head, or the head of that name which the method asked for, makes of features.
+        """Output of the network's head, or of the method's head of that name, for features.
 
         Args:
-            features: of the rows of all processes.
-            averaged: use the head of averaged weights.
+            features: features of the rows of all processes.
+            averaged: use the head of the averaged weights.
         """
         with self._own_draws():
             found = self._head(self.own(features), name, averaged)
@@ -112,7 +112,7 @@ class Forward:
 
     @torch.no_grad()
     def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        """Logits of each view by the averaged weights, without gradient; running statistics stay as they are.
+        """Logits of each view by the averaged weights, without gradient; running statistics stay unchanged.
 
         Args:
             batch_statistics: normalise with the batch, as in training, or with the running statistics.
@@ -124,7 +124,7 @@ class Forward:
 
     @torch.no_grad()
     def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        """Features of each view by the averaged weights; as `teach`."""
+        """Features of each view by the averaged weights, like `teach`."""
         assert self.average is not None, "this loop keeps no averaged weights"
         call: Callable[[Tensor], Tensor] = self.average.features  # type: ignore[assignment]  # a method of the module
         with self._own_draws():
@@ -132,11 +132,11 @@ class Forward:
         return self._gathered(features)[0]
 
     def rows(self, view: Tensor) -> int:
-        """Of all processes together: what a method draws for each sample it draws for so many, and takes its `own`."""
+        """Number of rows of all processes: a method draws random numbers for all of them and takes its `own`."""
         return sum(numbers_of_rows([len(view)])[0]) if self.sharded else len(view)
 
     def whole(self, view: Tensor, first: int | None = None) -> Tensor:
-        """The rows of all processes, or the first of them, for methods that mix samples."""
+        """The rows of all processes, or the first `first` of them, for methods that mix samples."""
         if not self.sharded:
             return view if first is None else view[:first]
         (numbers,) = numbers_of_rows([len(view)])
@@ -145,18 +145,18 @@ class Forward:
         return gather_rows(view[: numbers[world().rank]], numbers)
 
     def own(self, whole: Tensor) -> Tensor:
-        """This process's share of rows that all have, as the views of a call are given."""
+        """This process's share of rows that all processes have, like the views of a call."""
         return own_rows(whole) if self.sharded else whole
 
     def _gathered(self, *kinds: Sequence[Tensor]) -> list[list[Tensor]]:
-        """Of each kind of output, what was made of each view: the rows of all processes, in one message for each kind."""
+        """Each kind of output, for each view: the rows of all processes, in one message per kind."""
         if not self.sharded:
             return [list(shares) for shares in kinds]
         numbers = numbers_of_rows([len(share) for share in kinds[0]])
         return [_gather_views(shares, numbers) for shares in kinds]
 
     def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = False) -> list[Tensor]:
-        """Logits of one batch; with `by_features` as `encode` makes them, by the head from the features of all its passes."""
+        """Logits of one batch; with `by_features` by the head from the features of all passes, as in `encode`."""
         with self._own_draws():
             call = self._features if by_features else self._logits
             assert call is not None, "a method that encodes says so with needs_features"
@@ -210,7 +210,7 @@ class Forward:
 
 
 def _gather_views(shares: Sequence[Tensor], numbers: Sequence[Sequence[int]]) -> list[Tensor]:
-    """The rows of all processes of each view, which have `numbers` of them: those without gradient stay so."""
+    """The rows of all processes for each view, `numbers` of them; views without gradient stay without."""
     by_process = list(zip(*numbers, strict=True))
     whole = gather_rows(torch.cat(list(shares)), [sum(each) for each in by_process])
     parts = torch.split(whole, [number for each in by_process for number in each])
@@ -219,7 +219,7 @@ def _gather_views(shares: Sequence[Tensor], numbers: Sequence[Sequence[int]]) ->
 
 
 class RecordedForward(Forward):
-    """A Forward that remembers what it made of each view of this step, so that a method around another sees it too."""
+    """A Forward that remembers its output for each view of this step, for a method around another."""
 
     def __init__(self, inner: Forward) -> None:
         self.network, self.average = inner.network, inner.average
@@ -249,16 +249,16 @@ class RecordedForward(Forward):
         return self.inner.teach_features(*views, batch_statistics=batch_statistics)
 
     def of(self, view: Tensor) -> Encoded:
-        """What was made of this very tensor, the first time it was given."""
+        """The output for this very tensor, the first time it was given."""
         for seen, encoded in self._seen:
             if seen is view:
                 return encoded
-        raise LookupError("the method inside has not shown this view to the network")
+        raise LookupError("the inner method has not shown this view to the network")
 
 
 @contextmanager
 def frozen_running_statistics(network: nn.Module) -> Iterator[None]:
-    """Batch normalisation in this block normalises with the batch and does not move its running statistics."""
+    """In this block batch normalisation normalises with the batch and does not move its running statistics."""
     norms = [m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
     for norm in norms:
         norm.track_running_stats = False

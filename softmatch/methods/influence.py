@@ -1,20 +1,19 @@
-"""Influence (Ren, Yeh, Schwing 2020): a weight for every unlabelled sample, learned from labels that are kept out of training."""
+"""Influence (Ren, Yeh, Schwing 2020): a weight for every unlabelled sample, learned from held-out labels."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward, RecordedForward
-from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.wrapper import Around, Make, match_method
+from softmatch.methods.match import PAPER_STEPS, Judgement
+from softmatch.methods.options import require
+from softmatch.methods.wrapper import Around, Base, match_method
 from softmatch.state import Registry, StepCount
 from softmatch.step import Batch, Output, gather
 
@@ -28,7 +27,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 class Curvature:
     """H = Σ_i w_i·(diag q_i − q_i q_iᵀ) ⊗ h_i h_iᵀ + damping·I.
 
-    The second derivative of Σ w_i·CE_i + ½·damping·‖W‖² by the last layer's kernel W (C, D), whatever the targets.
+    The second derivative of Σ w_i·CE_i + ½·damping·‖W‖² by the last layer's kernel W (C, D), for any targets.
 
     Attributes:
         features: h (N, D), the inputs of the last layer.
@@ -59,18 +58,18 @@ class Curvature:
         return (self.weights[:, None] * self.probs * centred).T @ self.features + self.damping * vector
 
     def solve(self, vector: Tensor) -> Tensor:
-        """H⁻¹·V for V (C, D): directly where H is small, else by conjugate gradients."""
+        """H⁻¹·V for V (C, D): directly if H is small, else by conjugate gradients."""
         if vector.numel() > LARGEST_DIRECT:
             return conjugate_gradients(self.product, vector)
         lower = torch.linalg.cholesky_ex(self.matrix()).L
         return torch.cholesky_solve(vector.reshape(-1, 1), lower).view_as(vector)
 
 
-def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor, iterations: int = ITERATIONS) -> Tensor:
-    """x with product(x) = right, for a symmetric positive operator; a fixed number of iterations, so the host never waits."""
+def conjugate_gradients(product: Callable[[Tensor], Tensor], right: Tensor) -> Tensor:
+    """x with product(x) = right for a symmetric positive operator, in a fixed number of iterations: the host never waits."""
     solution, residual = torch.zeros_like(right), right
     direction, square = residual, (residual * residual).sum()
-    for _ in range(iterations):
+    for _ in range(ITERATIONS):
         image = product(direction)
         step = square / (direction * image).sum().clamp_min(TINY)
         solution, residual = solution + step * direction, residual - step * image
@@ -83,33 +82,48 @@ class Influence(Around):
     """L = L_s + (1/B_U) Σ λ_n·λ(p)·H(target, q), λ_n chosen so that training lowers the loss on held-out labels.
 
     ∂L_val/∂λ_n = −∇L_valᵀ H⁻¹ ∇ℓ_n, all by the kernel of the last layer: ∇ℓ_n = (q_n − target_n) h_nᵀ of the trained view,
-    H the curvature of this batch's loss. Every `every` steps the λ_n of the batch take one Adam step, each with moments and
-    a counter of its own, and are held in [0, max_weight].
+    H the curvature of this batch's loss. Every `every` steps the λ_n of the batch take one Adam step, each with its own moments
+    and counter, and are clipped to [0, max_weight].
+
+    Args:
+        num_unlabeled: N.
+        base: the match method.
+        validation_share: share of the labels held out of training.
+        lr: learning rate of the λ_n.
+        every: steps between two updates; by default the authors' 512 of 2^20 steps as a share of `total_steps`.
+        damping: added to the diagonal of H.
     """
 
     def __init__(
         self,
-        base: Match,
+        num_classes: int,
+        *,
         num_unlabeled: int,
+        total_steps: int = PAPER_STEPS,
+        base: Base = "fixmatch",
         validation_share: float = 0.25,
         lr: float = 0.01,
-        every: int = 1,
+        every: int | None = None,
         damping: float = 1.0,
         max_weight: float = 2.0,
     ) -> None:
-        super().__init__(base)
-        self.streams, self.validation_share = (*base.streams, "validation"), validation_share
+        del num_classes
+        require("lie in (0, 1)", validation_share=validation_share)
+        require("be positive", lr=lr, damping=damping, max_weight=max_weight)
+        require("be 1 or more", every=every)
+        super().__init__(match_method(base))
+        self.streams, self.validation_share = (*self.streams, "validation"), validation_share
         self.needs_features = True
-        self.lr, self.every, self.damping, self.max_weight = lr, every, damping, max_weight
+        self.every = every or max(round(512 * total_steps / PAPER_STEPS), 1)
+        self.lr, self.damping, self.max_weight = lr, damping, max_weight
         self.weights = Registry(num_unlabeled, fill=1.0)
         self.first_moment, self.second_moment = Registry(num_unlabeled), Registry(num_unlabeled)
         self.updates = Registry(num_unlabeled, dtype=torch.int64)
         self.count = StepCount()
-        self._target: Tensor | None = None
-        base.sample_factor = self._factor
+        self.base.sample_factor = self._factor
 
     def _factor(self, target: Tensor, index: Tensor | None) -> Tensor:
-        self._target = target
+        del target
         return self.weights[self.weights.check(index)]
 
     def step(self, forward: Forward, batch: Batch) -> Output:
@@ -118,20 +132,18 @@ class Influence(Around):
         if self.training:
             self.count.advance()
             if self.count.steps % self.every == 0:
-                assert output.pseudo is not None
-                self._learn(recorded, batch, output.pseudo.weights)
-        self._target = None
+                assert isinstance(output.pseudo, Judgement)
+                self._learn(recorded, batch, output.pseudo)
         return output
 
     @torch.no_grad()
-    def _learn(self, forward: RecordedForward, batch: Batch, weights: Tensor) -> None:
-        """One step of the λ_n of this batch, from the batches of all processes."""
+    def _learn(self, forward: RecordedForward, batch: Batch, pseudo: Judgement) -> None:
+        """Update the λ_n of this batch, from the batches of all processes."""
         validation = batch.streams["validation"]
         (held_out,) = forward.inner.encode(validation.views["weak"], gradient=(False,), tracking=False)
         labeled = forward.of(batch.labeled["weak"])
         trained = forward.of(batch.unlabeled[self.unlabeled_views[-1]])
-        assert self._target is not None
-        with torch.autocast(weights.device.type, enabled=False):
+        with torch.autocast(pseudo.weights.device.type, enabled=False):
             features, probs = (gather(value) for value in _last_layer(trained))
             labeled_features, labeled_probs = (gather(value) for value in _last_layer(labeled))
             held_out_features, held_out_probs = (gather(value) for value in _last_layer(held_out))
@@ -140,11 +152,11 @@ class Influence(Around):
             curvature = Curvature(
                 torch.cat([labeled_features, features]),
                 torch.cat([labeled_probs, probs]),
-                torch.cat([known, gather(weights) / len(features)]),
+                torch.cat([known, gather(pseudo.weights) / len(features)]),
                 self.damping,
             )
             direction = curvature.solve(wrong.T @ held_out_features / len(wrong))
-            gradient = -((probs - gather(self._target)) * (features @ direction.T)).sum(-1)
+            gradient = -((probs - gather(pseudo.target)) * (features @ direction.T)).sum(-1)
             self._adam(gather(batch.index), gradient)
 
     def _adam(self, index: Tensor, gradient: Tensor) -> None:
@@ -167,32 +179,4 @@ def _last_layer(encoded: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return features.detach().float(), torch.softmax(logits.detach().float(), dim=-1)
 
 
-def influence(
-    num_classes: int,
-    *,
-    num_unlabeled: int,
-    total_steps: int = PAPER_STEPS,
-    base: str | Match = "fixmatch",
-    base_options: Mapping[str, Any] | None = None,
-    make: Make | None = None,
-    validation_share: float = 0.25,
-    lr: float = 0.01,
-    every: int | None = None,
-    damping: float = 1.0,
-    max_weight: float = 2.0,
-) -> Influence:
-    """Influence: a weight for every unlabelled sample, by its influence on the loss of held-out labels.
-
-    The authors' update every 512 of 2^20 steps, as a share, follows `total_steps`.
-    """
-    del num_classes
-    if not 0.0 < validation_share < 1.0:
-        raise InputError(f"validation_share is the part of the labels that is held out: between 0 and 1, not {validation_share}.")
-    for name, value in (("lr", lr), ("damping", damping), ("max_weight", max_weight)):
-        if not value > 0.0:
-            raise InputError(f"{name} must be positive, not {value}.")
-    every = max(round(512 * total_steps / PAPER_STEPS), 1) if every is None else every
-    if every < 1:
-        raise InputError(f"every counts steps between two updates of the weights: 1 or more, not {every}.")
-    inner = match_method(base, make, base_options)
-    return Influence(inner, num_unlabeled, validation_share, lr, every, damping, max_weight)
+influence = Influence

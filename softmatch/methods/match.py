@@ -6,7 +6,7 @@ A method is an alignment × a weighting λ × a target. Each function below is o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -37,10 +37,10 @@ PAPER_STEPS = 2**20
 
 
 class Refinement(nn.Module):
-    """p → p' with a state of its own: what Match does with predictions before it aligns, weighs and makes targets of them."""
+    """p → p', with its own state: the first thing Match does with predictions, before alignment, weights and targets."""
 
     def update(self, seen: Seen) -> None:
-        """Learn from one step's raw predictions. Called once a step, before `forward`."""
+        """Learn from one step's raw predictions. Called once per step, before `forward`."""
 
     def forward(self, probs: Tensor, index: Tensor | None = None) -> Tensor:
         """p' (B, C) of predictions (B, C) on the samples at these positions of the unlabelled set."""
@@ -51,23 +51,30 @@ class Refinement(nn.Module):
         return {}
 
 
+@dataclass(frozen=True)
+class Judgement(PseudoLabels):
+    """Pseudo-labels of a match method, with p̂ (B, C), the distribution that the strong view is trained towards."""
+
+    target: Tensor
+
+
 class Match(Method):
-    """L = L_s + (1/B_U) Σ λ(p̃_i)·H(target_i, q_i), divided by the batch and not by the number selected.
+    """L = L_s + (1/B_U) Σ λ(p̃_i)·H(target_i, q_i), divided by the batch size, not by the number of selected samples.
 
     Args:
         weighting: λ.
         alignment: p → p̃; none by default. The weights always see p̃.
         target: probabilities (B, C) → p̂ (B, C).
         align_targets: make p̂ from p̃ (DA) instead of from p (UA).
-        statistics: whether λ learns from "raw" predictions (the paper) or from "aligned" ones (USB).
-        divergence: H of target and logits, one value a sample.
+        statistics: λ learns from "raw" predictions (the paper) or from "aligned" ones (USB).
+        divergence: H of target and logits, one value per sample.
         supervised_loss: L_s of labelled logits and labels.
-        penalty, penalty_weight: a further term, of strong logits and weights.
+        penalty, penalty_weight: an additional term, of strong logits and weights.
         strong_view: false for methods that train the weak view on itself.
         refinement: p → p', before alignment and targets (DARP, DebiasPL); the state still learns from p.
 
     Attributes:
-        sample_factor: of targets (B, C) and index → a factor (B,) on λ, for methods around this one.
+        sample_factor: targets (B, C) and index → a factor (B,) on λ, for methods around this one.
 
     Example:
         >>> method = softmatch(num_classes=10)
@@ -113,11 +120,11 @@ class Match(Method):
         strong_logits: Tensor | None = None,
         index: Tensor | None = None,
     ) -> Tensor:
-        """The loss of one batch, in anybody's own loop. The state learns only in training mode.
+        """The loss of one batch, for a loop of your own. The state learns only in training mode.
 
         Args:
             labeled_logits, labels: z(ω(x)) (B_L, C) and y (B_L,).
-            weak_logits: z(ω(u)) (B_U, C); used without gradient, except where there is no strong view.
+            weak_logits: z(ω(u)) (B_U, C); used without gradient, unless the method has no strong view.
             strong_logits: z(Ω(u)) (B_U, C).
             index: positions in the unlabelled set (B_U,), for methods that remember samples.
         """
@@ -131,9 +138,11 @@ class Match(Method):
         strong_logits: Tensor | None = None,
         index: Tensor | None = None,
     ) -> Output:
-        """`forward` with everything it found on the way."""
+        """`forward`, with the parts of the loss and the pseudo-labels."""
         if (strong_logits is None) == ("strong" in self.unlabeled_views):
-            wants = "needs strong_logits" if strong_logits is None else "trains the weak view on itself: give no strong_logits"
+            wants = (
+                "needs strong_logits" if strong_logits is None else "trains the weak view on itself: do not give strong_logits"
+            )
             raise InputError(f"this method {wants}.")
         trained = weak_logits if strong_logits is None else strong_logits
         for name, value in (("labeled_logits", labeled_logits), ("weak_logits", weak_logits), ("strong_logits", trained)):
@@ -143,13 +152,9 @@ class Match(Method):
         with torch.no_grad():
             if self.training:
                 self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
-            raw = torch.softmax(weak_logits.detach().float(), dim=-1)
-            probs = raw if self.refinement is None else self.refinement(raw, index)
-            aligned = self.alignment(probs)
-            target = self.target(aligned if self.align_targets else probs)
-            pseudo = replace(self._weigh(probs, aligned, target, index), confidence=raw.max(-1).values)
+            pseudo = self.judge(torch.softmax(weak_logits.detach().float(), dim=-1), index)
         supervised = self.supervised_loss(labeled_logits.float(), labels)
-        unsupervised = (pseudo.weights * self.divergence(target, trained)).mean()
+        unsupervised = (pseudo.weights * self.divergence(pseudo.target, trained)).mean()
         loss = supervised + unsupervised
         if self.penalty is not None:
             loss = loss + self.penalty_weight * self.penalty(trained, pseudo.weights)
@@ -164,15 +169,19 @@ class Match(Method):
             seen = replace(seen, weak_probs=self.alignment(seen.weak_probs))
         self.weighting.update(seen)
 
-    def _weigh(self, probs: Tensor, aligned: Tensor, target: Tensor, index: Tensor | None) -> PseudoLabels:
+    @torch.no_grad()
+    def judge(self, probs: Tensor, index: Tensor | None = None) -> Judgement:
+        """Predictions → refine → align → target and weigh: all that follows from them, in training and for a saved run."""
+        refined = probs if self.refinement is None else self.refinement(probs, index)
+        aligned = self.alignment(refined)
+        target = self.target(aligned if self.align_targets else refined)
         labels = target.argmax(-1)
         weights = self.weighting(aligned, labels)
-        aligns = not isinstance(self.alignment, NoAlignment)
-        unaligned = self.weighting(probs, labels) if aligns else weights
+        unaligned = weights if isinstance(self.alignment, NoAlignment) else self.weighting(refined, labels)
         if self.sample_factor is not None:
             factor = self.sample_factor(target, index)
             weights, unaligned = weights * factor, unaligned * factor
-        return PseudoLabels(labels, weights, unaligned, probs.max(-1).values)
+        return Judgement(labels, weights, unaligned, probs.max(-1).values, target)
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         if "strong" not in self.unlabeled_views:
@@ -217,7 +226,7 @@ def softmatch(
 ) -> Match:
     """SoftMatch: truncated-Gaussian weights, uniform alignment for the weights only, hard labels of the raw predictions.
 
-    `weighting` puts another λ in the place of the truncated Gaussian (the paper's ablation).
+    `weighting` replaces the truncated Gaussian by another λ (the paper's ablation).
     """
     gaussian = TruncatedGaussian(num_classes, momentum, k, estimation, start=start, max_weight=max_weight)
     alignment = _alignment(num_classes, align, class_prior, momentum, start)
@@ -240,7 +249,7 @@ def _alignment(
 
 def fixmatch(num_classes: int, *, threshold: float = 0.95, max_weight: float = 1.0) -> Match:
     """FixMatch: hard labels of samples with confidence ≥ τ."""
-    del num_classes  # every builder takes it; this one has no use for it
+    del num_classes  # every builder takes it
     return Match(Threshold(threshold, max_weight=max_weight))
 
 
@@ -297,7 +306,7 @@ def dash(
 ) -> Match:
     """Dash: samples whose pseudo-label loss is below a threshold that falls during training.
 
-    The authors' 2,048 warm-up steps and a level every 10 × 1,024 steps, as shares of 2^20, follow `total_steps`.
+    The authors' 2,048 warm-up steps and 10 × 1,024 steps per level, as shares of 2^20, follow `total_steps`.
     """
     del num_classes
     share = total_steps / PAPER_STEPS

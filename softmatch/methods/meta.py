@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.averages import RunningAverage
 from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward, MakeOptimizer, Method, supervised_loss
 from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.methods.options import require, require_choice
 from softmatch.metrics import PseudoLabels
 from softmatch.state import StepCount
 from softmatch.step import Batch, Output, gather, refuse_invalid
@@ -26,7 +26,7 @@ Choice = Literal["sample", "argmax"]
 
 
 class Lesson(NamedTuple):
-    """What the teacher did in a step, kept until its student has learned from it."""
+    """The teacher's part of a step, kept until its student has learned from it."""
 
     objective: Tensor
     logits: Tensor
@@ -38,14 +38,15 @@ class MetaPseudoLabels(Method):
     """Student: CE(ŷ, S(Ω(u))). Teacher: its own objective + h·CE(ŷ, T(Ω(u))), h = L_l(θ_S) − L_l(θ_S').
 
     ŷ is the teacher's label of the strong view, L_l the student's loss on labelled samples before and after its step. The
-    network of the training loop is the student; the teacher is a copy of it, of which the method takes care. In the last
-    part of the run the student is trained on labels alone.
+    network of the training loop is the student; the teacher is a copy of it, which the method trains itself with UDA's loss and
+    the feedback. In the last part of the run the student is trained on labels only.
 
     Args:
-        objective: what the teacher is trained with besides the feedback.
-        student_steps: length of the first part of the run.
-        choice: whether ŷ is drawn from the teacher's prediction, or its argmax.
-        baseline: momentum of a running mean of h that is subtracted from h; None: nothing is.
+        threshold, temperature, unlabeled_weight: options of UDA's loss.
+        ramp: share of the run in which the weight of UDA's loss grows; the authors' 5,000 of 300,000 steps.
+        choice: ŷ is a sample of the teacher's prediction, or its argmax.
+        baseline: momentum of a running mean of h that is subtracted from h; None: no subtraction.
+        finetune: share of the last part of the run.
     """
 
     unlabeled_views = ("weak", "strong")
@@ -53,9 +54,27 @@ class MetaPseudoLabels(Method):
 
     feedback: Tensor
 
-    def __init__(self, objective: Match, student_steps: int, choice: Choice = "sample", baseline: float | None = None) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        threshold: float = 0.6,
+        temperature: float = 0.7,
+        unlabeled_weight: float = 1.0,
+        ramp: float = 1 / 60,
+        choice: Choice = "sample",
+        baseline: float | None = None,
+        finetune: float = 0.05,
+    ) -> None:
+        del num_classes
         super().__init__()
-        self.objective, self.student_steps, self.choice = objective, student_steps, choice
+        require_choice(Choice, choice=choice)
+        require("lie in [0, 1)", finetune=finetune, baseline=baseline)
+        require("be positive", temperature=temperature)
+        weighting = RampUp(max(round(ramp * total_steps), 1), Threshold(threshold, max_weight=unlabeled_weight))
+        self.objective = Match(weighting, target=partial(targets.sharpened, temperature=temperature))
+        self.student_steps, self.choice = max(round((1.0 - finetune) * total_steps), 1), choice
         self.baseline = None if baseline is None else RunningAverage(torch.zeros(()), baseline)
         self.teacher: nn.Module | None = None
         self.count = StepCount()
@@ -95,7 +114,7 @@ class MetaPseudoLabels(Method):
             return self.objective.compute(labeled, batch.labels, weak, strong, batch.index).loss, strong
 
     def after_step(self, forward: Forward, batch: Batch) -> None:
-        """Update the teacher, from the feedback of its student on the labels of all processes."""
+        """Update the teacher from the feedback of its student on the labels of all processes."""
         if self._lesson is None:
             return
         lesson, self._lesson = self._lesson, None
@@ -123,44 +142,17 @@ class MetaPseudoLabels(Method):
 
 
 def _no_float16(device: str) -> AbstractContextManager[None]:
-    """Automatic precision as it is, but none where it would be float16: the teacher's gradients are not scaled."""
+    """Keep automatic precision unless it is float16: the teacher's gradients are not scaled."""
     kind = torch.get_autocast_dtype(device)
     return torch.autocast(device, dtype=kind, enabled=torch.is_autocast_enabled(device) and kind != torch.float16)
 
 
 def _average_gradients(module: nn.Module) -> None:
-    """Replace each gradient by its mean over the processes, where each has a batch, and a loss, of its own."""
+    """Replace each gradient by its mean over the processes, each of which has its own batch and loss."""
     sum_gradients(module)
     for parameter in module.parameters():
         if parameter.grad is not None:
             parameter.grad /= world().size
 
 
-def meta_pseudo_labels(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    threshold: float = 0.6,
-    temperature: float = 0.7,
-    unlabeled_weight: float = 1.0,
-    ramp: float = 1 / 60,
-    choice: Choice = "sample",
-    baseline: float | None = None,
-    finetune: float = 0.05,
-) -> MetaPseudoLabels:
-    """Meta Pseudo Labels: a teacher trained with UDA, and with what its labels did to its student's loss on labelled data.
-
-    The weight of UDA's loss grows over the authors' 5,000 of 300,000 steps, a share of `total_steps`.
-    """
-    del num_classes
-    if choice not in ("sample", "argmax"):
-        raise InputError(f'choice must be "sample" or "argmax", not {choice!r}.')
-    if not 0.0 <= finetune < 1.0:
-        raise InputError(f"finetune is the last part of the run, on labels alone: at least 0 and below 1, not {finetune}.")
-    if baseline is not None and not 0.0 <= baseline < 1.0:
-        raise InputError(f"baseline is a momentum: at least 0 and below 1, or None, not {baseline}.")
-    if not temperature > 0.0:
-        raise InputError(f"temperature must be positive, not {temperature}.")
-    weighting = RampUp(max(round(ramp * total_steps), 1), Threshold(threshold, max_weight=unlabeled_weight))
-    objective = Match(weighting, target=partial(targets.sharpened, temperature=temperature))
-    return MetaPseudoLabels(objective, max(round((1.0 - finetune) * total_steps), 1), choice, baseline)
+meta_pseudo_labels = MetaPseudoLabels

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward
 from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.options import require
 
 
 def mixing_shares(number: int, alpha: float, per_sample: bool = True) -> Tensor:
-    """max(λ, 1 − λ) of λ ~ Beta(α, α), (number,): a draw for each sample, or one draw for all."""
+    """max(λ, 1 − λ) of λ ~ Beta(α, α), (number,): one λ per sample, or one for all."""
     beta = torch.distributions.Beta(alpha, alpha)
     share: Tensor = beta.sample((number if per_sample else 1,))
     return torch.maximum(share, 1.0 - share).expand(number)
@@ -26,7 +26,7 @@ def blend(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
 
 
 def mixup(inputs: Tensor, targets: Tensor, alpha: float, per_sample: bool = True) -> tuple[Tensor, Tensor]:
-    """Each sample, and its target, mixed with another of the same batch drawn by a permutation; its own share is ≥ ½.
+    """Mix each sample and its target with another of the same batch, chosen by a permutation; its own share is ≥ ½.
 
     Args:
         inputs: (B, …).
@@ -42,7 +42,7 @@ def mixed_logits(
 ) -> tuple[Tensor, Tensor]:
     """Logits and targets, each (ΣB, C) in the order of the views, after mixup among the samples of all views.
 
-    The passes are as large as the views, but their samples are drawn from all of them: each normalises with, and moves the
+    The passes are as large as the views, but their samples come from all of them: each pass normalises with, and moves the
     running statistics by, labelled and unlabelled samples together.
     """
     whole = [forward.whole(view) for view in views]
@@ -65,14 +65,8 @@ def ramp_steps(total_steps: int, ramp: float | None = None) -> int:
 
 
 def refuse_mixing_options(alpha: float, temperature: float, views: int, ramp: float | None, **weights: float) -> None:
-    """InputError for options of MixMatch and ReMixMatch that make no sense."""
-    for name, value in (("alpha", alpha), ("temperature", temperature)):
-        if not value > 0:
-            raise InputError(f"{name} must be above 0, not {value!r}.")
-    if views < 1:
-        raise InputError(f"views must be 1 or more, not {views!r}.")
-    if ramp is not None and not 0 <= ramp <= 1:
-        raise InputError(f"ramp is a share of the run: give 0 to 1, not {ramp!r}.")
-    for name, value in weights.items():
-        if not value >= 0:
-            raise InputError(f"{name} must be 0 or more, not {value!r}.")
+    """Raise InputError for invalid options of MixMatch and ReMixMatch."""
+    require("be positive", alpha=alpha, temperature=temperature)
+    require("be 1 or more", views=views)
+    require("lie in [0, 1]", ramp=ramp)
+    require("be 0 or more", **weights)

@@ -19,26 +19,37 @@ class MixMatch(Method):
     """L = mean H(y', p(x')) + λ_u·w(t)·mean (t' − p(u'))², the second mean over samples, views and classes.
 
     t = sharpen_T of the mean prediction on the weak views of u, without gradient and without moving running statistics.
-    Every x and every view of u is mixed with a sample drawn from all of them.
+    Every x and every view of u is mixed with a random sample of all of them.
 
     Args:
-        ramp_steps: steps in which w grows linearly from 0 to 1.
         weight: λ_u.
-        alpha: of the mixing shares λ ~ Beta(α, α).
+        alpha: α of the mixing shares λ ~ Beta(α, α).
         temperature: T.
         views: number of weak views.
-        per_sample: a mixing share for each sample, or one for the whole batch.
+        ramp: share of the run in which w grows linearly from 0 to 1; see `ramp_steps`.
+        per_sample: one mixing share per sample, or one for the whole batch.
     """
 
     kinds = ("image", "vector")
 
     def __init__(
-        self, ramp_steps: int, weight: float, alpha: float, temperature: float, views: int, per_sample: bool = True
+        self,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        weight: float = 75.0,
+        alpha: float = 0.75,
+        temperature: float = 0.5,
+        views: int = 2,
+        ramp: float | None = None,
+        per_sample: bool = True,
     ) -> None:
+        del num_classes
         super().__init__()
+        refuse_mixing_options(alpha, temperature, views, ramp, weight=weight)
         self.unlabeled_views = view_names("weak", views)
         self.weight, self.alpha, self.temperature, self.per_sample = weight, alpha, temperature, per_sample
-        self.ramp = Ramp(ramp_steps)
+        self.ramp = Ramp(ramp_steps(total_steps, ramp))
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         views = [batch.unlabeled[name] for name in self.unlabeled_views]
@@ -69,18 +80,4 @@ class MixMatch(Method):
         return {"ramp": self.ramp()}
 
 
-def mixmatch(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    weight: float = 75.0,
-    alpha: float = 0.75,
-    temperature: float = 0.5,
-    views: int = 2,
-    ramp: float | None = None,
-    per_sample: bool = True,
-) -> MixMatch:
-    """MixMatch: sharpened mean predictions as targets, mixup of labelled and unlabelled samples, squared error."""
-    del num_classes
-    refuse_mixing_options(alpha, temperature, views, ramp, weight=weight)
-    return MixMatch(ramp_steps(total_steps, ramp), weight, alpha, temperature, views, per_sample)
+mixmatch = MixMatch

@@ -1,4 +1,4 @@
-"""ReMixMatch (Berthelot et al. 2020): MixMatch with aligned guesses, strong views of them, and a rotation task."""
+"""ReMixMatch (Berthelot et al. 2020): MixMatch with aligned guesses, strong views and a rotation task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch import targets
-from softmatch.alignments import Alignment
+from softmatch.alignments import Alignment, Target
 from softmatch.averages import PAPER_MOMENTUM, Start, queue_for
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward, Method
@@ -32,41 +32,54 @@ def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
 class ReMixMatch(Method):
     """L = mean H(y', p(x')) + w(t)·(a·mean H(t', p(u')) + b·mean H(t, p(Ω₁(u)))) + c·mean H(r, rotation head on r(Ω₁(u))).
 
-    t = sharpen_T(Norm(p·r/s)) of the prediction p on ω(u), without gradient. x, ω(u) and every Ω_k(u) are mixed as in
-    MixMatch; the mixed passes alone move the running statistics. The marginal s learns p after it has been used.
+    t = sharpen_T(Norm(p·r/s)) of the prediction p on ω(u), without gradient; r are the labelled class frequencies. x, ω(u) and
+    every Ω_k(u) are mixed as in MixMatch; only the mixed passes move the running statistics. s learns p after it was used.
 
     Args:
-        alignment: its target r is the labelled prior.
-        ramp_steps: steps in which w grows linearly from 0 to 1.
+        class_prior: r; uniform by default.
+        kind, shape: modality and shape of the items.
         weight, strong_weight, rotation_weight: a, b and c.
-        alpha, temperature, per_sample: as in MixMatch.
+        rotation: train the rotation task, which needs square images; by default, if they are.
+        alpha, temperature, ramp, per_sample: as in MixMatch.
         views: number K of strong views.
-        rotation: train the rotation task; images must be square.
+        queue: batches in the mean that estimates s, at most a fortieth of the run; 0: a running average.
     """
 
     kinds = ("image", "vector")
 
     def __init__(
         self,
-        alignment: Alignment,
-        ramp_steps: int,
+        num_classes: int,
         *,
-        weight: float,
-        strong_weight: float,
-        rotation_weight: float,
-        alpha: float,
-        temperature: float,
-        views: int,
-        rotation: bool,
+        total_steps: int = PAPER_STEPS,
+        class_prior: Sequence[float] | None = None,
+        kind: str = "image",
+        shape: tuple[int, ...] = (),
+        weight: float = 1.5,
+        strong_weight: float = 0.5,
+        rotation_weight: float = 0.5,
+        rotation: bool | None = None,
+        alpha: float = 0.75,
+        temperature: float = 0.5,
+        views: int = 2,
+        ramp: float | None = None,
+        queue: int = 128,
+        epsilon: float = 1e-6,
+        momentum: float = PAPER_MOMENTUM,
+        start: Start = "paper",
         per_sample: bool = True,
     ) -> None:
         super().__init__()
+        weights = {"weight": weight, "strong_weight": strong_weight, "rotation_weight": rotation_weight}
+        refuse_mixing_options(alpha, temperature, views, ramp, **weights)
         self.unlabeled_views = ("weak", *view_names("strong", views))
-        self.needs_features = self.rotation = rotation
+        self.needs_features = self.rotation = _rotates(rotation, kind, shape)
         self.weight, self.strong_weight, self.rotation_weight = weight, strong_weight, rotation_weight
         self.alpha, self.temperature, self.per_sample = alpha, temperature, per_sample
-        self.alignment = alignment
-        self.ramp = Ramp(ramp_steps)
+        goal: Target = "uniform" if class_prior is None else class_prior
+        length = queue_for(total_steps, queue)
+        self.alignment = Alignment(num_classes, goal, momentum, queue=length, start=start, epsilon=epsilon)
+        self.ramp = Ramp(ramp_steps(total_steps, ramp))
 
     def heads(self, num_features: int) -> dict[str, nn.Module]:
         return {"rotation": nn.Linear(num_features, 4)} if self.rotation else {}
@@ -100,8 +113,8 @@ class ReMixMatch(Method):
         return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)
 
     def rotation_loss(self, forward: Forward, images: Tensor) -> Tensor:
-        """Mean cross-entropy of the rotation head, which tells by how many quarters each image was turned."""
-        turns = torch.randint(4, (forward.rows(images),))  # for each image alone
+        """Mean cross-entropy of the rotation head, which predicts by how many quarters each image was turned."""
+        turns = torch.randint(4, (forward.rows(images),))  # one for each image
         (encoded,) = forward.encode(quarter_turns(images, forward.own(turns)), tracking=False)
         return F.cross_entropy(forward.head(encoded.features, "rotation").float(), turns.to(images.device))
 
@@ -109,47 +122,13 @@ class ReMixMatch(Method):
         return {"ramp": self.ramp(), "marginal": self.alignment.marginal.value}
 
 
-def remixmatch(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    class_prior: Sequence[float] | None = None,
-    kind: str = "image",
-    shape: tuple[int, ...] = (),
-    weight: float = 1.5,
-    strong_weight: float = 0.5,
-    rotation_weight: float = 0.5,
-    rotation: bool | None = None,
-    alpha: float = 0.75,
-    temperature: float = 0.5,
-    views: int = 2,
-    ramp: float | None = None,
-    queue: int = 128,
-    epsilon: float = 1e-6,
-    momentum: float = PAPER_MOMENTUM,
-    start: Start = "paper",
-    per_sample: bool = True,
-) -> ReMixMatch:
-    """ReMixMatch: guesses aligned to the labelled class frequencies, mixed with strong views; a rotation task for images.
-
-    The marginal of the predictions is the mean of the last `queue` batches, at most a fortieth of the run; with 0 a
-    running average. `rotation` None: for square images.
-    """
-    weights = {"weight": weight, "strong_weight": strong_weight, "rotation_weight": rotation_weight}
-    refuse_mixing_options(alpha, temperature, views, ramp, **weights)
+def _rotates(wanted: bool | None, kind: str, shape: tuple[int, ...]) -> bool:
+    """The given choice, by default true for square images. Raises InputError for items that cannot be rotated."""
     square = kind == "image" and len(shape) > 1 and shape[-1] == shape[-2]
-    if rotation and not square and (kind != "image" or shape):
+    if wanted and not square and (kind != "image" or shape):
         what = f"images of {shape[-2]}×{shape[-1]} pixels" if kind == "image" and len(shape) > 1 else f"items of kind {kind!r}"
         raise InputError(f"the rotation task needs square images, not {what}: leave rotation out, or give false.")
-    length = queue_for(total_steps, queue)
-    goal = "uniform" if class_prior is None else class_prior
-    return ReMixMatch(
-        Alignment(num_classes, goal, momentum, queue=length, start=start, epsilon=epsilon),  # type: ignore[arg-type]  # one of Target
-        ramp_steps(total_steps, ramp),
-        alpha=alpha,
-        temperature=temperature,
-        views=views,
-        rotation=square if rotation is None else rotation,
-        per_sample=per_sample,
-        **weights,
-    )
+    return square if wanted is None else wanted
+
+
+remixmatch = ReMixMatch

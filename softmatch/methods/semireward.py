@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch import targets
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward, MakeOptimizer, RecordedForward
-from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.wrapper import Around, Make, match_method
+from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.options import require
+from softmatch.methods.wrapper import Around, Base, match_method
 from softmatch.networks.heads import feature_size
 from softmatch.state import StepCount
 from softmatch.step import Batch, Output, gather
 
 WIDTH = 128
 ROUNDING = 1e-6
-"""Of the mean of equal rewards: with all equal, all are kept."""
+"""Tolerance for the rounding of the mean: with equal rewards, all labels are kept."""
 
 
 class Rewarder(nn.Module):
     """Score in (0, 1) of a label for a sample: r(h, y) for features h (B, D) and y (B, C), a distribution over classes.
 
-    Feature and embedded label attend to each other (weights softmax over the two); the result, with the embedded label
-    added, goes through a perceptron.
+    Feature and embedded label attend to each other (softmax weights over the two); their sum plus the embedded label is the
+    input of a perceptron.
     """
 
     def __init__(self, num_features: int, num_classes: int) -> None:
@@ -47,10 +46,10 @@ class Rewarder(nn.Module):
 
 
 class Generator(nn.Module):
-    """Features (B, D) → a label of its own for each, which shows the rewarder right and wrong labels.
+    """Features (B, D) → generated labels, right and wrong ones, from which the rewarder learns.
 
-    Drawn from p = softmax(perceptron(h)) as a one-hot row (B, C): argmax p/noise, with noise (B, C) of the exponential
-    distribution. The gradient is that of p (straight through).
+    A label is a sample of p = softmax(perceptron(h)) as a one-hot row (B, C): argmax p/noise, with exponentially distributed
+    noise (B, C). The gradient is that of p (straight through).
     """
 
     def __init__(self, num_features: int, num_classes: int) -> None:
@@ -66,7 +65,7 @@ class Generator(nn.Module):
 
 
 def similarity(left: Tensor, right: Tensor) -> Tensor:
-    """½(1 + cos) of labels (B, C) that are distributions: 1 where they agree, ½ where they have no class in common."""
+    """½(1 + cos) of labels (B, C) that are distributions: 1 if they agree, ½ if they have no class in common."""
     return 0.5 + 0.5 * F.cosine_similarity(left, right, dim=-1)
 
 
@@ -74,13 +73,34 @@ class SemiReward(Around):
     """L = L_s + (1/B_U) Σ 1(r_i ≥ mean r)·λ(p)·H(target, q), r_i the reward of sample i's pseudo-label.
 
     The rewarder learns from labels y' of a generator: (r(h, y') − S(y', y))² + (r(h, y) − 1)², S the similarity to the label
-    y; the generator from (r(h, y') − 1)². They learn from the labelled samples at every step. In the first `warmup` steps
-    every pseudo-label counts; after them they also learn, every `every` steps, from the unlabelled samples that are kept,
-    with their pseudo-labels for y.
+    y; the generator from (r(h, y') − 1)². Both learn from the labelled samples at every step. In the first `warmup` steps
+    every pseudo-label counts; afterwards they also learn, every `every` steps, from the unlabelled samples that are kept, with
+    their pseudo-labels as y.
+
+    Args:
+        base: the match method.
+        warmup: by default a tenth of the run, as the authors' 20,000 of 204,800 steps, but 100 steps if that is at most a
+            third, since the rewarder needs that long to learn.
+        every: steps between two updates from unlabelled samples.
+        lr: learning rate of rewarder and generator.
     """
 
-    def __init__(self, base: Match, num_classes: int, warmup: int, every: int = 10, lr: float = 5e-4) -> None:
-        super().__init__(base)
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        base: Base = "fixmatch",
+        warmup: int | None = None,
+        every: int = 10,
+        lr: float = 5e-4,
+    ) -> None:
+        require("be 0 or more", warmup=warmup)
+        require("be 1 or more", every=every)
+        require("be positive", lr=lr)
+        super().__init__(match_method(base))
+        if warmup is None:
+            warmup = max(round(0.1 * total_steps), min(100, total_steps // 3))
         self.needs_features = True
         self.num_classes, self.warmup, self.every, self.lr = num_classes, warmup, every, lr
         self.rewarder: nn.Module | None = None
@@ -88,7 +108,7 @@ class SemiReward(Around):
         self.count = StepCount()
         self._features: Callable[[], Tensor] | None = None
         self._kept: Tensor | None = None
-        base.sample_factor = self._factor
+        self.base.sample_factor = self._factor
 
     def begin(self, network: nn.Module, make_optimizer: MakeOptimizer) -> None:
         super().begin(network, make_optimizer)
@@ -114,24 +134,26 @@ class SemiReward(Around):
 
     @torch.no_grad()
     def _factor(self, target: Tensor, index: Tensor | None) -> Tensor:
-        """1 for the pseudo-labels of this batch that are kept, 0 for the others."""
+        """1 for the pseudo-labels of this batch that are kept, 0 for the others.
+
+        Outside a step there is no batch to compare with, and all are kept.
+        """
         del index
-        if self.count.steps < self.warmup:
+        if self._features is None or self.count.steps < self.warmup:
             return torch.ones_like(target[:, 0])
-        assert self._features is not None
         reward = self.reward(self._features(), targets.hard(target))
         self._kept = (reward >= gather(reward).mean() - ROUNDING).to(target.dtype)
         return self._kept
 
     def reward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """r(h, y) (B,) of features (B, D), taken without gradient, and labels (B, C)."""
+        """r(h, y) (B,) of features (B, D), without their gradient, and labels (B, C)."""
         assert self.rewarder is not None, "begin(network, make_optimizer) comes before the first step"
         with torch.autocast(features.device.type, enabled=False):
             reward: Tensor = self.rewarder(features.detach().float(), labels.float())
         return reward
 
     def teach(self, features: Tensor, labels: Tensor, kept: Tensor | None = None) -> None:
-        """One step of rewarder and generator, on those samples of all processes that are kept."""
+        """Update rewarder and generator from the kept samples of all processes."""
         assert self.generator is not None
         assert self.rewarder is not None
         features, truth = gather(features.detach().float()), F.one_hot(gather(labels), self.num_classes).float()
@@ -154,28 +176,4 @@ class SemiReward(Around):
                 optimizer.step()
 
 
-def semireward(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    base: str | Match = "fixmatch",
-    base_options: Mapping[str, Any] | None = None,
-    make: Make | None = None,
-    warmup: int | None = None,
-    every: int = 10,
-    lr: float = 5e-4,
-) -> SemiReward:
-    """SemiReward: keeps the pseudo-labels of a match method that a learned reward puts above the batch's mean.
-
-    The authors' 20,000 of 204,800 steps before pseudo-labels are left out are a tenth of `total_steps`; but 100 steps, if
-    that is no more than a third, since the rewarder takes that long to learn anything.
-    """
-    if warmup is None:
-        warmup = max(round(0.1 * total_steps), min(100, total_steps // 3))
-    if warmup < 0:
-        raise InputError(f"warmup counts the steps in which every pseudo-label is kept: 0 or more, not {warmup}.")
-    if every < 1:
-        raise InputError(f"every counts steps between two on unlabelled samples: 1 or more, not {every}.")
-    if not lr > 0.0:
-        raise InputError(f"lr must be positive, not {lr}.")
-    return SemiReward(match_method(base, make, base_options), num_classes, warmup, every, lr)
+semireward = SemiReward

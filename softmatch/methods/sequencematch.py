@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from softmatch import targets
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward
 from softmatch.methods.match import Match
+from softmatch.methods.options import require, require_choice
 from softmatch.step import Batch, Output, refuse_invalid
 from softmatch.thresholds import CurriculumThreshold
 
@@ -21,8 +21,8 @@ class SequenceMatch(Match):
     """L = L_FlexMatch + K(ω → M) + K(M → Ω) + K(ω → Ω), M the medium view.
 
     K(a → b) = mean m_a·KL(sharpen_T(p_a) ‖ p_b), p_a without gradient. The mask m_a is 1(max p_a ≥ τ) of the view that
-    gives the target ("confident"), or FlexMatch's λ of the weak view ("selected"). `forward` and `compute`, which are not
-    given a medium view, are FlexMatch's part.
+    gives the target ("confident"), or FlexMatch's λ of the weak view ("selected"). `forward` and `compute` take no medium view
+    and are FlexMatch's part.
     """
 
     def __init__(self, weighting: CurriculumThreshold, temperature: float = 0.5, mask: Mask = "confident") -> None:
@@ -48,7 +48,7 @@ class SequenceMatch(Match):
         return Output(output.loss + divergence, output.supervised_loss, unsupervised, output.pseudo)
 
     def divergence_between(self, source: Tensor, trained: Tensor, selected: Tensor | None = None) -> Tensor:
-        """K(a → b) of logits (B, C); `selected` (B,) takes the place of the mask of confident samples."""
+        """K(a → b) of logits (B, C); `selected` (B,) replaces the mask of confident samples."""
         probs = torch.softmax(source.detach().float(), dim=-1)
         mask = (probs.max(-1).values >= self.threshold).to(probs.dtype) if selected is None else selected
         return (mask * targets.kl_divergence(targets.sharpened(probs, self.temperature), trained)).mean()
@@ -65,9 +65,7 @@ def sequencematch(
     threshold_warmup: bool = True,
 ) -> SequenceMatch:
     """SequenceMatch: FlexMatch with a medium view, whose prediction lies between those of the weak and the strong one."""
-    if not temperature > 0:
-        raise InputError(f"temperature must be above 0, not {temperature!r}.")
-    if mask not in ("confident", "selected"):
-        raise InputError(f'mask must be "confident" or "selected", not {mask!r}.')
+    require("be positive", temperature=temperature)
+    require_choice(Mask, mask=mask)
     weighting = CurriculumThreshold(num_classes, num_unlabeled, threshold, mapping, threshold_warmup)
     return SequenceMatch(weighting, temperature, mask)

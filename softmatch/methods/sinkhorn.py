@@ -14,9 +14,12 @@ from torch.nn import functional as F
 from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
 from softmatch.methods.match import PAPER_STEPS, Match
+from softmatch.methods.options import require, require_choice
 from softmatch.state import Ramp, Registry
 from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting
+
+Bounds = Literal["prior", "wilson"]
 
 TINY = torch.finfo(torch.float32).tiny
 
@@ -28,18 +31,18 @@ def solve_columns(
     """Sinkhorn's column potentials v of the plan exp(scores + u + v) with given sums.
 
     u = −LSE_columns(scores + v), plus log `slack` in the last row, so that the rows of the plan are softmax(scores + v) and
-    v ← log(columns) − LSE_rows(scores + u) is v + log(columns / column sums of the plan): one softmax an iteration. It is
-    an operation of its own for torch.compile, which cannot follow a loop whose length depends on the data.
+    v ← log(columns) − LSE_rows(scores + u) is v + log(columns / column sums of the plan): one softmax per iteration. This is
+    a custom operation because torch.compile cannot follow a loop whose length depends on the data.
 
     Args:
         scores: −cost (N + 1, C + 1), the slack row and the "no label" column last.
-        start: v to begin with (C + 1,).
-        columns: sums (C + 1,) that the columns shall have.
-        slack: sum that the last row shall have; all others have 1.
+        start: initial v (C + 1,).
+        columns: target sums of the columns (C + 1,).
+        slack: target sum of the last row; all others have 1.
         tolerance: stop when Σ|column sums − columns| / Σ columns is below it.
 
     Returns:
-        v, centred on the mean of the classes, and the error that is left.
+        v, centred on the mean of the classes, and the remaining error.
     """
 
     def sums(potential: Tensor) -> Tensor:
@@ -66,18 +69,18 @@ def _(
 
 
 class LabelAllocation(Weighting):
-    """λ = mass that the plan gives to the classes, target = how it divides it; λ·target = softmax([v_c + γ·log p_c, v_0])_c.
+    """λ = mass that the plan gives to the classes, target = its distribution; λ·target = softmax([v_c + γ·log p_c, v_0])_c.
 
-    The plan (N + 1) × (C + 1) transports N samples to C classes of at most N·b_c places and to "no label"; of all samples a
-    share ρ_t = (t + 1)/K is to be labelled. Targets use v of the step before; then the costs −log p of this batch replace
-    the samples' old ones and v is solved anew from where it was.
+    The plan (N + 1) × (C + 1) transports N samples to C classes of at most N·b_c places and to "no label"; it labels a share
+    ρ_t = (t + 1)/K of all samples. Targets use v of the previous step; then the costs −log p of this batch replace the samples'
+    old ones, and v is solved again from its present value.
 
     Args:
         num_unlabeled: N.
-        bounds: b (C,), the share of samples a class may take.
+        bounds: b (C,), the largest share of samples of each class.
         total_steps: K.
         regularization: γ, one over the strength of the entropy term.
-        tolerance, max_iterations: of the solver, see `solve_columns`.
+        tolerance, max_iterations: arguments of the solver, see `solve_columns`.
     """
 
     bounds: Tensor
@@ -118,14 +121,14 @@ class LabelAllocation(Weighting):
         self.error.copy_(error)
 
     def sums(self) -> tuple[Tensor, Tensor]:
-        """Of the plan's columns (C + 1,), and of its slack row."""
+        """Sums of the plan's columns (C + 1,), and of its slack row."""
         size, unlabeled = len(self.cost), 1.0 - self.share()
         spare = 1.0 - self.bounds.sum()
         columns = torch.cat([1.0 + size * self.bounds, 1.0 + size * (unlabeled + spare.clamp_min(0.0))[None]])
         return columns, 1.0 + len(self.bounds) + size * (unlabeled - spare.clamp_max(0.0))
 
     def _logits(self, probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Logarithms of the plan's rows but for a constant: of the classes (B, C), and of "no label"."""
+        """Logarithms of the plan's rows up to a constant: of the classes (B, C), and of "no label"."""
         potential = self.previous if self.training else self.potential
         return potential[:-1] + self.regularization * probs.clamp_min(TINY).log(), potential[-1]
 
@@ -160,7 +163,7 @@ def sla(
     total_steps: int = PAPER_STEPS,
     class_counts: Sequence[int] | None = None,
     class_prior: Sequence[float] | None = None,
-    bounds: Literal["prior", "wilson"] = "prior",
+    bounds: Bounds = "prior",
     level: float = 0.95,
     regularization: float = 100.0,
     tolerance: float = 0.01,
@@ -169,20 +172,16 @@ def sla(
 ) -> Match:
     """SLA: soft labels and weights from an optimal transport of all unlabelled samples to classes of limited size.
 
-    The classes' sizes are those of `class_prior` (of the labelled samples where none is given, uniform where nothing is
-    known), or Wilson's upper bounds of the frequencies among the labelled samples.
+    The class sizes follow `class_prior` (uniform by default), or Wilson's upper bounds of the frequencies among the labelled
+    samples.
     """
-    if num_unlabeled < 1:
-        raise InputError("sla allocates labels to the unlabelled set: give num_unlabeled, its size.")
-    if bounds not in ("prior", "wilson"):
-        raise InputError(f'bounds must be "prior" or "wilson", not {bounds!r}.')
-    if bounds == "wilson" and not (class_counts and sum(class_counts)):
-        raise InputError('bounds="wilson" needs class_counts: the number of labelled samples of each class.')
-    if not 0.0 < level < 1.0:
-        raise InputError(f"level must lie between 0 and 1, not {level}.")
-    if not (regularization > 0.0 and tolerance > 0.0 and max_iterations >= 1):
-        raise InputError("regularization and tolerance must be positive, and max_iterations at least 1.")
-    if bounds == "wilson" and class_counts:
+    require("be 1 or more", num_unlabeled=num_unlabeled, max_iterations=max_iterations)
+    require_choice(Bounds, bounds=bounds)
+    require("lie in (0, 1)", level=level)
+    require("be positive", regularization=regularization, tolerance=tolerance)
+    if bounds == "wilson":
+        if not (class_counts and sum(class_counts)):
+            raise InputError('bounds="wilson" needs class_counts: the number of labelled samples of each class.')
         sizes = upper_bounds(class_counts, level)
     else:
         shares = [1.0] * num_classes if class_prior is None else class_prior

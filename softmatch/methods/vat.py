@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from softmatch import targets
-from softmatch.errors import InputError
 from softmatch.methods.base import Forward
 from softmatch.methods.consistency import Consistency
 from softmatch.methods.match import PAPER_STEPS
+from softmatch.methods.options import require
 from softmatch.state import Shape
 from softmatch.step import Batch, Output
 
@@ -23,13 +23,14 @@ CIFAR_RADIUS = 6.0
 class VAT(Consistency):
     """The target of the perturbed input is the prediction on the plain one: KL(p(u) ‖ p(u + r)), ‖r‖ = ε, + h·H(p(u)).
 
-    r points to where the prediction changes most. Power iteration finds it: d ← ∇_d KL(p(u) ‖ p(u + ξd/‖d‖)), from noise.
+    r is the direction in which the prediction changes most, found by power iteration from noise:
+    d ← ∇_d KL(p(u) ‖ p(u + ξd/‖d‖)).
 
     Args:
-        epsilon: ε in standard deviations of the input; None: 6·√(D/3072) for D values a sample, 6 for CIFAR's.
-        step: ξ/ε.
-        iterations: of the power iteration.
-        entropy: h.
+        epsilon: ε in standard deviations of the input; None: 6·√(D/3072) for D values per sample, 6 for CIFAR's.
+        step: ξ/ε, length of the trial step.
+        iterations: steps of the power iteration.
+        entropy: h; 0 leaves the term out.
     """
 
     unlabeled_views = ("weak",)
@@ -37,24 +38,23 @@ class VAT(Consistency):
 
     def __init__(
         self,
-        epsilon: float | None,
-        step: float,
-        iterations: int,
-        entropy: float,
-        total_steps: int,
-        max_weight: float,
-        ramp: float,
-        ramp_shape: Shape,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        epsilon: float | None = None,
+        step: float = 1e-3,
+        iterations: int = 1,
+        entropy: float = 0.06,
+        max_weight: float = 1.0,
+        ramp: float = 0.4,
+        ramp_shape: Shape = "linear",
     ) -> None:
+        del num_classes
         super().__init__(total_steps, max_weight, ramp, ramp_shape)
-        if epsilon is not None and not 0.0 < epsilon < math.inf:
-            raise InputError(f"epsilon is the length of the perturbation: give a positive number, not {epsilon}.")
-        if not 0.0 < step <= 1.0:
-            raise InputError(f"step is the length of the trial step as a share of epsilon: give a number in (0, 1], not {step}.")
-        if iterations < 1:
-            raise InputError(f"iterations: the power iteration needs at least one, not {iterations}.")
-        if not 0.0 <= entropy < math.inf:
-            raise InputError(f"entropy is the weight of the entropy term: give 0 to leave it out, not {entropy}.")
+        require("be positive", epsilon=epsilon)
+        require("lie in (0, 1]", step=step)
+        require("be 1 or more", iterations=iterations)
+        require("be 0 or more", entropy=entropy)
         self.epsilon, self.share, self.iterations, self.entropy = epsilon, step, iterations, entropy
 
     def distance(self, target: Tensor, logits: Tensor) -> Tensor:
@@ -77,10 +77,10 @@ class VAT(Consistency):
         return CIFAR_RADIUS * math.sqrt(view[0].numel() / CIFAR_VALUES) if self.epsilon is None else self.epsilon
 
     def perturbation(self, forward: Forward, view: Tensor, plain: Tensor) -> Tensor:
-        """r, as `view`, without gradient. In float32 throughout: half precision would round the trial step ξ away.
+        """r, shaped like `view`, without gradient. In float32 throughout: half precision would round the trial step ξ away.
 
         Args:
-            plain: z(u); under autocast they are computed anew.
+            plain: z(u); under autocast it is computed again.
         """
         radius, half = self.radius(view), torch.is_autocast_enabled(view.device.type)
         with torch.autocast(view.device.type, enabled=False):
@@ -96,16 +96,16 @@ class VAT(Consistency):
 
 
 def _noise(forward: Forward, view: Tensor) -> Tensor:
-    """Standard normal values for the samples of a view; where it is a share, those that the whole would have been given."""
+    """Standard normal values for the samples of a view; for a share, the rows of the noise of the whole view."""
     if not forward.sharded:
         return torch.randn_like(view)
     shape = (forward.rows(view), *view.shape[1:])
-    whole = torch.empty_permuted(shape, view.dim_order(), dtype=view.dtype, device=view.device)  # drawn in the order of memory
+    whole = torch.empty_permuted(shape, view.dim_order(), dtype=view.dtype, device=view.device)  # sampled in memory order
     return forward.own(torch.randn_like(whole))
 
 
 def _unit(direction: Tensor) -> Tensor:
-    """d/‖d‖ of each sample; 0 stays 0. Divided by the largest entry first, so that no square of a small gradient vanishes."""
+    """d/‖d‖ of each sample; 0 stays 0. Dividing by the largest entry first keeps squares of small gradients from vanishing."""
     flat = direction.flatten(1)
     tiny = torch.finfo(flat.dtype).tiny
     flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)
@@ -113,18 +113,4 @@ def _unit(direction: Tensor) -> Tensor:
     return (flat / length.clamp_min(tiny)).view_as(direction)
 
 
-def vat(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    epsilon: float | None = None,
-    step: float = 1e-3,
-    iterations: int = 1,
-    entropy: float = 0.06,
-    max_weight: float = 1.0,
-    ramp: float = 0.4,
-    ramp_shape: Shape = "linear",
-) -> VAT:
-    """VAT: KL divergence from the prediction without the perturbation that changes it most, and a little entropy."""
-    del num_classes
-    return VAT(epsilon, step, iterations, entropy, total_steps, max_weight, ramp, ramp_shape)
+vat = VAT

@@ -1,47 +1,60 @@
-"""Methods around a match method: what they share."""
+"""Shared parts of the methods around a match method, and of those for long-tailed data."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import math
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor, nn
 
+from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward, MakeOptimizer, Method
 from softmatch.methods.match import Match
+from softmatch.methods.options import require
+from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output
 
+Base = str | Match | Callable[..., Method]
+"""A match method to go around: the object, its name, or a function that builds it for the problem, with changes to that."""
+BALANCED = "balanced"
+"""Name of the head that is trained on classes of equal weight."""
 
-class Make(Protocol):
-    """`softmatch.methods.build` for the problem at hand, of which `changes` are fields that differ for this method."""
 
-    def __call__(self, name: str, options: Mapping[str, Any] | None = None, **changes: Any) -> Method: ...
-
-
-def match_method(base: str | Match, make: Make | None = None, options: Mapping[str, Any] | None = None, **changes: Any) -> Match:
-    """The match method to build around: one that is given, or the one of that name.
+def match_method(base: Base, **changes: int) -> Match:
+    """The match method to go around. `softmatch.methods.build` turns a name into a function that makes the method.
 
     Args:
         changes: fields of the problem that differ for the base, such as the steps of one generation.
-
-    Raises:
-        InputError: where the method of that name is not of the form alignment × weighting × target.
     """
-    if isinstance(base, Match):
-        return base
-    if make is None:
+    if isinstance(base, str):
         raise InputError(f"without a problem to build {base!r} for, give the base as an object: base=fixmatch(num_classes).")
-    made = make(base, options, **changes)
+    made = base if isinstance(base, Match) else base(**changes)
     if not isinstance(made, Match):
-        raise InputError(f"this method goes around a match method (softmatch, fixmatch, flexmatch, …); {base!r} is none.")
+        what = f"{type(made).__name__} is not one"
+        raise InputError(f"this method goes around a match method (softmatch, fixmatch, flexmatch, …); {what}.")
     return made
+
+
+def label_counts(class_counts: Sequence[int] | None, num_classes: int) -> Tensor:
+    """Labels per class (C,), float32."""
+    if class_counts is None:
+        raise InputError("this method uses the number of labels per class: give class_counts, one number for each class.")
+    class_frequencies(class_counts, num_classes, "class_counts")  # raises InputError for invalid counts
+    return torch.tensor([float(count) for count in class_counts])
+
+
+def epoch_steps(num_unlabeled: int, unlabeled_batch: int, total_steps: int, given: int | None = None) -> int:
+    """Steps that see every unlabelled sample once, at most a tenth of the run; or the given number."""
+    require("be 1 or more", every=given)
+    return given or max(min(math.ceil(num_unlabeled / unlabeled_batch), math.ceil(total_steps / 10)), 1)
 
 
 class Around(Method):
     """A match method with something around it. Everything that is not overridden is the match method's own.
 
-    A base that is given as an object becomes a part of this method: it is not to be used besides.
+    A base given as an object becomes a part of this method and must not be used elsewhere.
 
     Attributes:
         base: the match method.
@@ -58,6 +71,9 @@ class Around(Method):
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         return self.base.step(forward, batch)
+
+    def judge(self, probs: Tensor, index: Tensor | None = None) -> PseudoLabels | None:
+        return self.base.judge(probs, index)
 
     def heads(self, num_features: int) -> dict[str, nn.Module]:
         return self.base.heads(num_features)
@@ -82,3 +98,14 @@ class Around(Method):
 
     def weight_curve(self, num_classes: int) -> tuple[Tensor, Tensor] | None:
         return self.base.weight_curve(num_classes)
+
+
+class WithBalancedHead(Around):
+    """A match method with a second linear head on the same features, which makes the predictions of the trained network."""
+
+    def __init__(self, base: Match, num_classes: int) -> None:
+        super().__init__(base)
+        self.num_classes, self.needs_features, self.final_head = num_classes, True, BALANCED
+
+    def heads(self, num_features: int) -> dict[str, nn.Module]:
+        return {**super().heads(num_features), BALANCED: nn.Linear(num_features, self.num_classes)}

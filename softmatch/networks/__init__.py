@@ -1,4 +1,4 @@
-"""Networks by name. Each of ours has `features(x)` and a linear `head`; its forward pass gives logits."""
+"""Networks by name. Each has `features(x)` and a linear `head`; its forward pass returns logits."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ __all__ = [
 
 NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
-"""A name, a network, or a function that makes one."""
+"""A name, a network, or a function that returns one."""
 ENCODER = "encoder="
-"""How the name of a pretrained encoder begins; its folder or its id on the hub follows."""
+"""Prefix of the name of a pretrained encoder, before its folder or its id on the hub."""
 
 SMALL_SIDE = 16
 LARGE_SIDE = 128
 
 
 def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
-    """The name "auto" stands for.
+    """The name, or the network that "auto" selects.
 
     mlp for vectors; for images small-conv up to 16 pixels, wrn-28-2 up to 64, wrn-37-2 up to 128, then resnet-50.
     """
     if name != "auto":
         return name
     if kind == "text":
-        raise InputError("token ids need the network that they were made for: encoder= with the folder or id of the encoder.")
+        raise InputError("token ids need the network they were made for: encoder= with the folder or id of the encoder.")
     if kind == "vector":
         return "mlp"
     side = max(shape[-2:])
@@ -63,7 +63,7 @@ def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
 
 
 def describe_network(network: Network) -> str:
-    """The name to show and save: that of a network of ours, or module:name of the user's."""
+    """The name to show and save: a built-in name, or module:name of the user's network."""
     if isinstance(network, str):
         return network
     named = type(network) if isinstance(network, nn.Module) else network
@@ -71,12 +71,12 @@ def describe_network(network: Network) -> str:
 
 
 def is_own(network: Network) -> bool:
-    """Whether it is the user's code, not a network of ours or a pretrained one."""
+    """True for the user's code, false for built-in and pretrained networks."""
     return not isinstance(network, str) or (":" in network and not is_encoder(network))
 
 
 def is_encoder(network: Network) -> bool:
-    """Whether it is a pretrained encoder, which is trained further."""
+    """True for a pretrained encoder that is fine-tuned."""
     return isinstance(network, str) and network.startswith(ENCODER)
 
 
@@ -94,11 +94,11 @@ def build_network(
         network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "small-conv", or "small-conv-16" with 16
             channels instead of 32; "wrn-d-k"; "resnet-50"; "encoder=…" with a folder or an id of the Hugging Face hub: a
             pretrained encoder with a new head, for images or token ids; or "file.py:name" or "module:name" of the user.
-            These, or the objects themselves, are an nn.Module, which is copied, or a function or class that makes one and is
-            given those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` that it has parameters for.
-        architecture: of a saved network with a pretrained encoder, as its own `architecture()` gave it: the network is made
-            without the encoder's files, and without its weights.
-        tuning: what of a pretrained encoder is trained, and its head; other networks have no use for it.
+            These, or the objects themselves, are an nn.Module, which is copied, or a function or class that returns one and gets
+            those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which it has parameters.
+        architecture: result of `architecture()` of a saved network with a pretrained encoder: the network is made without the
+            encoder's files and without its weights.
+        tuning: trained part and head of a pretrained encoder; ignored by other networks.
     """
     if is_own(network):
         context = {"num_classes": num_classes, "shape": tuple(shape), "in_channels": shape[0]}
@@ -106,7 +106,7 @@ def build_network(
     assert isinstance(network, str)
     name = network
     if is_encoder(name):
-        from softmatch.networks.pretrained import build_pretrained  # the library behind it takes seconds to import
+        from softmatch.networks.pretrained import build_pretrained  # imports transformers, which takes seconds
 
         return build_pretrained(name.removeprefix(ENCODER), shape, num_classes, batch_norm_momentum, architecture, tuning)
     if (plain := re.fullmatch(r"mlp(?:-([1-9]\d{0,4}))?", name)) is not None:
@@ -115,11 +115,11 @@ def build_network(
     small = re.fullmatch(r"small-conv(?:-(\d{1,4}))?", name)
     if wide is None and small is None and name != "resnet-50":
         raise InputError(
-            f"there is no network {name!r}. {nearest(name, NAMES)} Any wrn-d-k works; a network of your own is given as "
+            f"there is no network {name!r}. {nearest(name, NAMES)} Any wrn-d-k works; give a network of your own as "
             "file.py:name, a pretrained one as encoder=FOLDER."
         )
     if len(shape) != 3:
-        raise InputError(f"network {name!r} is for images; these items are vectors: use mlp.")
+        raise InputError(f"network {name!r} is for images, but these items are vectors: use mlp.")
     if name == "resnet-50":
         return ResNet(num_classes, in_channels=shape[0], batch_norm_momentum=batch_norm_momentum)
     if small is not None:
@@ -140,5 +140,5 @@ def _own(network: Network, context: dict[str, Any]) -> nn.Module:
     if not isinstance(built, nn.Module):
         raise InputError(f"{label} must be or make an nn.Module; it is or made a {type(built).__name__}.")
     if any(isinstance(parameter, UninitializedParameter) for parameter in built.parameters()):
-        raise InputError(f"{label} has lazy layers: their sizes must be known when the network is made.")
+        raise InputError(f"{label} has lazy layers, whose sizes must be known when the network is built.")
     return built

@@ -1,4 +1,4 @@
-"""Which part of a pretrained encoder is trained, and what head it gets."""
+"""Settings for training a pretrained encoder: the trained part and the head."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Head = Literal["linear", "gelu"]
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a pretrained encoder is trained further; by default all of it, with a linear head.
+    """Settings for fine-tuning a pretrained encoder; by default all of it is trained, with a linear head.
 
     Attributes:
-        head: "gelu" puts a hidden layer with dropout and GELU below the linear one, as USB's code does.
-        layers: only the last so many layers, what comes after them, and the head; 0: the head alone. What is not trained
-            makes no dropout either, and its batch normalisation has the statistics that it came with.
-        lora: only low-rank additions of this rank to the layers' linear maps, and the head.
+        head: "gelu" adds a hidden layer with dropout and GELU below the linear one, as in USB's code.
+        layers: train only the last N layers, the modules after them and the head; 0: the head only. The frozen part has no
+            dropout, and its batch normalisation keeps its statistics.
+        lora: train only low-rank updates of this rank to the layers' linear maps, and the head.
     """
 
     head: Head = "linear"
@@ -32,6 +32,6 @@ class Tuning:
             raise InputError(f"head = {self.head!r}: it must be linear or gelu.")
         if self.layers is not None and self.lora is not None:
             raise InputError(
-                "--tuned-layers and --lora exclude each other: the one trains whole layers, the other low-rank additions to all "
-                "of them. Leave one out."
+                "--tuned-layers and --lora exclude each other: the first trains whole layers, the second low-rank updates of all "
+                "layers. Leave one out."
             )

@@ -1,4 +1,4 @@
-"""Further heads on a network's features, for methods that ask for them."""
+"""Networks with a linear head on features, and additional heads for methods that ask for them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,27 @@ from torch.nn import functional as F
 
 
 def feature_size(network: nn.Module) -> int | None:
-    """Size of the features that a linear `head` makes logits of; None for a network that does not show them."""
+    """Size of the features below a linear `head`; None for a network without `features` or such a head."""
     head = getattr(network, "head", None)
     return head.in_features if callable(getattr(network, "features", None)) and isinstance(head, nn.Linear) else None
 
 
+class FeatureNetwork(nn.Module):
+    """A network whose logits are its linear `head` on its `features`."""
+
+    head: nn.Linear
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """A batch → (B, D)."""
+        raise NotImplementedError(f"{type(self).__name__} must define features(inputs)")
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.features(inputs))
+        return logits
+
+
 class Headed(nn.Module):
-    """A network with further heads, which are trained and averaged with it. Its logits are still those of its own head."""
+    """A network with additional heads, which are trained and averaged with it. Its logits are still those of its own head."""
 
     def __init__(self, network: nn.Module, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -39,7 +53,7 @@ class Headed(nn.Module):
 
 
 def trained(network: nn.Module, final_head: str | None = None) -> nn.Module:
-    """The network without further heads; where `final_head` is given, with that one instead of its own. Shares the weights."""
+    """The network without additional heads, sharing its weights; with `final_head`, that head replaces its own."""
     if not isinstance(network, Headed):
         return network
     if final_head is None:
@@ -50,9 +64,9 @@ def trained(network: nn.Module, final_head: str | None = None) -> nn.Module:
 
 
 class Projector(nn.Module):
-    """Linear–ReLU–Linear onto the unit sphere: the embeddings of methods that compare samples."""
+    """Linear–ReLU–Linear onto the unit sphere, for methods that compare samples by embeddings."""
 
-    def __init__(self, num_features: int, size: int = 64) -> None:
+    def __init__(self, num_features: int, size: int) -> None:
         super().__init__()
         self.hidden = nn.Linear(num_features, num_features)
         self.out = nn.Linear(num_features, size)

@@ -15,20 +15,20 @@ from softmatch.errors import InputError
 __all__ = ["add_adapters", "merged"]
 
 ADAPTER = "default"
-"""The library's own name for the only one."""
+"""PEFT's name for a single adapter."""
 
 
 def add_adapters(backbone: Backbone, rank: int, name: object) -> None:
-    """W becomes W + 2·B·A for each linear map of the layers, of attention as well as between; only A and B are trained.
+    """Replace W by W + 2·B·A in every linear map of the layers, inside and outside attention; only A and B are trained.
 
-    B begins with zeros, so that nothing is changed at first.
+    B starts at zero, so that nothing changes at first.
 
     Args:
-        rank: of B·A.
-        name: of the encoder, for the message.
+        rank: rank of B·A.
+        name: name of the encoder, for the message.
 
     Raises:
-        InputError: PEFT is missing, or there are no linear maps.
+        InputError: PEFT is not installed, or there are no linear maps.
     """
     try:
         import peft
@@ -51,7 +51,7 @@ def add_adapters(backbone: Backbone, rank: int, name: object) -> None:
 
 @torch.no_grad()
 def merged(network: nn.Module) -> nn.Module:
-    """The network with its adapters added to the weights: a copy that has none, and needs no PEFT. Itself where it has none."""
+    """A copy of the network with its adapters merged into the weights, without PEFT; the network itself if it has none."""
     if not any(_is_adapted(module) for module in network.modules()):
         return network
     plain = copy.deepcopy(network)

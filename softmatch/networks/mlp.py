@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from softmatch.networks.heads import FeatureNetwork
 
-class MLP(nn.Module):
-    """Linear–ReLU for each hidden width, then a linear head. The paper's two-moons network has two hidden layers."""
+
+class MLP(FeatureNetwork):
+    """Linear–ReLU for each hidden width, then a linear head; two hidden layers in the paper's two-moons experiment."""
 
     def __init__(self, in_features: int, num_classes: int, hidden: Sequence[int] = (64, 64)) -> None:
         super().__init__()
@@ -24,7 +26,3 @@ class MLP(nn.Module):
         """(B, D) → (B, hidden)."""
         out: Tensor = self.body(inputs.flatten(1))
         return out
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits

@@ -1,4 +1,4 @@
-"""Predictions of a network on items, in bounded memory and on several processes."""
+"""Predictions of a network on many items, in bounded memory and on several processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from softmatch.distributed import processes
 from softmatch.views import TextViews, Views
 
 MOST_VALUES = 1024 * 3 * 64 * 64
-"""Of the items that go through the network at once, by default: 1,024 images of 64×64, fewer where they are larger."""
+"""Default number of values in one pass: 1,024 images of 64×64 pixels, fewer larger ones."""
 
 
 @torch.no_grad()
@@ -31,13 +31,13 @@ def predict_probabilities(
     shared: bool = False,
     check: Callable[[], None] | None = None,
 ) -> Tensor:
-    """p(y | x) of every item (N, C), on the host, in evaluation mode. Texts are read by length, so that they need little padding.
+    """p(y | x) of every item (N, C), on the host, in evaluation mode. Texts are grouped by length to reduce padding.
 
     Args:
-        batch: items at a time; by default at most 1,024, and fewer of large images.
-        workers: processes that read files meanwhile, as of `LoadedBatches`. No more than a few batches are in memory.
-        shared: all processes that train together ask for this at once: each predicts its share, and gets the predictions of all.
-        check: called before each batch, equally often by all processes; what it raises ends the predictions.
+        batch: items per pass; by default up to 1,024, fewer for large images.
+        workers: worker processes that read files, as in `LoadedBatches`; only a few batches are in memory at a time.
+        shared: all training processes call this at once; each predicts its share and gets the predictions of all.
+        check: called before each batch, equally often in all processes; an exception it raises ends the predictions.
     """
     size = batch or min(1024, max(MOST_VALUES // math.prod(items.shape[1:]), 1))
     if isinstance(items, ImageFiles):
@@ -64,7 +64,7 @@ def predict_probabilities(
 
 
 def _by_length(items: Tensor | ImageFiles, views: Views, rows: slice) -> Tensor | None:
-    """Positions within these rows, of the longest texts first; None for other items."""
+    """Positions within these rows, longest texts first; None for other items."""
     if not isinstance(views, TextViews) or isinstance(items, ImageFiles):
         return None
     return torch.argsort(text_lengths(items[rows], views.pad).cpu(), descending=True, stable=True)
@@ -73,10 +73,10 @@ def _by_length(items: Tensor | ImageFiles, views: Views, rows: slice) -> Tensor 
 def _pieces(
     items: Tensor | ImageFiles, rows: slice, size: int, workers: int | None, order: Tensor | None
 ) -> Generator[Tensor, None, None]:
-    """These rows of the items, `size` at a time. Of no rows of some there is no piece, of nothing at all an empty one.
+    """These rows of the items, `size` at a time; none for an empty share, one empty piece if there are no items at all.
 
     Args:
-        order: that the rows of a tensor come in; None: as they are.
+        order: order of the rows of a tensor; None: unchanged.
     """
     if len(items) and rows.start == rows.stop:
         return

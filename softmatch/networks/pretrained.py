@@ -1,4 +1,4 @@
-"""Pretrained encoders that are trained further (extra `text`): `features(x)` are the encoder's, the `head` is new."""
+"""Fine-tuning of pretrained encoders (extra `text`): `features(x)` come from the encoder, the `head` is new."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from softmatch.encoders.encoder_folder import find_encoder, read_image_settings,
 from softmatch.encoders.layers import find_layers, recorded_calls
 from softmatch.errors import InputError
 from softmatch.networks.fine_tuning import Head, Tuning
+from softmatch.networks.heads import FeatureNetwork
 
 __all__ = ["Pretrained", "PretrainedImage", "PretrainedText", "build_pretrained", "encoder_statistics"]
 
 PIECE = 64
-"""Texts at a time where no gradients are needed."""
+"""Texts per pass without gradients."""
 MOST_PADDING = 64
-"""Tokens of padding in a pass on a CPU, before another pass costs less than they do."""
+"""Tokens of padding in a pass on a CPU, beyond which another pass costs less."""
 DROPOUT = 0.1
-"""Below the hidden layer of the head with GELU."""
+"""Dropout rate below the hidden layer of the GELU head."""
 
 
-class Pretrained(nn.Module):
-    """An encoder and a head: a linear layer, for "gelu" on GELU(W·dropout(x) + b) of what the encoder makes.
+class Pretrained(FeatureNetwork):
+    """An encoder and a head: a linear layer, for "gelu" on GELU(W·dropout(x) + b) of the encoder's output.
 
     Args:
         backbone: the encoder.
-        num_features: D, size of what it makes of an item.
+        num_features: D, size of its output for an item.
         head: "linear" or "gelu".
     """
 
@@ -51,35 +52,31 @@ class Pretrained(nn.Module):
         self.head = nn.Linear(num_features, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """A batch → (B, D), what the linear layer makes logits of."""
+        """A batch → (B, D), the input of the linear layer."""
         found = self.encode(inputs)
         return found if self.hidden is None else F.gelu(self.hidden(found))
 
     def encode(self, inputs: Tensor) -> Tensor:
-        """A batch → (B, D), what the encoder makes of it."""
+        """A batch → (B, D), the output of the encoder."""
         raise NotImplementedError  # each modality has its own, below
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits
 
     @property
     def dropout(self) -> float:
-        """Of what the encoder makes, in training."""
+        """Dropout rate of the encoder's output in training."""
         return 0.0 if self.hidden is None else DROPOUT
 
     def architecture(self) -> dict[str, Any]:
-        """JSON from which `build_pretrained` makes the same network, with other weights, and without the encoder's files."""
+        """JSON from which `build_pretrained` makes the same network, with other weights and without the encoder's files."""
         backbone, features = self.backbone, self.head.in_features
         found = {"config": backbone.config, "of": backbone.of, "pooler": backbone.pooler, "features": features}
         return found if self.hidden is None else {**found, "head": "gelu"}
 
 
 class PretrainedImage(Pretrained):
-    """For images. Those of another size are resized to the one that the encoder was trained on.
+    """An encoder for images, which are resized to the size the encoder was trained on.
 
     Args:
-        side: of the images it was trained on.
+        side: side of the images the encoder was trained on.
     """
 
     def __init__(self, backbone: Backbone, num_features: int, num_classes: int, side: int, head: Head = "linear") -> None:
@@ -96,10 +93,10 @@ class PretrainedImage(Pretrained):
 
 
 class PretrainedText(Pretrained):
-    """For token ids that are padded on the right.
+    """An encoder for token ids that are padded on the right.
 
     Args:
-        pad: the id that fills up.
+        pad: id of the padding.
         pooling: "mean" or "cls".
     """
 
@@ -110,8 +107,8 @@ class PretrainedText(Pretrained):
         self.pad, self.pooling = pad, pooling
 
     def encode(self, inputs: Tensor) -> Tensor:
-        """(B, L) → (B, D), in passes over texts of similar lengths where that takes less time than one."""
-        if is_traced():  # the length must then not depend on the values
+        """(B, L) → (B, D), in passes over texts of similar lengths if that takes less time than one pass."""
+        if is_traced():  # then the length must not depend on the values
             return self._encode(inputs, inputs != self.pad)
         most = len(inputs) if torch.is_grad_enabled() else PIECE
         if inputs.device.type != "cpu":
@@ -124,17 +121,17 @@ class PretrainedText(Pretrained):
         return found[torch.argsort(order)]
 
     def _lengths(self, inputs: Tensor) -> Tensor:
-        """Tokens of each text up to its last one, at least one."""
+        """Number of tokens of each text, at least one."""
         places = torch.arange(1, inputs.shape[1] + 1, device=inputs.device)
         return torch.where(inputs != self.pad, places, 1).amax(1)
 
     def _trimmed(self, inputs: Tensor) -> Tensor:
-        """Without the columns that are padding for all of them."""
+        """Encode without the columns that are padding for all texts."""
         length = int(self._lengths(inputs).max()) if len(inputs) else 1
         return self._encode(inputs[:, :length], inputs[:, :length] != self.pad)
 
     def _encode(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        first = torch.arange(inputs.shape[1], device=inputs.device) == 0  # an empty text has one token, if only a padding
+        first = torch.arange(inputs.shape[1], device=inputs.device) == 0  # an empty text has one token, its padding
         out: Tensor = self.backbone(inputs, mask | first, self.pooling, self.dropout)
         return out
 
@@ -143,10 +140,10 @@ class PretrainedText(Pretrained):
 
 
 def _similar(lengths: Tensor, most: int) -> tuple[Tensor, list[int]]:
-    """The order of texts from long to short, and how many of them go through the encoder at a time.
+    """The order of texts from long to short, and the number of texts in each pass.
 
     Args:
-        most: texts in a pass.
+        most: maximum number of texts in a pass.
     """
     sorted_, order = torch.sort(lengths, descending=True, stable=True)
     sizes, longest, padding = list[int](), 0, 0
@@ -171,9 +168,9 @@ def build_pretrained(
 
     Args:
         encoder: a folder, or an id of the Hugging Face hub.
-        batch_norm_momentum: share of a new batch in the running statistics, where the encoder has any.
-        architecture: of a saved network, whose weights are loaded next: the encoder itself is then not needed.
-        tuning: what of it is trained, and its head; of a saved network it is not asked.
+        batch_norm_momentum: share of a new batch in the running statistics, if the encoder has any.
+        architecture: that of a saved network, whose weights are loaded next; the encoder itself is then not needed.
+        tuning: trained part and head; ignored for a saved network.
     """
     of: Modality = "image" if len(shape) == 3 else "text"
     if architecture is None:
@@ -190,7 +187,7 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
     folder = find_encoder(encoder)
     backbone, side = load_backbone(folder, of), read_image_settings(folder).side if of == "image" else 0
     with recorded_calls(backbone.model) as calls:
-        num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also finds out whether it is for texts
+        num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also checks the modality
     backbone.layers = find_layers(backbone.model, calls)
     network: PretrainedImage | PretrainedText
     if of == "image":
@@ -220,6 +217,6 @@ def _rebuild(saved: Mapping[str, Any], of: Modality, num_classes: int) -> Pretra
 
 
 def encoder_statistics(encoder: str) -> tuple[tuple[float, ...], tuple[float, ...], int]:
-    """Mean and standard deviation per channel that an image encoder's images are normalised with, and their side."""
+    """Mean and standard deviation per channel for an image encoder's images, and their side."""
     reading = read_image_settings(find_encoder(encoder))
     return reading.mean, reading.std, reading.side

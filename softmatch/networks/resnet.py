@@ -1,11 +1,15 @@
-"""ResNet-50 (He et al. 2016) with the stride on the 3×3 convolution, as ImageNet results of today are made with."""
+"""ResNet-50 (He et al. 2016) with the stride on the 3×3 convolution, as in today's ImageNet results."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from softmatch.networks.heads import FeatureNetwork
+
 EXPANSION = 4
+BLOCKS = (3, 4, 6, 3)
+"""Bottlenecks in each stage."""
 
 
 class Bottleneck(nn.Module):
@@ -33,27 +37,20 @@ class Bottleneck(nn.Module):
         return F.relu(out + (inputs if self.shortcut is None else self.shortcut(inputs)), inplace=True)
 
 
-class ResNet(nn.Module):
+class ResNet(FeatureNetwork):
     """A 7×7 stem with stride 2 and pooling, four stages of bottlenecks, average pooling, linear head.
 
     Args:
-        blocks: bottlenecks in each stage; (3, 4, 6, 3) is ResNet-50.
         batch_norm_momentum: share of a new batch in the running statistics (PyTorch's sense).
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        blocks: tuple[int, ...] = (3, 4, 6, 3),
-        in_channels: int = 3,
-        batch_norm_momentum: float = 0.1,
-    ) -> None:
+    def __init__(self, num_classes: int, in_channels: int = 3, batch_norm_momentum: float = 0.1) -> None:
         super().__init__()
         self.stem = nn.Conv2d(in_channels, 64, 7, 2, 3, bias=False)
         self.norm = nn.BatchNorm2d(64, momentum=batch_norm_momentum)
         stages: list[nn.Module] = []
         channels = 64
-        for stage, number in enumerate(blocks):
+        for stage, number in enumerate(BLOCKS):
             inner = 64 * 2**stage
             for position in range(number):
                 stages.append(Bottleneck(channels, inner, 2 if stage and not position else 1, batch_norm_momentum))
@@ -69,7 +66,3 @@ class ResNet(nn.Module):
         out = F.relu(self.norm(self.stem(inputs)), inplace=True)
         out = F.max_pool2d(out, 3, 2, 1)
         return self.stages(out).mean((2, 3))  # type: ignore[no-any-return]  # Sequential's call is untyped
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from softmatch.networks.heads import FeatureNetwork
 
-class SmallConv(nn.Module):
+
+class SmallConv(FeatureNetwork):
     """Five 3×3 convolutions with batch normalisation, two poolings, average, linear head.
 
     Args:
@@ -37,7 +39,3 @@ class SmallConv(nn.Module):
         """(B, channels, H, W) → (B, 2·width)."""
         out: Tensor = self.body(inputs)
         return out.mean((2, 3))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits

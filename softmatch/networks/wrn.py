@@ -7,16 +7,18 @@ import math
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from softmatch.networks.heads import FeatureNetwork
+
 SLOPE = 0.1
 
 
 def norm_act(norm: nn.Module, inputs: Tensor) -> Tensor:
-    """Normalise, then LeakyReLU in place: its own derivative follows from its result, so nothing more is kept for it."""
+    """Normalise, then LeakyReLU in place: its derivative follows from its result, so nothing else is stored for it."""
     return F.leaky_relu(norm(inputs), SLOPE, inplace=True)
 
 
 class Block(nn.Module):
-    """Pre-activation block: BN, LeakyReLU, 3×3, BN, LeakyReLU, 3×3, plus a 1×1 shortcut where channels change."""
+    """Pre-activation block: BN, LeakyReLU, 3×3, BN, LeakyReLU, 3×3, plus a 1×1 shortcut if channels change."""
 
     def __init__(self, channels: int, out_channels: int, stride: int, activate_shortcut: bool, momentum: float) -> None:
         super().__init__()
@@ -36,12 +38,12 @@ class Block(nn.Module):
         return summed
 
 
-class WideResNet(nn.Module):
+class WideResNet(FeatureNetwork):
     """Stem of 16 channels, stages of blocks with 16k, 32k, 64k … channels, average pooling, linear head.
 
     Args:
         depth: 6n + 4 (10, 16, 22, 28 …): three stages of n blocks, the last two halve the image. 8n + 5 (13, 21, 29, 37 …):
-            four stages of n blocks, each of which halves it: the WRN-37-2 of STL-10's larger images.
+            four stages of n blocks, each of which halves it (WRN-37-2 for STL-10's larger images).
         width: k.
         batch_norm_momentum: share of a new batch in the running statistics (PyTorch's sense).
     """
@@ -86,7 +88,3 @@ class WideResNet(nn.Module):
     def features(self, inputs: Tensor) -> Tensor:
         """(B, channels, H, W) → (B, channels of the last stage)."""
         return norm_act(self.norm, self.stages(self.stem(inputs))).mean((2, 3))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.features(inputs))
-        return logits

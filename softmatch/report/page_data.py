@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from softmatch.methods import proper_name
 from softmatch.report.charts import (
     compact,
     error_chart,
@@ -15,7 +16,6 @@ from softmatch.report.charts import (
 )
 from softmatch.report.cleaning import CLASS_FIGURES
 from softmatch.report.run_contents import Contents, Record, number
-from softmatch.report.wording import proper
 
 MOMENTS = 60
 FEWEST_MOMENTS = 12
@@ -29,10 +29,10 @@ def page_data(contents: Contents) -> dict[str, Any]:
     most = min(MOMENTS, max(FEWEST_MOMENTS, CLASS_MOMENTS // max(len(contents.classes), 1)))
     moments = [_moment(record, contents) for record in thin(contents.records, most)]
     return {
-        "method": proper(contents.method),
+        "method": proper_name(contents.method),
         "classes": list(contents.classes),
         "total": compact(contents.setting("steps"), 15),
-        "charts": [c for c in (error_chart(contents, proper(contents.method)), pseudo_label_chart(contents)) if c],
+        "charts": [c for c in (error_chart(contents, proper_name(contents.method)), pseudo_label_chart(contents)) if c],
         "statistics": statistics_charts(contents),
         "losses": loss_charts(contents),
         "moments": moments,
@@ -84,7 +84,7 @@ def _is_aligned(record: Record) -> bool:
 
 def _boundary(contents: Contents) -> dict[str, Any] | None:
     """Points once, and a grid of probabilities for the run and the twin, in thousandths."""
-    both = [(proper(contents.method), contents.boundary), ("Labels alone", contents.twin_boundary)]
+    both = [(proper_name(contents.method), contents.boundary), ("Labels alone", contents.twin_boundary)]
     panels = [
         {
             "title": title,

@@ -5,57 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from softmatch.data.split import count_positions
+from softmatch.methods import BASELINE, proper_name
 from softmatch.report.measured import error_name, on_samples, why_not_measured
 from softmatch.report.numbers import THIN, count, duration, pair, percent, signed
 from softmatch.report.run_contents import Contents, number
 
 MOSTLY = 0.999  # a share from which on a part counts as all
-PROPER = {
-    "softmatch": "SoftMatch",
-    "freematch": "FreeMatch",
-    "flexmatch": "FlexMatch",
-    "fixmatch": "FixMatch",
-    "adamatch": "AdaMatch",
-    "dash": "Dash",
-    "uda": "UDA",
-    "pseudo_label": "Pseudo-Label",
-    "pi_model": "Π-model",
-    "temporal_ensembling": "Temporal ensembling",
-    "mean_teacher": "MeanTeacher",
-    "vat": "VAT",
-    "mixmatch": "MixMatch",
-    "remixmatch": "ReMixMatch",
-    "influence": "Influence",
-    "comatch": "CoMatch",
-    "simmatch": "SimMatch",
-    "sla": "SLA",
-    "meta_pseudo_labels": "Meta Pseudo Labels",
-    "debiaspl": "DebiasPL",
-    "sequencematch": "SequenceMatch",
-    "semireward": "SemiReward",
-    "cgmatch": "CGMatch",
-    "darp": "DARP",
-    "crest": "CReST",
-    "crest_plus": "CReST+",
-    "abc": "ABC",
-    "cossl": "CoSSL",
-    "saw": "SAW",
-    "adsh": "Adsh",
-    "supervised": "Labels alone",
-}
-
-
-def proper(method: str) -> str:
-    """The method as its authors write it."""
-    wrapper, around, base = method.partition("+")
-    if around and wrapper in PROPER:
-        return f"{PROPER[wrapper]} around {proper(base)}"
-    return PROPER.get(method, method)
 
 
 def subtitle(contents: Contents) -> list[str]:
     """The line under the title: method, labels, steps, seed; what is not known is left out."""
-    parts = [proper(contents.method)]
+    parts = [proper_name(contents.method)]
     if contents.labels:
         parts.append(count(contents.labels, "label", "labels"))
     if contents.split.get("unlabeled"):
@@ -80,9 +40,9 @@ def verdict(contents: Contents) -> tuple[str, str]:
     given = f"With {count(contents.labels, 'label', 'labels')}" if contents.labels else "In this run"
     interval = pair(result.get("test_error_interval"))
     around = f" (95{THIN}% interval {percent(interval[0])} to {percent(interval[1])})" if interval else ""
-    if contents.method == "supervised":
+    if contents.method == BASELINE:
         return f"{given} and no unlabelled data the network {made}{around}. There is no pseudo-labelling to judge.", "alone"
-    name = proper(contents.method)
+    name = proper_name(contents.method)
     supervised, difference = number(result.get("supervised_test_error")), number(result.get("difference"))
     if supervised is None or difference is None:
         return (
@@ -127,12 +87,12 @@ def tiles(contents: Contents) -> list[dict[str, str]]:
     rows: list[tuple[str, str, str]] = []
     if error is not None or twin is not None:
         rows.append((error_name(contents), _or_dash(error, percent), note))
-        if contents.method != "supervised":
+        if contents.method != BASELINE:
             note = f"95{THIN}%: {signed(difference[0])} to {signed(difference[1])}" if difference else "needs both errors"
             trained = "same network, same steps" if twin is not None else "not trained"
             rows.append(("Error, labels alone", _or_dash(twin, percent), trained))
             rows.append(("Difference in points", _or_dash(number(result.get("difference")), signed), note))
-    if contents.method != "supervised":
+    if contents.method != BASELINE:
         weightless = "nothing has weight" if contents.known_share else "truth not known" if contents.records else ""
         judged = "weight on right labels" if (contents.known_share or 1) >= MOSTLY else "of those whose class is known"
         quantity = number(result.get("quantity", last.get("quantity")))
@@ -164,8 +124,8 @@ def missing(contents: Contents) -> list[str]:
     if not contents.result:
         notes.append("result.json is missing: the run was interrupted or is still going. The figures are of its last record.")
     if not contents.records:
-        notes.append(f"metrics.jsonl has no records: there are no charts of {proper(contents.method)}.")
-    supervised = contents.method == "supervised"
+        notes.append(f"metrics.jsonl has no records: there are no charts of {proper_name(contents.method)}.")
+    supervised = contents.method == BASELINE
     if supervised:
         notes.append("The method is supervised: there are no pseudo-labels, weights or thresholds to show.")
     elif number(contents.result.get("supervised_test_error")) is not None and not contents.twin_records:

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
-from torch.overrides import TorchFunctionMode
 
 from softmatch.errors import InputError, explain
 from softmatch.files.tensors import Header
 from softmatch.networks import ENCODER, build_network
+from softmatch.networks.shapes import shapes_only
 
 __all__ = ["FORMAT", "Description", "describe", "refuse_other_weights"]
 
@@ -108,7 +107,7 @@ def refuse_other_weights(found: Description, header: Header, where: object) -> N
     depth = re.match(r"wrn-(\d+)-", found.network)
     if depth is not None and int(depth[1]) > len(header.shapes):
         raise InputError(f"the model in {where} cannot be read: {len(header.shapes)} weights are not those of {found.network}.")
-    with torch.device("meta"), _Undrawn():
+    with shapes_only():
         network = build_network(found.network, found.shape, len(found.classes), architecture=found.architecture)
     wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
     for name in sorted(wanted.keys() | header.shapes.keys()):
@@ -116,16 +115,6 @@ def refuse_other_weights(found: Description, header: Header, where: object) -> N
         if ours != theirs:
             said = f"{found.network!r} has {name[:99]!r} of shape {ours}, the file {theirs}".replace("None", "none")
             raise InputError(f"the model in {where} cannot be read: its weights are of another network: {said}.")
-
-
-class _Undrawn(TorchFunctionMode):
-    """No numbers are drawn for weights that are none: for those torch would first import a compiler, for seconds."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
-        if getattr(func, "__name__", "") in ("normal_", "uniform_", "trunc_normal_"):
-            return args[0] if args else given["tensor"]
-        return func(*args, **given)
 
 
 def _whole_numbers(value: Any, name: str = "") -> Iterator[tuple[str, int]]:

@@ -17,10 +17,10 @@ __all__ = ["ImageViews", "TextViews", "VectorViews", "Views", "views_from_settin
 
 
 class Views(Protocol):
-    """What every modality offers: raw items (B, …) in, network input out. The same generator state gives the same view.
+    """Interface of every modality: raw items (B, …) in, network input out. The same generator state gives the same view.
 
-    With `part`, the view is made of these rows of the batch alone, and they are those of the view of the whole batch bit for
-    bit: where several processes share a batch, each makes its own rows.
+    With `part`, only these rows of the view are made, equal bit for bit to those of the whole batch: if several processes share
+    a batch, each makes its own rows.
     """
 
     kind: str
@@ -29,16 +29,16 @@ class Views(Protocol):
         """The input for evaluation: no randomness."""
 
     def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        """ω: small changes that keep the label beyond doubt."""
+        """ω: small changes that certainly keep the label."""
 
     def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        """Between the two (SequenceMatch)."""
+        """Changes between ω and Ω (SequenceMatch)."""
 
     def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
         """Ω: large changes that keep the label."""
 
     def settings(self) -> dict[str, Any]:
-        """Numbers and strings from which `views_from_settings` makes the same object again."""
+        """Numbers and strings from which `views_from_settings` restores the object."""
 
 
 def views_from_settings(settings: Mapping[str, Any]) -> Views:
@@ -48,7 +48,7 @@ def views_from_settings(settings: Mapping[str, Any]) -> Views:
     kinds: dict[str, type[ImageViews] | type[TextViews] | type[VectorViews]]
     kinds = {"image": ImageViews, "text": TextViews, "vector": VectorViews}
     if not isinstance(kind, str) or kind not in kinds:
-        raise InputError(f"unknown kind of preprocessing {str(kind)[:99]!r}; this version knows {sorted(kinds)}.")
+        raise InputError(f"unknown kind of preprocessing {str(kind)[:99]!r}; this version has {sorted(kinds)}.")
     check_settings(settings)
     try:
         return kinds[kind](**rest)

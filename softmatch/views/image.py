@@ -27,7 +27,7 @@ class Geometry(Protocol):
 
 
 class Choice(NamedTuple):
-    """The range a magnitude is drawn from, and what it does: to pixel values, or to where pixels come from."""
+    """Range of an operation's magnitude, and the operation: on pixel values, or on pixel positions."""
 
     low: float
     high: float
@@ -61,20 +61,19 @@ def randaugment(
     names: Sequence[str] = tuple(RANDAUGMENT),
     rows: Rows | None = None,
 ) -> Tensor:
-    """`number` operations for each image, each drawn with its magnitude for that image alone.
+    """Apply `number` random operations to each image, each with its own random magnitude.
 
-    What each image gets is drawn and grouped on the host, so that the host never waits for the device. In each round the
-    images are sorted by what they get, once: from the order of the last round to that of this one. The geometric
-    operations of a round are one call.
+    Operations are drawn and grouped on the host, which never waits for the device. Each round sorts the images by operation
+    once, from the order of the last round to that of this one. The geometric operations of a round are one call.
 
     Args:
-        rows: where the images are only some of a batch, which they are.
+        rows: the rows of the batch that the images are; by default the whole batch.
     """
     whole, part = rows or Rows(len(images))
     choices = [RANDAUGMENT[name] for name in sorted(names, key=lambda name: RANDAUGMENT[name].geometry is None)]
     low = torch.tensor([choice.low for choice in choices])
     high = torch.tensor([choice.high for choice in choices])
-    place = torch.arange(len(images))  # where each image is now
+    place = torch.arange(len(images))  # present place of each image
     for _ in range(number):
         drawn = torch.randint(len(choices), (whole,), generator=generator)[part]
         magnitude = low[drawn] + (high - low)[drawn] * torch.rand(whole, generator=generator)[part]
@@ -90,7 +89,7 @@ def _reordered(images: Tensor, order: Tensor) -> Tensor:
 
 
 def _apply(images: Tensor, magnitude: Tensor, choices: Sequence[Choice], sizes: Sequence[int]) -> Tensor:
-    """Apply to runs of `sizes` images their choice; the geometric choices come first."""
+    """Apply each choice to the next of the given `sizes` of images; geometric choices come first."""
     height, width = images.shape[-2:]
     groups = [(choice, part) for choice, part in zip(choices, torch.split(magnitude, list(sizes)), strict=True) if len(part)]
     matrices = [choice.geometry(part, height, width) for choice, part in groups if choice.geometry]
@@ -108,7 +107,7 @@ def _apply(images: Tensor, magnitude: Tensor, choices: Sequence[Choice], sizes: 
 def channel_statistics(items: Tensor, chosen: Tensor | None = None, chunk: int = 4096) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel of uint8 images (N, C, H, W), as pixel values in 0 … 1.
 
-    Counted, not summed: from how often each value occurs both follow exactly, and memory stays at a chunk of images.
+    Both follow exactly from the counts of each value, in the memory of one chunk of images.
 
     Args:
         chosen: positions of the images to count; all by default.
@@ -130,13 +129,13 @@ class ImageViews:
     """ω and Ω of uint8 images (B, C, H, W), and the normalised float input of the network.
 
     Args:
-        mean, std: per channel, of pixel values in 0 … 1.
-        pad: largest shift in pixels; what comes in is a reflection, or black (`reflect` false).
+        mean, std: mean and standard deviation per channel, of pixel values in 0 … 1.
+        pad: largest shift in pixels; new pixels are a reflection, or black (`reflect` false).
         flip: mirror half of the images.
-        operations: how many RandAugment operations the strong view applies.
-        names: the operations to draw from.
-        cutout: largest side of the painted square, as a share of the width; 0 paints none.
-        order: whether RandAugment and cutout come before shift and flip, as in TorchSSL, or after ("crop-first", as in USB).
+        operations: number of RandAugment operations in the strong view.
+        names: the operations to choose from.
+        cutout: largest side of the painted square, as a share of the width; 0: no square.
+        order: RandAugment and cutout come before shift and flip, as in TorchSSL, or after ("crop-first", as in USB).
     """
 
     kind = "image"
@@ -172,7 +171,7 @@ class ImageViews:
         self._sent: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what lies on a device: worker processes are given these views, and no device."""
+        """State without tensors on a device, for worker processes."""
         return {**self.__dict__, "_sent": {}}
 
     def plain(self, items: Tensor) -> Tensor:
@@ -196,7 +195,7 @@ class ImageViews:
         return self.plain(self._moved(self._changed(own, generator, operations, rows), generator, rows))
 
     def _normalisation(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Mean and 1/std of pixel values in 0 … 255; kept, since what is sent to a device makes the host wait."""
+        """Mean and 1/std of pixel values in 0 … 255, cached because sending them to a device makes the host wait."""
         if device not in self._sent:
             mean, std = (torch.tensor(values, dtype=torch.float64)[:, None, None] * 255.0 for values in (self.mean, self.std))
             self._sent[device] = mean.to(torch.float32).to(device), (1.0 / std).to(torch.float32).to(device)

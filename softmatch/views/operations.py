@@ -3,11 +3,11 @@
 Operations on pixel values take images and magnitudes; geometric ones turn magnitudes into matrices for `affine`, so that
 all geometric operations of a batch are one call.
 
-Every operation equals Pillow's on the same image (the tests compare them), with its roundings: that is what published
-results were trained with. Images have 1 (grey) or 3 (RGB) channels.
+Every operation equals Pillow's on the same image, roundings included (the tests compare them), because published results were
+trained with Pillow. Images have 1 (grey) or 3 (RGB) channels.
 
-What makes them quick on a CPU: arithmetic on 8-bit and 32-bit numbers in contiguous memory, pixels moved by `gather` and
-images by `index_select`, and masks applied as bits. `torch.where` and indexing by tensors take ten times as long.
+For speed on a CPU, arithmetic uses 8-bit and 32-bit numbers in contiguous memory, `gather` moves pixels, `index_select` moves
+images, and masks are applied as bits. `torch.where` and indexing by tensors take ten times as long.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _look_up(table: Tensor, images: Images) -> Images:
 
 
 def _truncated(levels: Tensor) -> Images:
-    """Clipped to 0 … 255 and truncated; by way of int32, which takes half the time of the direct conversion."""
+    """Clip to 0 … 255 and truncate, through int32, which takes half the time of the direct conversion."""
     return levels.clamp_(0, 255).to(torch.int32).to(torch.uint8)
 
 
@@ -47,7 +47,7 @@ def blend(base: Tensor, images: Images, factor: Tensor) -> Images:
 
 
 def grey(images: Images) -> Tensor:
-    """Luma (B, 1, H, W) by the weights of ITU-R 601-2 in 16-bit fixed point; grey images as they are."""
+    """Luma (B, 1, H, W) by the weights of ITU-R 601-2 in 16-bit fixed point; grey images unchanged."""
     if images.shape[1] == 1:
         return images
     r, g, b = images.to(torch.int32).unbind(1)
@@ -84,7 +84,7 @@ def sharpness(images: Images, factor: Tensor) -> Images:
     if min(images.shape[-2:]) < 3:
         return images
     smooth = images.to(torch.float32, memory_format=torch.contiguous_format)
-    row = smooth.view(-1)  # sums over neighbours in memory; those that mix two rows lie on the edges, which are put back
+    row = smooth.view(-1)  # sums over neighbours in memory; those that mix two rows are on the edges, which are restored
     three = row[width:-width] + row[: -2 * width] + row[2 * width :]
     total = (three[1:-1] + three[:-2]).add_(three[2:]).add_(row[width + 1 : -width - 1], alpha=4.0)
     row[width + 1 : -width - 1] = total.mul_(1.0 / 13.0).add_(0.5).floor_()
@@ -97,7 +97,7 @@ def sharpness(images: Images, factor: Tensor) -> Images:
 
 def autocontrast(images: Images, magnitude: Tensor) -> Images:
     """Stretch each channel to 0 … 255."""
-    exact = torch.float64 if images.device.type != "mps" else torch.float32  # which then differs by 1 now and then
+    exact = torch.float64 if images.device.type != "mps" else torch.float32  # then some values differ by 1
     low = images.amin((2, 3))[..., None].to(exact)
     high = images.amax((2, 3))[..., None].to(exact)
     scale = torch.full_like(low, 255.0) / (high - low).clamp_min(1.0)  # 255.0 / x is 255·(1/x) in torch: one bit off
@@ -136,8 +136,8 @@ def affine(images: Images, matrix: Tensor) -> Images:
     """Pull each output pixel (x, y) from (a·x + b·y + c, d·x + e·y + f), nearest pixel, black outside.
 
     Args:
-        matrix: (B, 6) float64 rows a … f, in Pillow's order and with its 16-bit fixed-point arithmetic, in which sides
-            below 16,384 fit. It may be on the host while the images are not.
+        matrix: (B, 6) float64 rows a … f, in Pillow's order and with its 16-bit fixed-point arithmetic, for sides
+            below 16,384. It may be on the host while the images are not.
     """
     height, width = images.shape[-2:]
     a, b, c, d, e, f = matrix.to(torch.float64).unbind(1)
@@ -145,7 +145,7 @@ def affine(images: Images, matrix: Tensor) -> Images:
     a, b, c, d, e, f = fixed.to(torch.int32).to(images.device, non_blocking=True)[:, :, None, None]
     x = torch.arange(width, dtype=torch.int32, device=images.device)
     y = torch.arange(height, dtype=torch.int32, device=images.device)[:, None]
-    one = 1 << 16  # all that lies outside falls on a black frame of one pixel
+    one = 1 << 16  # everything outside falls on a black frame of one pixel
     source_x = (a * x + (b * y + (c + one))).bitwise_right_shift_(16).clamp_(0, width + 1)
     source_y = (d * x + (e * y + (f + one))).bitwise_right_shift_(16).clamp_(0, height + 1)
     return _pull(F.pad(images, (1, 1, 1, 1)), source_x.add_(source_y, alpha=width + 2))
@@ -186,7 +186,7 @@ def translate_y(share: Tensor, height: int, width: int) -> Tensor:
 
 
 def _whole(share: Tensor, size: int) -> Tensor:
-    """Pixels to shift by, rounded before the fixed-point arithmetic, which Pillow does not use for mere shifts."""
+    """Pixels to shift by, rounded before the fixed-point arithmetic, which Pillow does not use for pure shifts."""
     return (share.to(torch.float64) * size + 0.5).floor()
 
 
@@ -199,7 +199,7 @@ def rotate(degrees: Tensor, height: int, width: int) -> Tensor:
 
 
 def move(images: Images, dx: Tensor, dy: Tensor, mirrored: Tensor, reflect: bool = True) -> Images:
-    """Shift each image by whole pixels (B,), then mirror it where `mirrored` (B,); what comes in is a reflection, or black."""
+    """Shift each image by whole pixels (B,), then mirror it if `mirrored` (B,). New pixels are a reflection, or black."""
     height, width = images.shape[-2:]
     column = torch.arange(width, device=images.device)
     x = torch.where(mirrored[:, None], width - 1 - column, column) - dx[:, None]
@@ -220,27 +220,16 @@ def _reflect(position: Tensor, size: int) -> Tensor:
     return torch.minimum(position, period - position)
 
 
-def shift(images: Images, dx: Tensor, dy: Tensor, reflect: bool = True) -> Images:
-    """Move each image by whole pixels (B,); what comes in is a reflection, or black."""
-    return move(images, dx, dy, torch.zeros_like(dx, dtype=torch.bool), reflect)
-
-
-def flip(images: Images, chosen: Tensor) -> Images:
-    """Mirror the images where `chosen` (B,) is true."""
-    still = torch.zeros_like(chosen, dtype=torch.int64)
-    return move(images, still, still, chosen)
-
-
 CUTOUT_COLOR = (125, 123, 114)
 
 
 def cutout_color(channels: int) -> tuple[int, ...]:
-    """What the square is painted with: its mean on grey images."""
+    """Colour of the painted square: its mean for grey images."""
     return CUTOUT_COLOR if channels == 3 else (sum(CUTOUT_COLOR) // 3,) * channels
 
 
 def cutout(images: Images, side: Tensor, x: Tensor, y: Tensor) -> Images:
-    """Paint a square over each image, grey-brown (125, 123, 114), mean of it on grey images.
+    """Paint a square over each image, grey-brown (125, 123, 114), or its mean on grey images.
 
     Args:
         side: length in pixels (B,).
@@ -253,7 +242,7 @@ def cutout(images: Images, side: Tensor, x: Tensor, y: Tensor) -> Images:
 
 
 def _covered(center: Tensor, side: Tensor, size: int) -> Tensor:
-    """Which of the positions 0 … size − 1 the square covers (B, size), its last one included."""
+    """True for the positions 0 … size − 1 that the square covers (B, size), its last one included."""
     start = (center - side / 2.0).clamp_min(0.0).floor()
     stop = (start + side).clamp_max(float(size)).floor()
     position = torch.arange(size, device=center.device)

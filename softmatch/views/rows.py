@@ -1,4 +1,4 @@
-"""Which rows of a batch a view is made of."""
+"""The rows of a batch for which a view is made."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 class Rows(NamedTuple):
-    """The rows `part` of a batch of `number`. Random numbers are drawn for the whole batch: any part of it then gets its own."""
+    """The rows `part` of a batch of `number`. Random numbers are drawn for the whole batch, so that any part gets its own."""
 
     number: int
     part: slice = slice(None)
 
 
 def cut(items: Tensor, part: slice | None) -> tuple[Tensor, Rows]:
-    """The items of a part of the batch, all of them without one, and which they are."""
+    """The items of a part of the batch (by default all) and their rows."""
     return (items, Rows(len(items))) if part is None else (items[part], Rows(len(items), part))

@@ -1,4 +1,4 @@
-"""What the settings of saved views may be: a file of others can hold anything, and only what fits is used."""
+"""Checks of the settings of saved views, which may come from an untrusted file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["check_settings"]
 
 Positive = Annotated[FiniteFloat, Field(ge=0)]
 Id = Annotated[int, Field(ge=0, lt=2**31)]
-"""Of a token."""
+"""Id of a token."""
 
 
 class _Settings(BaseModel):
-    """What is left out has its default; shares are checked by the views themselves."""
+    """Missing settings have defaults; the views themselves check shares."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -63,7 +63,7 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Annotated[_Image | _Text | _Vector, Field(d
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise InputError for settings that no views have saved."""
+    """Raise InputError for settings that views cannot have saved."""
     try:
         found = _ANY.validate_json(json.dumps(settings))
     except ValidationError as error:

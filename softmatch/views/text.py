@@ -1,4 +1,4 @@
-"""Views of texts, which are token ids: ω hides no words or few, Ω changes a share of them in several ways."""
+"""Views of texts as token ids: ω hides few words or none, Ω changes a share of them in several ways."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ SHARES = ("weak", "strong", "replace", "swap", "drop", "span")
 class TextViews:
     """ω(x) hides each word with the probability w. Ω(x) replaces, swaps, drops, hides and cuts off words, in this order.
 
-    A hidden word is replaced by the mask, or taken out where there is none. One word always stays, and what is no word always
-    does; where words are taken out, the rest closes up to the left. The medium view has half of everything, and hides the mean
-    of w and s.
+    A hidden word is replaced by the mask, or removed if there is no mask. One word always stays, as do all special tokens; after
+    a removal the rest moves to the left. The medium view uses half of each share, and hides the mean of w and s.
 
-    With w = 0 a weak view is the text itself. With all shares 0 a strong one is too, and the two differ by the dropout of the
-    network alone, as in SimCSE (Gao et al. 2021): pretrained networks have some.
+    With w = 0 a weak view is the text itself. With all shares 0 a strong one is too, and they differ only by the dropout of the
+    pretrained network, as in SimCSE (Gao et al. 2021).
 
     Args:
-        pad: the id that fills up texts, on the right.
-        mask: the id that stands for a hidden word; None: there is none.
-        special: ids that are no words: start, end, padding, mask.
-        weak, strong: w and s, the shares of words that are hidden.
-        replace: share of words for which others stand, mostly for those that say little: `replace_words`, after UDA.
+        pad: id of the padding, on the right.
+        mask: id of the mask token; None: there is none.
+        special: ids that are not words: start, end, padding, mask.
+        weak, strong: w and s, shares of hidden words.
+        replace: share of words replaced by others, mostly uninformative ones: `replace_words`, after UDA.
         swap: share of words that change places with a neighbour.
-        drop: share of words that are taken out.
-        span: share of the words that is cut off as one span: their ids are −1, for which networks have no embedding but zero.
-        continues: of each id, whether it goes on with the word before it: what happens to a word then happens to all its pieces.
-            None: each token is a word.
-        statistics: of the texts that are trained on, for `replace`. Neither these nor `continues` are saved with a model.
+        drop: share of removed words.
+        span: share of words that are cut off as one span: their ids are −1, with the zero vector as embedding.
+        continues: for each id, true if it continues the previous word, so that changes apply to all pieces of a word. None: each
+            token is a word.
+        statistics: word statistics of the training texts, for `replace`. Like `continues`, they are not saved with a model.
     """
 
     kind = "text"
@@ -77,14 +76,14 @@ class TextViews:
         return self._changed(items, generator, part, hide=self.shares["strong"], most=1.0)
 
     def _changed(self, items: Tensor, generator: Generator, part: slice | None, hide: float, most: float) -> Tensor:
-        """With `hide` as the share that is hidden and `most` times the other shares. For a share of 0 nothing is drawn."""
+        """Hide a share `hide` of the words and apply `most` times the other shares. Nothing is drawn for a share of 0."""
         replace, swap, drop, span = (most * self.shares[name] for name in ("replace", "swap", "drop", "span"))
         items, rows = cut(items, part)
         ids = items.long()
         if not (hide or replace or swap or drop or span):
             return ids
         draw = Draws(rows, generator, ids.device)
-        if self._words is None:  # settings of others may have ids of any size; plain views need no table of them
+        if self._words is None:  # untrusted settings may have ids of any size; plain views need no table
             self._words = word_table((self.pad, *self.special))
         self._words = self._words.to(ids.device)
         self.continues = None if self.continues is None else self.continues.to(ids.device)
@@ -102,11 +101,11 @@ class TextViews:
         return text.ids
 
     def _statistics(self, ids: Tensor) -> WordStatistics:
-        """On the device of these ids, where they stay."""
+        """The word statistics, moved to the device of these ids."""
         if self.statistics is None:
             raise InputError(
-                "replace: views without statistics of the training texts cannot replace words. A saved model does not keep "
-                "them, as it needs no strong views: train from the texts, or with replace 0."
+                "replace: views cannot replace words without statistics of the training texts, and a saved model has none. "
+                "Train from the texts, or with replace 0."
             )
         self.statistics = self.statistics.to(ids.device)
         return self.statistics

@@ -1,4 +1,4 @@
-"""What strong views do to the words of whole batches. One word of a text always stays."""
+"""Operations of strong views on the words of whole batches. One word of a text always stays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from softmatch.views.text_statistics import WordStatistics, replacement_chances
 from softmatch.views.text_words import Draws, Words
 
 CUT_OFF = -1
-"""In place of an id: the position has the zero vector as its word embedding."""
+"""Id of a position that has the zero vector as its word embedding."""
 
 
 def replace_words(text: Words, share: float, statistics: WordStatistics, draw: Draws) -> Words:
-    """UDA's TF-IDF replacement (Xie et al. 2020): mostly words that say little about the topic of a text are replaced.
+    """UDA's TF-IDF replacement (Xie et al. 2020): replace words that carry little information about a text.
 
     The probabilities are those of `replacement_chances`, with t = number in the text · idf; replacements are drawn from
     `statistics`. A word of several pieces has the largest t of them, and becomes one token.
@@ -29,25 +29,25 @@ def replace_words(text: Words, share: float, statistics: WordStatistics, draw: D
     replaced = replace(text, ids=torch.where(chosen, others, text.ids))
     if text.group is None:
         return replaced
-    # Before words change places, the number of a group is the place of its first piece, where it was chosen.
+    # Before words are swapped, the number of a group is the place of its first piece, which holds the choice.
     return replaced.without(text.are & ~starts & text.spread(chosen))
 
 
 def swap_words(text: Words, share: float, draw: Draws) -> Words:
-    """A share of the words change places with a neighbour, in pairs that have no word in common.
+    """Swap a share of the words with a neighbour, in disjoint pairs.
 
-    The pairs are words 1–2, 3–4, … or 2–3, 4–5, …, either with the probability ½; each of them is exchanged with the
-    probability share · n / (n − 1), at most 1: that makes the share of n words. What stands between two words keeps them apart.
+    The pairs are words 1–2, 3–4, … or 2–3, 4–5, …, each alternative with probability ½; a pair is swapped with probability
+    share · n / (n − 1), at most 1, which is the given share of n words. Words separated by a special token are not swapped.
     """
     starts, width = text.starts(), text.ids.shape[1]
-    number = starts.cumsum(1) - 1  # of the word; what is no word has that of the word before it, and stays behind that one
+    number = starts.cumsum(1) - 1  # of the word; other tokens have that of the word before and stay behind it
     words = starts.sum(1, keepdim=True)
     shifted = number + (draw(1) < 0.5)
     pair, right = shifted.clamp_min(0) // 2, shifted % 2 == 1
     whole = starts & right
     whole[:, 1:] &= text.are[:, :-1]
     whole[:, 0] = False
-    pairs = torch.zeros((len(starts), width + 1), dtype=torch.bool, device=starts.device)  # the last is for what is in no pair
+    pairs = torch.zeros((len(starts), width + 1), dtype=torch.bool, device=starts.device)  # the last is for words without a pair
     pairs.scatter_(1, torch.where(whole, pair, width), True)
     exchanged = pairs[:, :width] & (draw(width) < share * words / (words - 1).clamp_min(1))
     moved = text.are & exchanged.gather(1, pair)
@@ -55,22 +55,22 @@ def swap_words(text: Words, share: float, draw: Draws) -> Words:
 
 
 def drop_words(text: Words, share: float, draw: Draws) -> Words:
-    """Each word is taken out with this probability."""
+    """Remove each word with this probability."""
     return text.without(_choose(text, share, draw))
 
 
 def hide_words(text: Words, share: float, mask: int | None, draw: Draws) -> Words:
-    """Each word is replaced by the mask with this probability, all of its pieces; taken out where there is no mask."""
+    """Replace each word, all of its pieces, by the mask with this probability; remove it if there is no mask."""
     if mask is None:
         return drop_words(text, share, draw)
     return replace(text, ids=text.ids.masked_fill(_choose(text, share, draw), mask))
 
 
 def cut_span(text: Words, share: float, mask: int | None, draw: Draws) -> Words:
-    """Words that follow each other are cut off in the space of embeddings (Shen et al. 2020), where they still have a place.
+    """Cut off a span of words in the space of embeddings (Shen et al. 2020), where they keep their places.
 
-    Of n words ⌊share · n + u⌋ are cut off, u even in [0, 1): the share on average, and never all of them. Every span of this
-    length is equally likely. Words that no mask hides stay where they are the last ones.
+    The span has ⌊share · n + u⌋ of n words, u uniform in [0, 1): the share on average, and never all of them. Every span of
+    this length is equally likely. It spares the last words that no mask hides.
     """
     starts = text.starts()
     number, words = starts.cumsum(1) - 1, starts.sum(1, keepdim=True)
@@ -84,7 +84,7 @@ def cut_span(text: Words, share: float, mask: int | None, draw: Draws) -> Words:
 
 
 def _choose(text: Words, share: float, draw: Draws) -> Tensor:
-    """(B, L) true for each word with this probability; never for all of them."""
+    """(B, L), true for each word with this probability, but never for all of them."""
     drawn = torch.where(text.are, text.spread(draw(text.ids.shape[1])), -1.0)
     last = drawn.argmax(1, keepdim=True)
     places = torch.arange(drawn.shape[1], device=drawn.device)

@@ -1,4 +1,4 @@
-"""Views of vectors: standardised features with Gaussian noise, small (ω) and large (Ω), and features lost or exchanged in Ω."""
+"""Views of vectors: standardised features with small (ω) or large (Ω) Gaussian noise; Ω also drops and swaps features."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from softmatch.views.rows import Rows, cut
 class VectorViews:
     """ω(x) = z + N(0, w²) and Ω(x) = z̃ + N(0, s²), z the standardised features; the medium view has the noise √(w·s).
 
-    In z̃ some features are exchanged for those of other samples, then some are lost. With the defaults z̃ = z. The medium view
-    has half of both probabilities.
+    In z̃ some features are swapped with those of other samples, then some are dropped. By default z̃ = z. The medium view has
+    half of both probabilities.
 
     Args:
-        mean, std: of each feature over the training data.
+        mean, std: mean and standard deviation of each feature over the training data.
         weak_noise, strong_noise: w and s, in standard deviations of the features.
         swap: probability that a feature is replaced by the same feature of another sample of the batch, as SCARF (Bahri et al.
             2022) corrupts tables.
@@ -77,9 +77,9 @@ def _noisy(features: Tensor, scale: float, generator: Generator, rows: Rows) -> 
 
 
 def _corrupted(features: Tensor, swap: float, drop: float, generator: Generator, part: slice | None) -> tuple[Tensor, Rows]:
-    """Of the part of the batch; what is exchanged may come from all of it.
+    """Swap and drop features of a part of the batch; swapped ones may come from all of it. A single sample keeps its own.
 
-    For a probability of 0 nothing is drawn: the noise is then that of views without it. A sample alone keeps its own.
+    Nothing is drawn for a probability of 0, so that the noise is that of views without the option.
     """
     shape, device = features.shape, features.device
     own, rows = cut(features, part)

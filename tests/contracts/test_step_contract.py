@@ -189,5 +189,6 @@ def test_its_card_says_what_the_builder_takes(method: str) -> None:
     assert f"(`{method}`)" in card.splitlines()[0]
     table = card.partition("\n## Options\n")[2].partition("\n## ")[0]
     told = set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
-    given = {"make", *(field.name for field in fields(Problem))}
+    given = {"base_options", *(field.name for field in fields(Problem))}
+    assert ("base_options" in told) == METHODS[method].wraps
     assert told - given == set(inspect.signature(METHODS[method].builder).parameters) - given

@@ -53,14 +53,14 @@ def test_an_id_that_cannot_be_fetched_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(
-        InputError, match=r"'nobody/nothing' is no folder here, and cannot be had from the Hugging Face hub: .*copy"
+        InputError, match=r"'nobody/nothing' is not a local folder and cannot be fetched from the Hugging Face hub: .*copy"
     ):
         find_encoder("nobody/nothing")
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"'other/encoder' is no folder here.*pip install 'softmatch\[text\]'"):
+    with pytest.raises(InputError, match=r"'other/encoder' is not a local folder.*pip install 'softmatch\[text\]'"):
         find_encoder("other/encoder")
 
 
@@ -137,5 +137,5 @@ def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
     folder = make_text_encoder(tmp_path)
     find_encoder(str(folder))
     (folder / "adapter_config.json").write_text("{}")
-    with pytest.raises(InputError, match=r"has an adapter beside its weights \(adapter_config.json\): merge"):
+    with pytest.raises(InputError, match=r"has an adapter in addition to its weights \(adapter_config.json\). Merge"):
         find_encoder(str(folder))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import runpy
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from softmatch.distributed.launching import free_port
 from softmatch.methods import Problem, build
 from softmatch.training.job import train
 
@@ -24,7 +24,8 @@ def test_no_example_is_left_out_or_too_long() -> None:
     assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 100 for path in paths.values())
 
 
-def test_own_loop_learns_the_moons(capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_loop_learns_the_moons(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
     error = runpy.run_path(str(EXAMPLES / "own_loop.py"))["main"](steps=600)
     assert "4 labels, 600 steps" in capsys.readouterr().out
     assert error < 0.5  # it ran and learned something; accuracy is measured in benchmarks/
@@ -37,22 +38,28 @@ def test_plain_loop_learns_digits(capsys: pytest.CaptureFixture[str], monkeypatc
     assert error < 0.6  # guessing is wrong nine times in ten
 
 
-def test_plain_loop_runs_in_two_processes_that_agree() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    code = f"import runpy; print(runpy.run_path({str(EXAMPLES / 'plain_loop.py')!r})['main'](steps=3))"
-    common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+@pytest.mark.parametrize("name", ["own_loop", "plain_loop"])
+def test_a_loop_runs_under_ddp_in_two_processes(name: str) -> None:
+    """own_loop has batch normalisation, plain_loop has none: there both processes end with the same network."""
+    code = f"import runpy; print(runpy.run_path({str(EXAMPLES / name)!r} + '.py')['main'](steps=3))"
+    common = {
+        **os.environ,
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": "1",
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", code], env={**common, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
         )
         for rank in ("0", "1")
     ]
-    outputs = [process.communicate(timeout=120)[0].splitlines() for process in processes]
+    outputs = [process.communicate(timeout=600)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
-    assert outputs[0][0].startswith("40 labels, 3 steps, 2 process(es)")
-    assert outputs[0][-1] == outputs[1][-1]  # the same weights in both
+    assert "labels, 3 steps" in outputs[0][0]
+    assert len(outputs[1]) == 1  # the first process alone reports
+    assert name == "own_loop" or outputs[0][-1] == outputs[1][-1]
 
 
 def test_classifier_fits_predicts_and_comes_back_from_its_folder(capsys: pytest.CaptureFixture[str]) -> None:

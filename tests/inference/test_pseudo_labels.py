@@ -12,7 +12,7 @@ import yaml
 
 import softmatch
 from softmatch.errors import InputError
-from softmatch.inference.pseudo_labels import weigh, write_pseudo_labels
+from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.methods import METHODS, Problem, build
 from softmatch.networks.prediction import predict_probabilities
@@ -183,7 +183,7 @@ def test_every_method_weighs_or_says_that_it_does_not(name: str) -> None:
     method = build(name, problem).eval()
     state = {key: value.clone() for key, value in method.state_dict().items()}
     probs = torch.softmax(torch.randn(8, 3), -1)
-    found = weigh(method, probs, torch.arange(8))
+    found = method.judge(probs, torch.arange(8))
     assert all(torch.equal(value, state[key]) for key, value in method.state_dict().items())
     if found is None:
         assert name in (
@@ -191,7 +191,6 @@ def test_every_method_weighs_or_says_that_it_does_not(name: str) -> None:
             "simmatch", "meta_pseudo_labels", "cgmatch",
         )  # fmt: skip
         return
-    labels, weights = found
-    assert labels.shape == weights.shape == (8,)
-    assert math.isfinite(float(weights.sum()))
-    assert 0.0 <= float(weights.min()) <= float(weights.max()) <= 2.0
+    assert found.labels.shape == found.weights.shape == (8,)
+    assert math.isfinite(float(found.weights.sum()))
+    assert 0.0 <= float(found.weights.min()) <= float(found.weights.max()) <= 2.0

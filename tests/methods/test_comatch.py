@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.alignments import Alignment
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build
 from softmatch.methods.base import Encoded, Forward
@@ -103,7 +102,7 @@ def test_steps_equal_the_numpy_version() -> None:
 
 def test_memory_holds_aligned_predictions_without_smoothing_and_labels() -> None:
     """Also where the memory is not a multiple of what a step brings: the oldest rows make room."""
-    method = CoMatch(CLASSES, 8, Alignment(CLASSES, queue=3), embedding=SIZE)
+    method = CoMatch(CLASSES, memory=1, labeled_batch=3, unlabeled_batch=5, queue=3, embedding=SIZE)
     reference = Reference()
     for seed in range(4):
         reference.step(views(seed))

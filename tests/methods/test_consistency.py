@@ -145,8 +145,8 @@ def test_labelled_samples_alone_move_the_running_statistics(name: str, mode: str
     [
         ("pi_model", {"max_weight": 0.0}, "max_weight"),
         ("pi_model", {"max_weight": math.inf}, "max_weight"),
-        ("mean_teacher", {"ramp": 1.5}, "ramp is the share"),
-        ("mean_teacher", {"ramp": -0.1}, "ramp is the share"),
+        ("mean_teacher", {"ramp": 1.5}, "ramp must lie in"),
+        ("mean_teacher", {"ramp": -0.1}, "ramp must lie in"),
         ("pi_model", {"ramp_shape": "step"}, "ramp_shape"),
         ("temporal_ensembling", {"alpha": 1.0}, "alpha"),
         ("temporal_ensembling", {"num_unlabeled": 0}, "num_unlabeled"),

@@ -297,8 +297,8 @@ def test_builder_follows_the_problem() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"validation_share": 0.0}, "between 0 and 1"),
-        ({"validation_share": 1.0}, "between 0 and 1"),
+        ({"validation_share": 0.0}, "validation_share must lie in"),
+        ({"validation_share": 1.0}, "validation_share must lie in"),
         ({"every": 0}, "1 or more"),
         ({"lr": 0.0}, "lr must be positive"),
         ({"damping": 0.0}, "damping must be positive"),

@@ -264,5 +264,5 @@ def test_the_strong_view_is_neither_forgotten_nor_ignored() -> None:
     logits, labels = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     with pytest.raises(InputError, match="needs strong_logits"):
         fixmatch(3)(logits, labels, logits)
-    with pytest.raises(InputError, match="give no strong_logits"):
+    with pytest.raises(InputError, match="do not give strong_logits"):
         pseudo_label(3)(logits, labels, logits, logits)

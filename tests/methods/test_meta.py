@@ -231,9 +231,9 @@ def test_the_teacher_runs_without_float16() -> None:
     ("options", "message"),
     [
         ({"choice": "soft"}, '"sample" or "argmax"'),
-        ({"finetune": 1.0}, "below 1"),
-        ({"finetune": -0.1}, "at least 0"),
-        ({"baseline": 1.0}, "momentum"),
+        ({"finetune": 1.0}, "finetune must lie in"),
+        ({"finetune": -0.1}, "finetune must lie in"),
+        ({"baseline": 1.0}, "baseline must lie in"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],
 )

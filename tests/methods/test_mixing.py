@@ -106,10 +106,10 @@ def test_the_ramp_is_the_authors_where_the_run_is_long_enough(total: int, ramp: 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"alpha": 0.0}, "alpha must be above 0"),
-        ({"temperature": -1.0}, "temperature must be above 0"),
+        ({"alpha": 0.0}, "alpha must be positive"),
+        ({"temperature": -1.0}, "temperature must be positive"),
         ({"views": 0}, "views must be 1 or more"),
-        ({"ramp": 64.0}, "share of the run"),
+        ({"ramp": 64.0}, "ramp must lie in"),
         ({"strong_weight": -0.5}, "strong_weight must be 0 or more"),
     ],
 )

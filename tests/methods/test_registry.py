@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
 from softmatch.errors import InputError
-from softmatch.methods import METHODS, AdaMatch, Entry, Forward, Match, Method, Problem, Supervised, build, fixmatch, read_card
+from softmatch.methods import (
+    METHODS,
+    AdaMatch,
+    Entry,
+    Forward,
+    Match,
+    Method,
+    Problem,
+    Supervised,
+    build,
+    fixmatch,
+    proper_name,
+    read_card,
+)
+from softmatch.methods.registry import Family
 from softmatch.weightings import Constant, Linear, Threshold
 from tests.methods.networks import batch
 
@@ -57,6 +74,10 @@ def train_one_step(method: Method) -> None:
     assert not torch.equal(before, network.weight)
 
 
+def size_of(method: Method) -> int:
+    return sum(value.numel() for value in method.state_dict().values())
+
+
 @pytest.mark.parametrize(("name", "entry"), METHODS.items(), ids=METHODS.keys())
 def test_every_entry_is_described_cited_and_built(name: str, entry: Entry) -> None:
     assert entry.summary
@@ -66,6 +87,10 @@ def test_every_entry_is_described_cited_and_built(name: str, entry: Entry) -> No
     assert entry.builder.__doc__
     method = build(name, PROBLEM)
     assert isinstance(method, Method)
+    assert entry.match == isinstance(method, Match)
+    assert entry.strong == any(view.startswith("strong") for view in (*method.labeled_views, *method.unlabeled_views))
+    assert entry.wraps == (entry.family == "long-tailed" or name in ("influence", "semireward"))
+    assert entry.remembers == (size_of(method) != size_of(build(name, replace(PROBLEM, num_unlabeled=9))))
     if type(method).step in (Match.step, AdaMatch.step, Supervised.step):  # the others are trained in tests/contracts
         train_one_step(method)
 
@@ -188,6 +213,21 @@ def test_a_wrapper_and_its_base_are_named_together() -> None:
         build("fixmatch+softmatch", PROBLEM)
 
 
-def test_an_unknown_card_is_refused() -> None:
+def test_the_page_of_methods_lists_the_families() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/methods.md").read_text(encoding="utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("|") and "](methods/" in row]
+    listed = [set(re.findall(r"\]\(methods/(\w+)\.md\)", row)) for row in rows]
+    assert listed == [{name for name, entry in METHODS.items() if entry.family == family} for family in get_args(Family)]
+
+
+def test_proper_names() -> None:
+    assert proper_name("mean_teacher") == "Mean Teacher"
+    assert proper_name("saw+softmatch") == "SAW around SoftMatch"
+    assert proper_name("own.py:mine") == "own.py:mine"
+
+
+def test_every_card_can_be_read_and_an_unknown_one_is_not() -> None:
+    for name in METHODS:
+        assert read_card(name).startswith("# ")
     with pytest.raises(InputError, match="there is no method 'softmach'"):
         read_card("softmach")

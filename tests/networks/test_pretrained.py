@@ -139,7 +139,7 @@ def test_a_negative_id_is_a_place_without_a_word(tmp_path: Path, monkeypatch: py
 def test_an_encoder_that_takes_no_vectors_says_so(tmp_path: Path) -> None:
     backbone = load_backbone(make_clip(tmp_path), "text")
     assert backbone(IDS, IDS != 0).shape == (3, 16)
-    with pytest.raises(InputError, match="choose views that cut none off"):
+    with pytest.raises(InputError, match="choose views without span cutoff"):
         backbone(-IDS, IDS != 0)
 
 

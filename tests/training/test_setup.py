@@ -143,7 +143,7 @@ def test_each_process_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -
         choose_device("mps")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(InputError, match="process 2 of this machine has no GPU: it has 1"):
+    with pytest.raises(InputError, match="process 2 of this machine has no GPU: there are 1"):
         choose_device("auto")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert choose_device("auto") == torch.device("cuda:1")

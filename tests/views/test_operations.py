@@ -108,7 +108,7 @@ def test_shift_reflects_like_numpy_padding() -> None:
     batch = images((3, 9, 11), 12)
     generator = torch.Generator().manual_seed(4)
     dx, dy = torch.randint(-4, 5, (2, 12), generator=generator)
-    moved = ops.shift(batch, dx, dy)
+    moved = ops.move(batch, dx, dy, torch.zeros_like(dx, dtype=torch.bool))
     for image, x, y, mine in zip(batch.numpy(), dx.tolist(), dy.tolist(), moved, strict=True):
         padded = np.pad(image, ((0, 0), (4, 4), (4, 4)), mode="reflect")
         assert np.array_equal(mine.numpy(), padded[:, 4 - y : 13 - y, 4 - x : 15 - x])
@@ -116,14 +116,15 @@ def test_shift_reflects_like_numpy_padding() -> None:
 
 def test_shift_without_reflection_brings_in_black() -> None:
     batch = torch.full((1, 1, 4, 4), 9, dtype=torch.uint8)
-    moved = ops.shift(batch, torch.tensor([1]), torch.tensor([-2]), reflect=False)[0, 0]
+    moved = ops.move(batch, torch.tensor([1]), torch.tensor([-2]), torch.tensor([False]), reflect=False)[0, 0]
     assert moved.tolist() == [[0, 9, 9, 9], [0, 9, 9, 9], [0, 0, 0, 0], [0, 0, 0, 0]]
 
 
 def test_flip_mirrors_only_the_chosen() -> None:
     batch = images((3, 5, 7), 12)
     chosen = torch.arange(12) % 2 == 0
-    flipped = ops.flip(batch, chosen)
+    still = torch.zeros_like(chosen, dtype=torch.int64)
+    flipped = ops.move(batch, still, still, chosen)
     assert torch.equal(flipped[::2], batch[::2].flip(-1))
     assert torch.equal(flipped[1::2], batch[1::2])
 
@@ -135,7 +136,9 @@ def test_move_is_a_shift_and_then_a_flip(shape: tuple[int, int, int], reflect: b
     generator = torch.Generator().manual_seed(5)
     dx, dy = torch.randint(-9, 10, (2, 12), generator=generator)  # beyond the 8×8 images too
     mirrored = torch.rand(12, generator=generator) < 0.5
-    assert torch.equal(ops.move(batch, dx, dy, mirrored, reflect), ops.flip(ops.shift(batch, dx, dy, reflect), mirrored))
+    shifted = ops.move(batch, dx, dy, torch.zeros_like(mirrored), reflect)
+    expected = torch.where(mirrored[:, None, None, None], shifted.flip(-1), shifted)
+    assert torch.equal(ops.move(batch, dx, dy, mirrored, reflect), expected)
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 1), (1, 2, 5), (3, 3, 2)])
@@ -145,7 +148,7 @@ def test_images_of_very_few_pixels_are_possible(shape: tuple[int, int, int]) -> 
         values = magnitudes(low, high)
         for image, value, mine in zip(batch, values, operation(batch, values), strict=True):
             assert torch.equal(mine, from_pillow(oracle(to_pillow(image), float(value))))
-    assert torch.equal(ops.shift(batch, torch.zeros(12).long(), torch.zeros(12).long()), batch)
+    assert torch.equal(ops.move(batch, *torch.zeros(2, 12).long(), torch.zeros(12, dtype=torch.bool)), batch)
 
 
 def test_operations_do_not_depend_on_the_memory_layout() -> None:

@@ -158,7 +158,7 @@ def test_saved_settings_bring_all_shares_but_no_statistics() -> None:
     assert again.shares == {"weak": 0.1, **ALL}
     assert torch.equal(again.plain(_texts(2)), _texts(2))
     for view in ("medium", "strong"):
-        with pytest.raises(InputError, match="replace: views without statistics of the training texts cannot replace words"):
+        with pytest.raises(InputError, match="replace: views cannot replace words without statistics of the training texts"):
             getattr(again, view)(_texts(2), _generator())
 
 

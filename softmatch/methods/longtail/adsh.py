@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.methods.longtail.sizes import epoch_steps, label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.wrapper import Make, match_method
+from softmatch.methods.options import require, require_choice
+from softmatch.methods.wrapper import Base, epoch_steps, label_counts, match_method
 from softmatch.step import refuse_invalid
 from softmatch.weightings import Weighting
 
@@ -20,25 +20,23 @@ Labels = Literal["rectified", "argmax"]
 
 
 class EqualShareThreshold(Weighting):
-    """λ = 1(p_ŷ ≥ T_ŷ), T_c = exp(−s_c): as large a share of the samples of each class as of the head class.
+    """λ = 1(p_ŷ ≥ T_ŷ), T_c = exp(−s_c): every class passes the same share of its samples as the head class.
 
     A survey finds ρ, the share of the samples predicted as the head class whose confidence is ≥ τ, and for every other class
-    T_c = min(τ, confidence at rank ⌊ρ·n_c⌋ among its n_c samples), the first rank where that is 0. T is τ before the first
-    survey and always for the head class; a class that is not predicted keeps its T, and all do if the head class is not.
+    T_c = min(τ, confidence at rank ⌊ρ·n_c⌋, or 1 if that is 0, among its n_c samples). T is τ before the first survey and
+    always for the head class; a class that is not predicted keeps its T, and all classes do if the head class is not.
 
     Args:
         num_classes: C.
-        head: the class with most labels.
+        head: the class with the most labels.
         threshold: τ.
         labels: ŷ = argmax p_c/T_c ("rectified"), or argmax p_c.
     """
 
     thresholds: Tensor
 
-    def __init__(
-        self, num_classes: int, head: int, threshold: float = 0.95, labels: Labels = "rectified", max_weight: float = 1.0
-    ) -> None:
-        super().__init__(max_weight)
+    def __init__(self, num_classes: int, head: int, threshold: float = 0.95, labels: Labels = "rectified") -> None:
+        super().__init__()
         self.num_classes, self.head, self.threshold, self.labels = num_classes, head, threshold, labels
         self.register_buffer("thresholds", torch.full((num_classes,), threshold))
 
@@ -75,9 +73,7 @@ def adsh(
     num_classes: int,
     *,
     num_unlabeled: int,
-    base: str | Match = "fixmatch",
-    base_options: Mapping[str, Any] | None = None,
-    make: Make | None = None,
+    base: Base = "fixmatch",
     class_counts: Sequence[int] | None = None,
     unlabeled_batch: int = 448,
     total_steps: int = PAPER_STEPS,
@@ -85,15 +81,15 @@ def adsh(
     labels: Labels = "rectified",
     every: int | None = None,
 ) -> Match:
-    """Adsh: class thresholds, found anew each epoch, in the place of a match method's own weights; hard labels."""
-    if not 0.0 < threshold < 1.0:
-        raise InputError(f"threshold must lie between 0 and 1, not {threshold}.")
-    if labels not in get_args(Labels):
-        raise InputError(f'labels must be "rectified" or "argmax", not {labels!r}.')
+    """Adsh: hard labels and class thresholds, updated each epoch, in place of a match method's own weights."""
+    require("lie in (0, 1)", threshold=threshold)
+    require_choice(Labels, labels=labels)
     head = int(label_counts(class_counts, num_classes).argmax())
-    method = match_method(base, make, base_options)
+    method = match_method(base)
     if method.penalty is not None:
-        raise InputError("adsh puts its thresholds in the place of the base's; this base's penalty needs its own. Use fixmatch.")
+        raise InputError(
+            "adsh replaces the base's thresholds, which this base's penalty needs. Use another base, such as fixmatch."
+        )
     weighting = EqualShareThreshold(num_classes, head, threshold, labels)
     method.weighting, method.target = weighting, weighting.target
     method.survey_every = epoch_steps(num_unlabeled, unlabeled_batch, total_steps, every)

@@ -1,9 +1,8 @@
-"""DARP (Kim et al. 2020): pseudo-labels moved, as little as may be, to where their class counts are right."""
+"""DARP (Kim et al. 2020): pseudo-labels changed as little as possible so that their class counts are right."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +10,8 @@ from torch import Tensor
 from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
 from softmatch.methods.match import PAPER_STEPS, Match, Refinement
-from softmatch.methods.wrapper import Make, match_method
+from softmatch.methods.options import require
+from softmatch.methods.wrapper import Base, match_method
 from softmatch.state import Registry, StepCount
 from softmatch.step import Seen
 
@@ -20,7 +20,7 @@ NEWTON_STEPS = 30
 
 
 def drop_small(predictions: Tensor, counts: Tensor, alpha: float = 2.0) -> Tensor:
-    """Predictions (N, C) of which each class keeps its ⌊α·M_c⌋ largest, scaled to the sum M_c; rows normalised."""
+    """Keep the ⌊α·M_c⌋ largest predictions (N, C) of each class, scaled to the sum M_c, then normalise the rows."""
     columns = predictions.t().contiguous()
     order = torch.argsort(columns, dim=1, descending=True, stable=True)
     place = torch.arange(len(predictions), device=predictions.device).expand_as(order)
@@ -33,8 +33,8 @@ def drop_small(predictions: Tensor, counts: Tensor, alpha: float = 2.0) -> Tenso
 def solve(predictions: Tensor, counts: Tensor, rounds: int = 10, tolerance: float = 0.1) -> Tensor:
     """x (N, C) of least Σ_i KL(x_i ‖ a_i)/h_i with row sums 1 and column sums M_c, h_i the entropy of the row a_i.
 
-    It has the form x_ic = a_ic·exp(−ν_c·h_i)/Z_i. In each round the rows are scaled by Z, then every ν_c is moved until
-    its column sums to M_c. After the last round the rows are exact, and the columns as exact as the rounds have made them.
+    The solution is x_ic = a_ic·exp(−ν_c·h_i)/Z_i. Each round scales the rows by Z, then moves every ν_c until its column sums
+    to M_c. After the last round the row sums are exact, the column sums approximate.
 
     Args:
         predictions: a, rows of positive numbers with sum 1.
@@ -54,7 +54,7 @@ def solve(predictions: Tensor, counts: Tensor, rounds: int = 10, tolerance: floa
 def _balance(columns: Tensor, entropy: Tensor, wanted: Tensor, tolerance: float) -> Tensor:
     """δ_c with log Σ_i exp(columns_ci − δ_c·h_i) = wanted_c, by Newton's method on all classes at once.
 
-    The left side is convex and falls with δ: from the left of the root no step goes too far, and from the right only one.
+    The left side is convex and falls with δ: from the left of the root no step overshoots, from the right only the first.
     """
     shift = torch.zeros_like(wanted)
     for _ in range(NEWTON_STEPS):
@@ -70,13 +70,13 @@ def _balance(columns: Tensor, entropy: Tensor, wanted: Tensor, tolerance: float)
 
 
 class Refinery(Refinement):
-    """The last prediction on every sample in a registry; after the warm-up, p' is the sample's row of the solved registry.
+    """A registry of the last prediction on every sample; after the warm-up, p' is the sample's row of the solved registry.
 
     Args:
-        counts: M_c, wanted sums of the predictions on all N_U samples, (C,).
+        counts: M_c, target sums of the predictions on all N_U samples, (C,).
         warmup: updates in which p' = p.
         every: updates between two solutions.
-        alpha, rounds, tolerance: of `drop_small` and `solve`.
+        alpha, rounds, tolerance: arguments of `drop_small` and `solve`.
     """
 
     counts: Tensor
@@ -86,10 +86,10 @@ class Refinery(Refinement):
         counts: Tensor,
         num_unlabeled: int,
         warmup: int,
-        every: int = 10,
-        alpha: float = 2.0,
-        rounds: int = 10,
-        tolerance: float = 0.1,
+        every: int,
+        alpha: float,
+        rounds: int,
+        tolerance: float,
     ) -> None:
         super().__init__()
         self.warmup, self.every = warmup, every
@@ -128,32 +128,21 @@ def darp(
     alpha: float = 2.0,
     rounds: int = 10,
     tolerance: float = 0.1,
-    base: str | Match = "fixmatch",
-    base_options: Mapping[str, Any] | None = None,
-    make: Make | None = None,
+    base: Base = "fixmatch",
 ) -> Match:
     """DARP: a match method whose predictions on all samples are refined to given class counts.
 
-    `target_counts`, in any unit, win over `class_prior`, the frequencies of the labels.
+    `target_counts`, in any unit, override `class_prior`, the frequencies of the labels. `warmup` is a share of the run.
     """
-    if not 0.0 <= warmup < 1.0:
-        raise InputError(f"warmup is the share of the run before refinement: give a number in [0, 1), not {warmup}.")
-    for name, value in (("every", every), ("rounds", rounds)):
-        if value < 1:
-            raise InputError(f"{name} must be 1 or more, not {value}.")
-    for name, number in (("alpha", alpha), ("tolerance", tolerance)):
-        if not number > 0.0:
-            raise InputError(f"{name} must be positive, not {number}.")
-    counts = _counts(num_classes, num_unlabeled, class_prior if target_counts is None else target_counts)
-    match = match_method(base, make, base_options)
-    if match.refinement is not None:
-        raise InputError("this base corrects its predictions already (as DebiasPL does): give DARP another base.")
-    match.refinement = Refinery(counts, num_unlabeled, round(warmup * total_steps), every, alpha, rounds, tolerance)
-    return match
-
-
-def _counts(num_classes: int, num_unlabeled: int, shares: Sequence[float] | None) -> Tensor:
-    """M_c: the shares, scaled to the sum N_U."""
+    require("lie in [0, 1)", warmup=warmup)
+    require("be 1 or more", every=every, rounds=rounds)
+    require("be positive", alpha=alpha, tolerance=tolerance)
+    shares = class_prior if target_counts is None else target_counts
     if shares is None:
         raise InputError("DARP needs the class counts of the unlabelled samples: give class_prior or target_counts.")
-    return num_unlabeled * class_frequencies(shares, num_classes, "target_counts")
+    counts = num_unlabeled * class_frequencies(shares, num_classes, "target_counts")
+    match = match_method(base)
+    if match.refinement is not None:
+        raise InputError("this base already corrects its predictions (as DebiasPL does): give DARP another base.")
+    match.refinement = Refinery(counts, num_unlabeled, round(warmup * total_steps), every, alpha, rounds, tolerance)
+    return match

@@ -1,18 +1,16 @@
-"""SAW (Lai et al. 2022): losses weighted by the effective number of samples of their class, counted as training goes on."""
+"""SAW (Lai et al. 2022): losses weighted by the effective number of samples of their class, counted during training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods.longtail.sizes import epoch_steps, label_counts
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.wrapper import Make, match_method
+from softmatch.methods.wrapper import Base, epoch_steps, label_counts, match_method
 from softmatch.state import Registry, StepCount
 from softmatch.step import Seen
 from softmatch.weightings import Weighting
@@ -27,10 +25,10 @@ def class_weights(counts: Tensor) -> Tensor:
 
 
 class ClassWeighted(Weighting):
-    """λ = w_ŷ · inner λ, w the class weights of how often each class is predicted on the unlabelled set.
+    """λ = w_ŷ · inner λ, w the class weights of the predicted class counts on the unlabelled set.
 
     A registry holds the last argmax on the weak view of every sample; samples not seen yet count evenly for all classes. w is
-    1 at first and follows the registry every `every` updates. λ_max is C times the inner one, a bound: w sums to C.
+    1 at first and follows the registry every `every` updates. λ_max is C times the inner one, an upper bound since w sums to C.
     """
 
     weights: Tensor
@@ -71,7 +69,7 @@ class ClassWeighted(Weighting):
 
 
 class ClassWeightedCrossEntropy(nn.Module):
-    """mean w_y·H(y, p(x)), divided by the batch and not by the weights."""
+    """mean w_y·H(y, p(x)), divided by the batch size, not by the sum of the weights."""
 
     weights: Tensor
 
@@ -87,19 +85,19 @@ def saw(
     num_classes: int,
     *,
     num_unlabeled: int,
-    base: str | Match = "fixmatch",
-    base_options: Mapping[str, Any] | None = None,
-    make: Make | None = None,
+    base: Base = "fixmatch",
     class_counts: Sequence[int] | None = None,
     unlabeled_batch: int = 448,
     total_steps: int = PAPER_STEPS,
     every: int | None = None,
 ) -> Match:
-    """SAW: a match method whose losses are weighted by class, labelled ones by true counts, unlabelled ones by predicted."""
+    """SAW: a match method with class-weighted losses: labelled ones by true counts, unlabelled ones by predicted counts."""
     counts = label_counts(class_counts, num_classes)
-    method = match_method(base, make, base_options)
+    method = match_method(base)
     if method.supervised_loss is not F.cross_entropy or type(method).step is not Match.step:
-        raise InputError("saw weights the cross-entropy on labels; this base has a labelled loss of its own. Use another base.")
+        raise InputError(
+            "saw weights the cross-entropy on labels, but this base has a labelled loss of its own. Use another base."
+        )
     method.weighting = ClassWeighted(
         method.weighting, num_classes, num_unlabeled, epoch_steps(num_unlabeled, unlabeled_batch, total_steps, every)
     )

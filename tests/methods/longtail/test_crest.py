@@ -136,7 +136,7 @@ def test_short_runs_have_fewer_generations_and_a_shorter_queue(steps: int, gener
         ({"class_counts": None}, "give class_counts"),
         ({"class_counts": (1, 2)}, "3 numbers"),
         ({"class_counts": (0, 0, 0)}, "3 numbers"),
-        ({"base": "supervised"}, "is none"),
+        ({"base": "supervised"}, "is not one"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(builder: Any, options: dict[str, object], message: str) -> None:
