@@ -27,13 +27,10 @@ class Counted:
     Attributes:
         passes, baseline: of a step of the method, and of its supervised baseline.
         heads: numbers in the heads that the method adds to the network.
-        state, state_trained, state_per_sample: bytes that the method remembers, its own parameters among them, and bytes by
-            which they grow with each unlabelled sample.
-        labeled, unlabeled, tested: samples of the split.
+        state, state_trained, state_per_sample: bytes that the method remembers, its own parameters among them, and growth.
         folds, baselines: further trainings of a cross-fit, and trainings of the baseline.
         surveys: times that a training predicts the whole unlabelled set.
-        read: FLOPs to predict a sample.
-        prepared: FLOPs of an encoder's features, computed once.
+        read, prepared: FLOPs to predict a sample, and of an encoder's features, which are computed once.
     """
 
     setting: Setting

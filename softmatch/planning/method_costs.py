@@ -22,8 +22,8 @@ from softmatch.training.task import CPU_MICRO_BATCH, Task, build_method, make_tr
 
 MAKERS, LARGE = (torch.full, torch.zeros, torch.ones, torch.empty), 10_000
 """Functions that make tensors, and the count of numbers above which these get no memory."""
-SIDE, MOST, PHASES = 16, 3_000_000, 10
-"""Of a probe: largest side of its items, most samples, moments of the run for a method that counts its steps."""
+SIDE, MOST, PHASES = 16, 100_000, 10
+"""Of a probe: largest side of its items, most samples of a user's own, moments of the run for a method that counts its steps."""
 ENCODER_ONLY = ("encoder", "fine_tune", "recipe", "tuned_layers", "lora", "head", "layer_decay", "head_rate", "length_buckets")
 """Settings that a task without texts does not have."""
 
@@ -45,7 +45,8 @@ def random_task(setting: Setting, shape: tuple[int, ...], device: str, network: 
     update = {name: Config.model_fields[name].default for name in ENCODER_ONLY}
     update |= {"device": device, "labels": None if data.own else config.labels, "precision": "float32", "workers": 0}
     update |= {"views": {}} if data.kind == "text" else {}
-    number, classes = min(data.train, MOST), tuple(map(str, range(data.classes)))
+    most = max(MOST, 2 * data.labeled) if data.own else data.train
+    number, classes = min(data.train, most), tuple(map(str, range(data.classes)))
     random = torch.Generator().manual_seed(0)
     kind: Kind = "image" if len(shape) == 3 else "vector"
     one = torch.randint(0, 256, (1, *shape), generator=random).to(torch.uint8 if kind == "image" else torch.float32)
@@ -149,6 +150,8 @@ def probe_task(setting: Setting, features: int) -> Task:
 
 def count_passes(task: Task, name: str) -> Passes:
     """Passes in a step of the method of that name; in ten steps spread over the run if it counts its steps."""
+    few = replace(task.split, unlabeled=task.split.unlabeled[: 2 * task.config.unlabeled_batch])
+    task = replace(task, split=few)
     with torch.random.fork_rng(devices=[]):
         trainer = make_trainer(task, build_method(task, name))
         counters = [module for module in trainer.method.modules() if isinstance(module, StepCount)]

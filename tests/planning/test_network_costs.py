@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from softmatch.networks import build_network
 from softmatch.config import Config
 from softmatch.errors import InputError
+from softmatch.networks import build_network
 from softmatch.planning.network_costs import (
     ENCODERS,
     CountedOperations,
@@ -20,7 +20,6 @@ from softmatch.planning.network_costs import (
     encoder_sizes,
     planned_network,
 )
-
 
 BERT = ENCODERS["google-bert/bert-base-uncased"]
 
