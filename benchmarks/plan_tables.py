@@ -1,6 +1,6 @@
 """Every table of docs/scale.md that comes from `softmatch plan`, and the numbers that its text derives from them.
 
-python benchmarks/plan_tables.py             # two minutes; nothing is measured
+python benchmarks/plan_tables.py             # nothing is measured
 python benchmarks/plan_tables.py runs scaling
 """
 
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from math import ceil
+from typing import NamedTuple
 
-from softmatch.experiments.paper import EXPERIMENTS
+from softmatch.cli.plan import number, shown_as
 from softmatch.methods import METHODS
-from softmatch.planning.devices import DEVICES, Range
-from softmatch.planning.experiments import Share, plan_experiments
-from softmatch.planning.plans import Plan, count, make_plan
-from softmatch.planning.pool import Growth, method_growth, other_growth, together
-from softmatch.planning.setting import Own, named_setting, own_setting
-from softmatch.planning.shown import FORGETTING, between, number, size
-from softmatch.planning.timing import ARITHMETIC, gpu_speed
-from softmatch.planning.views import READ_SECONDS, count_view_operations
+from softmatch.planning.counts import HIDDEN, count
+from softmatch.planning.footprint import PATH, device_memory, run_storage
+from softmatch.planning.gpus import DEVICES, Range
+from softmatch.planning.method_costs import planned_method, probe_task, state_bytes
+from softmatch.planning.plans import ARITHMETIC, BASELINE, GRADIENTS, HOST, Plan, gpu_plan, plan_experiments
+from softmatch.planning.setting import Own, Setting, named_setting, own_setting
 
 WHERE = "docs/scale.md"
 SOURCES: Mapping[str, str] = {
@@ -31,9 +32,11 @@ SOURCES: Mapping[str, str] = {
     "agnews": "AG News",
     "imdb": "IMDb, at 512 tokens",
 }
-GPUS = ("v100", "a100", "h100", "rtx-4090", "l4", "t4")
 TITLES: Mapping[str, str] = {"v100": "V100", "a100": "A100 80 GB", "h100": "H100", "rtx-4090": "RTX 4090", "l4": "L4", "t4": "T4"}
-SIZES = (10**4, 10**6, 10**9)
+SIZES, FORGETTING = (10**4, 10**6, 10**9), 1000
+"""Unlabelled samples; bytes of a method's own numbers that are not worth a line."""
+USABLE, HOST_MEMORY = 0.5, 128e9
+"""Share of a memory that what grows may take; bytes of a host for each of its GPUs, as of NVIDIA's DGX A100."""
 HOUR, DAY = 3600.0, 86_400.0
 
 
@@ -41,25 +44,40 @@ HOUR, DAY = 3600.0, 86_400.0
 def plan(source: str, device: str, gpus: int = 1, method: str = "softmatch") -> Plan:
     """The paper's run on a source."""
     setting = named_setting(source, ({"recipe": "paper", "method": method},), "cuda", WHERE)
-    counted = count(setting, gpus)
-    return make_plan(counted, gpus, DEVICES[device], gpu_speed(DEVICES[device], counted.cost.work, setting.config.precision))
+    return gpu_plan(count(setting, gpus), DEVICES[device], gpus)
+
+
+def between(value: Range) -> str:
+    return shown_as("", value)
+
+
+def size(value: float) -> str:
+    return shown_as("bytes", value)
+
+
+def row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |".replace("|  |", "| |")
+
+
+def line(columns: int) -> str:
+    return f"|{'---|' * columns}"
 
 
 def experiments() -> Iterator[str]:
     """The paper's experiments in GPU-hours."""
-    columns: dict[str, list[Share]] = {name: plan_experiments("paper", DEVICES[name]) for name in ("v100", "a100", "h100")}
+    columns = {name: plan_experiments("paper", DEVICES[name]) for name in ("v100", "a100", "h100")}
     yield row(["experiment", "runs", "EFLOP", *(TITLES[name] for name in columns), "files, GB"])
     yield line(7)
     for shares in zip(*columns.values(), strict=True):
         first = shares[0]
         name = "**all**" if first.name == "all" else f"`{first.name}`"
         hours = [between(share.gpu_hours) for share in shares]
-        yield row([name, f"{first.runs:,}", number(first.flops / 1e18), *hours, number(first.storage / 1e9)])
+        yield row([name, f"{first.runs:,}", number(first.flops / 1e18), *hours, number(first.storage_bytes / 1e9)])
 
 
 def runs() -> Iterator[str]:
     """One run each, in GPU-hours."""
-    yield row(["", *(TITLES[name] for name in GPUS), "memory, GB"])
+    yield row(["", *TITLES.values(), "memory, GB"])
     yield line(8)
     for source, title in SOURCES.items():
         yield run_row(source, title)
@@ -67,8 +85,9 @@ def runs() -> Iterator[str]:
 
 def run_row(source: str, title: str) -> str:
     """A source on every GPU."""
-    memory = sum(plan(source, "v100").memory.values()) / 1e9
-    return row([title, *(between(plan(source, name).gpu_hours) for name in GPUS), number(memory)])
+    counted = plan(source, "v100").counted
+    hours = (between(gpu_plan(counted, DEVICES[name]).gpu_hours) for name in TITLES)
+    return row([title, *hours, number(sum(device_memory(counted).values()) / 1e9)])
 
 
 SCALING = (("cifar10", "v100"), ("imagenet", "a100"))
@@ -78,59 +97,71 @@ def scaling() -> Iterator[str]:
     """From 1 GPU to 8 to 64."""
     yield row(["", "CIFAR-10, 1 V100", "8", "64", "ImageNet, 1 A100", "8", "64"])
     yield line(7)
-    for name, cell in SCALING_ROWS.items():
-        yield scaling_row(name, cell)
+    for name in SCALING_ROWS:
+        yield scaling_row(name)
 
 
-def scaling_row(name: str, cell: Callable[[Plan], str]) -> str:
+def scaling_row(name: str) -> str:
     """A figure at every number of GPUs."""
+    cell = SCALING_ROWS[name]
     return row([name, *(cell(plan(source, device, gpus)) for source, device in SCALING for gpus in (1, 8, 64))])
 
 
 def _hours(part: str) -> Callable[[Plan], str]:
-    def cell(found: Plan) -> str:
-        return "–" if part not in found.time.parts else between(found.time.parts[part] * (1 / HOUR))
-
-    return cell
+    return lambda found: between(found.parts[part] * (1 / HOUR)) if part in found.parts else "–"
 
 
 def _memory(*parts: str) -> Callable[[Plan], str]:
-    return lambda found: size(sum(found.memory.get(part, 0.0) for part in parts))
-
-
-def _sent(part: str) -> Callable[[Plan], str]:
-    return lambda found: size(found.traffic.parts[part]) if found.traffic.parts else "–"
+    return lambda found: size(sum(value for name, value in device_memory(found.counted, found.gpus).items() if name in parts))
 
 
 SCALING_ROWS: Mapping[str, Callable[[Plan], str]] = {
-    "a step, ms": lambda found: between(found.time.step * 1e3),
-    "a run, hours": lambda found: between(found.time.total * (1 / HOUR)),
+    "a step, ms": lambda found: between(found.step * 1e3),
+    "a run, hours": lambda found: between(found.seconds * (1 / HOUR)),
     "… arithmetic of the steps": _hours(ARITHMETIC),
-    "… the host, in between": _hours("the host, in between"),
-    "… traffic": _hours("traffic"),
-    "… the supervised twin": _hours("the supervised twin"),
-    "overhead, %": lambda found: between(found.time.overhead * 100),
+    "… the host, in between": _hours(HOST),
+    "… sum of gradients": _hours(GRADIENTS),
+    "… the supervised baseline": _hours(BASELINE),
+    "overhead, %": lambda found: between(found.overhead * 100),
     "**GPU-hours**": lambda found: f"**{between(found.gpu_hours)}**",
-    "memory of a GPU": lambda found: size(sum(found.memory.values())),
+    "memory of a GPU": lambda found: size(sum(device_memory(found.counted, found.gpus).values())),
     "… activations, work, views": _memory("activations", "work on the largest layer", "views of the batch"),
-    "… weights, gradients, optimiser, average": _memory(
-        "weights", "gradients", "optimiser", "averaged weights", "gradients as one message"
-    ),
+    "… weights, gradients, optimiser, average": _memory("weights", "gradients", "optimiser", "averaged weights"),
     "… data": _memory("data"),
-    "sent by a GPU in a step": lambda found: size(found.traffic.sent) if found.traffic.parts else "–",
-    "… gradients": _sent("gradients"),
-    "… batch statistics": _sent("batch statistics"),
-    "… predictions": _sent("predictions and features"),
-    "… messages": lambda found: f"{found.traffic.number:.0f}",
-    "files of a run": lambda found: size(sum(found.storage.values())),
+    "files of a run": lambda found: size(sum(run_storage(found.counted).values())),
 }
+
+
+class Growth(NamedTuple):
+    """Bytes of one thing at each of SIZES, and of one sample more."""
+
+    name: str
+    sizes: tuple[int, ...]
+    per_sample: int
+
+    @property
+    def constant(self) -> int:
+        return self.sizes[-1] - self.per_sample * SIZES[-1]
 
 
 @cache
 def states(classes: int = 10) -> list[Growth]:
-    """Of every method."""
-    setting = own_setting(Own("image", 100_000, (3, 32, 32), classes), ({},), "cuda", WHERE)
-    return method_growth(setting, tuple(METHODS), SIZES)
+    """The state of every method."""
+
+    def held(setting: Setting, samples: int) -> int:
+        return state_bytes(planned_method(probe_task(setting, HIDDEN), "image", samples))
+
+    found = []
+    for name in METHODS:
+        setting = own_setting(Own("image", 100_000, (3, 32, 32), classes, 1), ({"method": name},), "cuda", WHERE)
+        setting = setting._replace(data=replace(setting.data, train=4 * classes + 1000))
+        sizes = tuple(held(setting, samples) for samples in SIZES)
+        found.append(Growth(name, sizes, held(setting, SIZES[-1] + 1) - sizes[-1]))
+    return found
+
+
+def verdict(held: float, room: float) -> str:
+    return "fits" if held <= USABLE * room else f"shard over {ceil(held / (USABLE * room)):,}"
 
 
 def state() -> Iterator[str]:
@@ -139,69 +170,63 @@ def state() -> Iterator[str]:
     yield line(7)
     for growth in states():
         if growth.per_sample:
-            yield state_row(growth)
+            fits = verdict(growth.sizes[-1], DEVICES["a100"].memory)
+            yield row([growth.name, growth.per_sample, growth.constant, *map(size, growth.sizes), fits])
     steady = [growth for growth in states() if not growth.per_sample]
-    few = [growth for growth in steady if growth.constant <= FORGETTING]
-    most, same = max(growth.constant for growth in few), ["the same"] * 3
-    yield row([", ".join(growth.name for growth in few), "0", f"at most {most:.0f}", *same, "fits"])
+    few, same = [growth for growth in steady if growth.constant <= FORGETTING], ["the same"] * 3
+    most = max(growth.constant for growth in few)
+    yield row([", ".join(growth.name for growth in few), "0", f"up to {most}", *same, "fits"])
     more = [f"{growth.name} ({size(growth.constant)})" for growth in steady if growth.constant > FORGETTING]
-    yield row([", ".join(more), "0", "as said", *same, "fits"])
+    yield row([", ".join(more), "0", "in brackets", *same, "fits"])
 
 
-def state_row(growth: Growth) -> str:
-    """A method that remembers something of every sample."""
-    cells = [growth.name, f"{growth.per_sample:.0f}", f"{growth.constant:.0f}", *map(size, growth.bytes)]
-    return row([*cells, growth.verdict(DEVICES["a100"])])
+OTHERS: Mapping[str, tuple[str, float]] = {
+    "items, in memory": ("device", 3072),
+    "truth, for the meter": ("device", 8),
+    "predictions of the whole set": ("device", 40),
+    "shuffles of two epochs": ("host", 16),
+    "unlabelled positions": ("host", 8),
+    "labels": ("host", 8),
+    "paths of image files": ("host", PATH),
+    "features of a frozen encoder": ("disk", 1536),
+    "split.json, positions listed": ("disk", 0),
+}
+
+
+def listed(samples: int) -> float:
+    """Bytes of a line of split.json: a position of as many digits as it has on average."""
+    longest = len(str(samples - 1))
+    return 4.0 + longest - sum(10.0**digits for digits in range(1, longest)) / samples
 
 
 def others() -> Iterator[str]:
     """Everything else with a row for every sample."""
     yield row(["else", "where", "bytes a sample", "10⁴", "10⁶", "10⁹", "at 10⁹"])
     yield line(7)
-    setting = own_setting(Own("image", 1000, (3, 32, 32), 10), ({},), "cuda", WHERE)
-    found = other_growth(setting, SIZES)
-    for growth in (*found, together(found, "device"), together(found, "host")):
-        verdict = "–" if growth.where == "disk" else growth.verdict(DEVICES["a100"])
-        each = f"{growth.per_sample:,.0f}" if growth.per_sample >= 100 else f"{growth.per_sample:.3g}"
-        yield row([growth.name, growth.where, each, *map(size, growth.bytes), verdict])
+    rooms = {"device": DEVICES["a100"].memory, "host": HOST_MEMORY}
+    together = {where: sum(each for place, each in OTHERS.values() if place == where) for where in rooms}
+    for name, (where, each) in (*OTHERS.items(), *(("together", pair) for pair in together.items())):
+        fits = verdict(each * SIZES[-1], rooms[where]) if where in rooms else "–"
+        every = [each or listed(samples) for samples in SIZES]
+        held = [size(bytes_ * samples) for bytes_, samples in zip(every, SIZES, strict=True)]
+        yield row([name, where, number(every[-1]), *held, fits])
 
 
 def derived() -> Iterator[str]:
     """Numbers in the text."""
     for source, device in SCALING:
         found = plan(source, device, 8).counted
-        names = [name for name, _ in found.rows]
-        made = count_view_operations(found.setting, names)
-        every = found.work.operations
-        yield f"- {source}: {every:,.0f} operations in a step, {made / every:.0%} of them for views"
-    eight, many = plan("imagenet", "a100", 8), plan("imagenet", "a100", 64)
-    gain = Range(eight.time.total.low / many.time.total.low, eight.time.total.high / many.time.total.high)
-    yield f"- imagenet on 64 A100 instead of 8: {between(gain)} times as fast"
-    second = Range(1 / eight.time.step.high, 1 / eight.time.step.low) * eight.counted.samples
-    yield f"- imagenet on 8 A100: {between(second)} images a second, {between(second * READ_SECONDS)} cores"
-    yield f"- cifar100 on one V100: {between(plan('cifar100', 'v100').time.total * (1 / DAY))} days"
-    adsh = plan("cifar10", "v100", 1, "adsh").counted.work
-    surveyed = adsh.surveys * adsh.survey / (adsh.steps * adsh.step)
+        operations = found.step_operations(found.passes)
+        made = found.passes.view_operations / found.passes.steps * (found.setting.data.files is None)
+        yield f"- {source}: {operations:,.0f} operations in a step, {made / operations:.0%} of them for views"
+    eight, many = plan("imagenet", "a100", 8).seconds, plan("imagenet", "a100", 64).seconds
+    yield f"- imagenet on 64 A100 instead of 8: {between(Range(eight.low / many.low, eight.high / many.high))} times as fast"
+    yield f"- cifar100 on one V100: {between(plan('cifar100', 'v100').seconds * (1 / DAY))} days"
+    adsh = plan("cifar10", "v100", 1, "adsh").counted
+    surveyed = adsh.surveys * adsh.unlabeled * adsh.read / (adsh.setting.config.steps * adsh.step_flops(adsh.passes))
     yield f"- adsh, predictions of the whole set: {surveyed:.1%} of the arithmetic of the steps"
-    flops: dict[str, float] = {}
-    planned: dict[str, float] = {}
-    for sheet in EXPERIMENTS["table-main"].sheets["paper"]:
-        for run in sheet.runs():
-            key = repr((run.source, {name: value for name, value in run.settings.items() if name not in ("seed", "labels")}))
-            if key not in planned:
-                planned[key] = count(named_setting(run.source, (run.settings,), "cuda", WHERE)).work.total
-            flops[run.source] = flops.get(run.source, 0.0) + planned[key]
-    yield f"- of the main table, CIFAR-100 is {flops['cifar100'] / sum(flops.values()):.0%} of the arithmetic"
     kept = {growth.name: growth.per_sample for growth in states(1000) if growth.per_sample}
-    yield "- with 1,000 classes, bytes a sample: " + ", ".join(f"{name} {value:,.0f}" for name, value in kept.items())
-
-
-def row(cells: Sequence[object]) -> str:
-    return f"| {' | '.join(map(str, cells))} |".replace("|  |", "| |")
-
-
-def line(columns: int) -> str:
-    return f"|{'---|' * columns}"
+    yield "- with 1,000 classes, bytes a sample: " + ", ".join(f"{name} {value:,}" for name, value in kept.items())
 
 
 TABLES: Mapping[str, Callable[[], Iterator[str]]] = {

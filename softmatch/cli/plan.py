@@ -1,37 +1,66 @@
-"""`softmatch plan`: parse, count, print."""
+"""`softmatch plan`: parse, plan, print."""
 
 from __future__ import annotations
 
 import json as json_format
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from cyclopts import Parameter
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from softmatch.config import Config, read_file, split_names
 from softmatch.errors import InputError
+from softmatch.formatting import duration
+from softmatch.planning.gpus import Device, Range, find_device
 
 if TYPE_CHECKING:
-    from softmatch.planning.devices import Device
-    from softmatch.planning.plans import Counted, Plan
-    from softmatch.planning.setting import Own, Setting
-    from softmatch.planning.timing import Speed
+    from softmatch.planning.plans import Plan
+    from softmatch.planning.setting import Setting
 
 HERE = ("auto", "cpu", "cuda", "mps")
-"""Devices of this machine."""
-SIDE, WIDTH, CLASSES, POOLED = 32, 64, 10, 100_000
-"""Sizes where none are given."""
+SAMPLES = 10**12
+READ = (
+    *("recipe", "labels", "imbalance", "unlabeled_imbalance", "head_labels", "head_unlabeled", "evaluation", "folds", "encoder"),
+    *("fine_tune", "max_tokens", "train_per_class", "validation_per_class", "method", "method_options", "steps", "test_fraction"),
+    *("twin", "model", "views", "labeled_batch", "unlabeled_batch", "batch_statistics", "micro_batch", "optimizer"),
+    *("tuned_layers", "lora", "head", "length_buckets", "precision", "threads", "evaluate_every"),
+)
+"""The settings on which a plan depends."""
+
+if TYPE_CHECKING:
+    Planned = Config
+else:
+    GPUS = "v100, a100, a100-40gb, h100, l4, t4, rtx-4090: by its data sheet. auto, cpu, cuda, mps: this machine, timed."
+    shown = {name: (hint, Config.model_fields[name]) for name, hint in get_type_hints(Config).items() if name in READ}
+    Planned = create_model("Planned", __config__=Config.model_config, **shown, device=(str, Field("auto", description=GPUS)))
 
 
-class Planned(Config):
-    """Settings as of `softmatch train`, for a device that need not be here."""
+class Options(BaseModel):
+    """What is planned beside the settings of a run."""
 
-    device: str = Field(
-        "auto",
-        description="v100, a100, a100-40gb, h100, l4, t4 or rtx-4090: by its data sheet. auto, cpu, cuda or mps: this machine.",
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    gpus: int = Field(1, ge=1, le=100_000, description="GPUs that train one network, each with a share of every batch.")
+    seeds: int = Field(1, ge=1, le=10**6, description="Runs of each method.")
+    methods: str | None = Field(None, description="Several methods, separated by commas, instead of --method.")
+    price: float | None = Field(None, gt=0, description="Price of a GPU-hour in any currency. Default: no price is printed.")
+    measure: bool = Field(
+        False, description="Time real steps on this machine with random data (the default without a GPU's name)."
     )
+    images: int | None = Field(None, ge=1, le=SAMPLES, description="Number of images, if only sizes are known.")
+    vectors: int | None = Field(None, ge=1, le=SAMPLES, description="Number of vectors, if only sizes are known.")
+    texts: int | None = Field(None, ge=1, le=SAMPLES, description="Number of texts, if only sizes are known; needs --tokens.")
+    side: int = Field(32, ge=1, le=4096, description="Side of these images in pixels.")
+    channels: int = Field(3, ge=1, le=3, description="Channels of these images: 1 (grey) or 3.")
+    width: int = Field(64, ge=1, le=100_000, description="Numbers in each of these vectors.")
+    tokens: int | None = Field(None, ge=1, le=10**6, description="Tokens of a text with padding; also for named sources.")
+    classes: int = Field(10, ge=2, le=25_000, description="Number of classes of these samples.")
+    test_samples: int = Field(0, ge=0, le=SAMPLES, description="Samples of a test set that goes with these samples.")
 
 
 def plan(
@@ -39,29 +68,16 @@ def plan(
     /,
     *,
     config: Annotated[Planned | None, Parameter(name="*")] = None,
+    options: Annotated[Options | None, Parameter(name="*")] = None,
     file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
-    gpus: int | None = None,
-    seeds: int | None = None,
-    methods: str | None = None,
-    price: float | None = None,
-    network: float | None = None,
-    images: int | None = None,
-    vectors: int | None = None,
-    texts: int | None = None,
-    side: int | None = None,
-    channels: int | None = None,
-    width: int | None = None,
-    tokens: int | None = None,
-    classes: int | None = None,
-    test_samples: int | None = None,
-    pool: str | None = None,
-    measure: bool = False,
     json: bool = False,
+    pool: Annotated[str | None, Parameter(show=False)] = None,
+    network: Annotated[str | None, Parameter(show=False)] = None,
 ) -> None:
-    """Say what a setting would cost: steps, arithmetic, hours, memory, traffic and files, on GPUs that need not be here.
+    """Plan the cost of a setting: steps, arithmetic, hours, memory and files, on GPUs that need not be here.
 
-    Neither the data nor the GPU is needed. What can be counted is counted; hours on a GPU are estimates, from low to high, by
-    its data sheet and by what the paper and NVIDIA say of theirs. --measure times real steps on this machine instead.
+    Neither the data nor the GPU is needed. What can be counted is counted; hours on a GPU are estimates, from low to high, by its
+    data sheet and by what the paper and NVIDIA have published. On this machine, a few real steps are timed.
 
     Examples:
 
@@ -69,289 +85,191 @@ def plan(
     - softmatch plan imagenet --recipe paper --device a100 --gpus 8 --seeds 3 --methods softmatch,flexmatch
     - softmatch plan digits
     - softmatch plan --images 1000000 --side 224 --classes 1000 --model resnet-50 --labels 10000 --device h100 --gpus 8
-    - softmatch plan agnews --recipe paper --device v100
+    - softmatch plan --images 1000000000 --methods flexmatch,darp --device a100
     - softmatch plan table-main --device a100
     - softmatch plan paper --device v100 --price 2.5
-    - softmatch plan --pool 1e4,1e6,1e9 --device a100
-    - softmatch plan cifar10 --model wrn-10-1 --labeled-batch 16 --unlabeled-batch 112 --measure
 
     Parameters
     ----------
     source:
-        A source that softmatch knows by name (digits, cifar10, …, yelp-5); a table or figure of the paper as of `softmatch
-        reproduce` (table-main, …), or paper for all of them at the paper's scale; nothing, where sizes are given.
+        A source that softmatch knows by name (digits, cifar10, …, yelp-5); a table or figure of the paper as in `softmatch
+        reproduce` (table-main, …), or paper for all of them; nothing if sizes are given.
     config:
-        Settings, as of `softmatch train`.
+        Settings, as in `softmatch train`.
+    options:
+        What is planned.
     file:
         YAML file of settings.
-    gpus:
-        That train one network together, each with a share of every batch; with --device. Default: 1.
-    seeds:
-        Runs of each method. Default: 1.
-    methods:
-        Several, separated by commas, in the place of --method.
-    price:
-        Of a GPU-hour, or of an hour of this machine, in any currency; without it no price is printed.
-    network:
-        GB/s from each GPU to other machines, where more than 8 train together. Default: the maker's own machine, else 12.5.
-    images:
-        How many images there are, where only sizes are known; with --side, --channels, --classes and --test-samples.
-    vectors:
-        How many vectors of numbers; with --width, --classes and --test-samples.
-    texts:
-        How many texts; with --tokens, --classes and --test-samples.
-    side:
-        Pixels of a side of these images. Default: 32.
-    channels:
-        Of these images: 1 (grey) or 3. Default: 3.
-    width:
-        Numbers in each of these vectors. Default: 64.
-    tokens:
-        Of a text, with padding; also for named sources of texts.
-    classes:
-        How many there are. Default: 10.
-    test_samples:
-        Of a test set that goes with these samples. Default: none.
-    pool:
-        Sizes of the unlabelled set, separated by commas: what each method (or those of --methods, --method) remembers at each
-        of them, and what else grows.
-    measure:
-        Time a few steps on this machine, with random data, and use that.
     json:
         Print JSON instead of tables: bytes, seconds, FLOPs; estimates as [low, high].
     """
-    from softmatch.planning.bounds import refuse_amount, refuse_sizes  # the package imports torch
-    from softmatch.planning.devices import GPUS_OF_A_MACHINE, find_device
-    from softmatch.planning.experiments import is_experiment
-
-    refuse_sizes({"--gpus": gpus, "--seeds": seeds})
-    for option, amount in (("--price", price), ("--network", network)):
-        refuse_amount(option, amount)
-    chosen = _names(methods)
-    numbers = {"image": images, "vector": vectors, "text": texts}
-    sizes = Sizes(side, channels, width, tokens, classes, test_samples)
-    layer = read_file(file) if file is not None else {}
+    if pool is not None:
+        raise InputError(
+            "--pool is gone: a plan shows the state of each method. Give a size: --images 1000000000 --methods darp."
+        )
+    if network is not None:
+        raise InputError("--network is gone: the traffic between machines is not planned any more. Leave it out.")
+    given, layer = options or Options(), read_file(file) if file is not None else {}
     written = layer.pop("source", None)
     name = source if source is not None else written
-    own = _own_sizes(numbers, sizes, name, pool is not None)
     said = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
-    device_name = str(said.pop("device", None) or layer.pop("device", None) or "auto")
-    layers: tuple[dict[str, Any], ...] = (layer, said)
-    device = None if device_name in HERE or device_name.startswith("cuda:") else find_device(device_name)
-    given = {"--seeds": seeds, "--network": network, "--pool": pool, "--methods": methods, "--measure": measure or None}
+    kind = str(said.pop("device", None) or layer.pop("device", None) or "auto")
+    device = None if kind in HERE or kind.startswith("cuda:") else find_device(kind)
+    from softmatch.planning.plans import is_experiment, sum_up  # torch
+
     if is_experiment(name):
-        _refuse({**given, "--tokens": tokens}, f"{name} has the paper's own settings")
-        _plan_experiments(str(name), device, gpus or 1, price, json, bool(layer or said))
+        _print_experiments(str(name), device, given, sorted({*layer, *said}), json)
         return
-    if measure and (device is not None or gpus is not None):
-        raise InputError("--measure times steps of one process on this machine: leave out --device and --gpus.")
-    if chosen is not None and "method" in {**layer, **said}:
-        raise InputError("--methods takes the place of --method: give one of them.")
+    if device is None and given.gpus > 1:
+        raise InputError(f"--gpus {given.gpus}: name them with --device, such as a100. This machine is planned as one.")
+    if device is not None and given.measure:
+        raise InputError("--measure times steps on this machine: leave out --device and --gpus.")
+    methods = split_names(given.methods)
+    if given.methods is not None and (methods is None or "method" in {**layer, **said}):
+        raise InputError(f"--methods {given.methods!r}: give names separated by commas, instead of --method.")
+    layers = [(layer, said, {"method": each}) for each in methods] if methods else [(layer, said)]
     where = str(file or "settings")
-    if pool is not None:
-        more = {"--gpus": gpus, "--price": price, "--test-samples": test_samples}
-        _refuse({**given, **more, "--pool": None, "--methods": None}, "--pool is about memory and files alone")
-        setting = _setting(name, own, layers, "cuda", where, tokens)
-        _plan_pool(setting, chosen or ((setting.config.method,) if "method" in {**layer, **said} else None), pool, device, json)
-        return
-    if device is None and (gpus or 1) > 1:
-        raise InputError(f"--gpus {gpus}: name them with --device, such as a100. This machine is planned as one.")
-    if network is not None and (device is None or (gpus or 1) <= GPUS_OF_A_MACHINE):
-        raise InputError(f"--network {network:g} is between machines, where more than {GPUS_OF_A_MACHINE} --gpus train together.")
-    kind = _kind(device, device_name)
-    settings = [_setting(name, own, (*layers, {"method": each}), kind, where, tokens) for each in chosen or ()]
-    settings = settings or [_setting(name, own, layers, kind, where, tokens)]
-    plans = [_plan(setting, gpus or 1, device, device_name, network, measure) for setting in settings]
-    _print(plans, seeds or 1, price, json)
-
-
-def _names(methods: str | None) -> tuple[str, ...] | None:
-    found = split_names(methods)
-    if methods is not None and found is None:
-        raise InputError(f"--methods {methods!r}: give names separated by commas, such as softmatch,flexmatch.")
-    return found
-
-
-def _refuse(given: Mapping[str, object], why: str) -> None:
-    """Options that nothing would read; None: it was not given."""
-    for name, value in given.items():
-        if value is not None:
-            raise InputError(f"{why}: leave out {name}.")
-
-
-def _print(plans: list[Plan], seeds: int, price: float | None, json: bool) -> None:
-    from softmatch.planning.shown import print_plan, print_plans
-    from softmatch.planning.sums import sum_up
-
-    total, first = sum_up(plans, seeds, price), plans[0]
+    plans = [_plan(_setting(name, given, each, _kind(device, kind), where), given.gpus, device, kind) for each in layers]
+    total = sum_up(plans, given.seeds, given.price)._asdict()
+    first = plans[0].counted.setting
+    about = {"source": first.source, "device": None if device is None else device.name, "gpus": given.gpus, "seeds": given.seeds}
     if json:
-        about = {
-            "source": first.counted.setting.source,
-            "device": None if first.device is None else first.device.name,
-            "gpus": first.gpus,
-            "seeds": seeds,
-            "settings": first.counted.setting.config.model_dump(mode="json", exclude={"method", "method_options"}),
-            "runs": [each.as_dict() for each in plans],
-            "shared_storage_bytes": first.shared,
-            "total": total.as_dict(),
-        }
-        print(json_format.dumps(about, indent=1, ensure_ascii=False))
-    elif len(plans) > 1:
-        print_plans(plans, total)
+        settings = first.config.model_dump(mode="json", exclude={"method", "method_options"})
+        _dump({**about, "settings": settings, "runs": [each.as_dict() for each in plans], "total": total})
     else:
-        print_plan(first, total)
+        _print_plans(about, plans, total)
 
 
-class Sizes(NamedTuple):
-    """Of data of which only sizes are known; None: not given."""
-
-    side: int | None
-    channels: int | None
-    width: int | None
-    tokens: int | None
-    classes: int | None
-    test_samples: int | None
-
-
-READ: Mapping[str, tuple[str, ...]] = {"image": ("side", "channels"), "vector": ("width",), "text": ("tokens",)}
-"""Which sizes are read of each kind, besides classes and test_samples."""
-
-
-def _own_sizes(numbers: Mapping[str, int | None], sizes: Sizes, name: str | None, pool: bool) -> Own | None:
-    """The user's own data, or None for a source with a name."""
-    kinds = [kind for kind, number in numbers.items() if number is not None]
-    if len(kinds) > 1:
-        raise InputError(f"--{kinds[0]}s and --{kinds[1]}s: data are of one kind, give one of them.")
-    if kinds and name is not None:
-        raise InputError(f"{name!r} and --{kinds[0]}s {numbers[kinds[0]]} are two sources: give one of them.")
-    if not kinds and name is None and pool:  # of images, as small as CIFAR's unless said otherwise
-        kinds, numbers = ["image"], {"image": POOLED}
-    if not kinds:
-        missing = "that is about --images, --vectors or --texts, which are not given"
-        _refuse({_option(key): value for key, value in sizes._asdict().items() if key != "tokens"}, missing)
-        return None
-    (kind,) = kinds
-    read = (*READ[kind], "classes", "test_samples")
-    _refuse({_option(key): value for key, value in sizes._asdict().items() if key not in read}, f"data are {kind}s")
-    if kind == "text" and sizes.tokens is None:
-        raise InputError("--texts needs --tokens: how many a text has, with padding.")
-    if sizes.channels not in (None, 1, 3):
-        raise InputError(f"--channels {sizes.channels}: images have 1 (grey) or 3.")
-    from softmatch.planning.setting import Own
-
-    side = SIDE if sizes.side is None else sizes.side
-    shapes = {
-        "image": (sizes.channels or 3, side, side),
-        "vector": (WIDTH if sizes.width is None else sizes.width,),
-        "text": (sizes.tokens or 0,),
-    }
-    classes = CLASSES if sizes.classes is None else sizes.classes
-    return Own(cast(Any, kind), numbers[kind] or 0, shapes[kind], classes, sizes.test_samples or 0)
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+def _dump(about: Mapping[str, Any]) -> None:
+    print(json_format.dumps(about, indent=1, ensure_ascii=False, default=lambda value: [value.low, value.high]))
 
 
 def _kind(device: Device | None, name: str) -> str:
-    """ "cpu" or "cuda": what the defaults and the passes follow from."""
-    if device is not None:
-        return "cuda"
-    from softmatch.distributed.devices import choose_device
+    """ "cpu" or "cuda": defaults and passes depend on it."""
+    from softmatch.distributed.devices import choose_device  # torch
 
     try:
-        return "cpu" if choose_device(name).type == "cpu" else "cuda"
-    except InputError as error:  # which says what torch says, of all its devices
+        return "cuda" if device is not None or choose_device(name).type != "cpu" else "cpu"
+    except InputError as error:
         raise InputError(f"--device {name} is not on this machine: give auto, cpu, or the name of a GPU such as a100.") from error
 
 
-def _setting(
-    name: str | None, own: Own | None, layers: tuple[dict[str, Any], ...], kind: str, where: str, tokens: int | None
-) -> Setting:
-    from softmatch.planning.setting import SOURCES, named_setting, own_setting
+def _setting(name: str | None, given: Options, layers: tuple[Mapping[str, Any], ...], device: str, where: str) -> Setting:
+    from softmatch.planning.setting import SIZES, Own, named_setting, own_setting  # torch
 
-    if own is not None:
-        return own_setting(own, layers, kind, where)
-    name = name or "digits"
-    if name not in SOURCES and (Path(name).exists() or "/" in name):
-        raise InputError(
-            f"{name}: a plan is made without data. Give their sizes (--images, --vectors or --texts with --classes), or let "
-            "softmatch train … --dry-run look at them."
-        )
-    return named_setting(name, layers, kind, where, tokens)
+    side, tokens, number = given.side, given.tokens, given.images or given.vectors or given.texts
+    shapes = {"images": (given.channels, side, side), "vectors": (given.width,), "texts": (tokens or 0,)}
+    read = {"images": {"side", "channels"}, "vectors": {"width"}, "texts": {"tokens"}, None: {"tokens"}}
+    kinds = [kind for kind in shapes if getattr(given, kind) is not None]
+    if len(kinds) + (name is not None) > 1:
+        raise InputError(f"{', '.join([*([name] if name else []), *(f'--{kind}' for kind in kinds)])}: give one source of data.")
+    kind = kinds[0] if kinds else None
+    known = read[kind] | ({kind, "classes", "test_samples"} if kind else set())
+    sizes = {*shapes, "side", "channels", "width", "tokens", "classes", "test_samples"}
+    for key in sorted(given.model_fields_set & sizes - known):
+        raise InputError(f"--{key.replace('_', '-')} is not about {f'--{kind}' if kind else 'a named source'}: leave it out.")
+    if kind is None:
+        if name not in {*SIZES, None} and (Path(name or "").exists() or "/" in str(name)):
+            advice = "Give sizes (--images, --vectors or --texts with --classes), or use softmatch train … --dry-run."
+            raise InputError(f"{name}: a plan is made without data. {advice}")
+        return named_setting(name or "digits", layers, device, where, tokens)
+    if kind == "texts" and tokens is None:
+        raise InputError("--texts needs --tokens: the tokens of a text, with padding.")
+    own = Own(kind[:-1], number or 0, shapes[kind], given.classes, given.test_samples)  # type: ignore[arg-type]  # of its kinds
+    return own_setting(own, layers, device, where)
 
 
-def _plan(setting: Setting, gpus: int, device: Device | None, name: str, network: float | None, measure: bool) -> Plan:
-    from softmatch.planning.plans import count, make_plan
+def _plan(setting: Setting, gpus: int, device: Device | None, name: str) -> Plan:
+    from softmatch.planning.counts import count  # torch
+    from softmatch.planning.plans import gpu_plan, measured_plan
 
     counted = count(setting, gpus)
-    speed = _speed(counted, device, name, measure)
-    return make_plan(counted, gpus, device, speed, None if network is None else network * 1e9)
+    return measured_plan(counted, name) if device is None else gpu_plan(counted, device, gpus)
 
 
-def _speed(counted: Counted, device: Device | None, name: str, measure: bool) -> Speed:
-    from softmatch.planning.timing import cpu_speed, gpu_speed
+def _print_experiments(name: str, device: Device | None, given: Options, more: Sequence[str], json: bool) -> None:
+    from softmatch.planning.plans import plan_experiments  # torch
 
-    config = counted.setting.config
-    if device is not None:
-        return gpu_speed(device, counted.cost.work, config.precision)
-    if measure:
-        from softmatch.planning.measured import measured_speed
-
-        return measured_speed(counted, name)
-    if not counted.setting.on_cpu:
-        raise InputError("this machine has a GPU: give --measure to time it, or its name with --device, such as a100.")
-    import torch
-
-    from softmatch.training.bench import matmul_flops
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.threads or before)
-    try:
-        return cpu_speed(matmul_flops(torch.device("cpu"), repeats=2))
-    finally:
-        torch.set_num_threads(before)
-
-
-def _plan_experiments(name: str, device: Device | None, gpus: int, price: float | None, json: bool, more: bool) -> None:
-    if device is None:
-        raise InputError(f"{name} is planned for a GPU: name it with --device, such as v100.")
-    if more:
-        raise InputError(f"{name} has the paper's own settings: give --device, --gpus and --price alone.")
-    from softmatch.planning.experiments import plan_experiments
-    from softmatch.planning.shown import print_experiments
-
-    shares = plan_experiments(name, device, gpus)
+    more = [*more, *sorted(given.model_fields_set - {"gpus", "price"})]
+    if device is None or more:
+        wrong = f"leave out --{more[0].replace('_', '-')}" if more else "name a GPU with --device, such as v100"
+        raise InputError(f"{name} has the paper's own settings: {wrong}.")
+    rows = [share._asdict() for share in plan_experiments(name, device, given.gpus)]
+    for row in rows:
+        row["price"] = None if given.price is None else row["gpu_hours"] * given.price
     if json:
-        planned = [share.as_dict(price) for share in shares]
-        about = {"device": device.name, "gpus": gpus, "price_of_a_gpu_hour": price, "experiments": planned}
-        print(json_format.dumps(about, indent=1, ensure_ascii=False))
-    else:
-        print_experiments(shares, device, gpus, price)
-
-
-def _plan_pool(setting: Setting, names: tuple[str, ...] | None, pool: str, device: Device | None, json: bool) -> None:
-    from softmatch.methods import METHODS
-    from softmatch.planning.pool import fitting_methods, method_growth, other_growth, pool_device, read_sizes, together
-    from softmatch.planning.shown import print_pool
-
-    sizes = read_sizes(pool)
-    fit, unfit = (names, list[str]()) if names is not None else fitting_methods(setting, METHODS)
-    methods, others = method_growth(setting, fit, sizes), other_growth(setting, sizes)
-    if not json:
-        print_pool(methods, others, pool_device(device), unfit)
+        _dump({"device": device.name, "gpus": given.gpus, "price_of_a_gpu_hour": given.price, "experiments": rows})
         return
-    found = {
-        part: {
-            each.name: {
-                "where": each.where,
-                "bytes_per_sample": each.per_sample,
-                "constant_bytes": each.constant,
-                "bytes": each.bytes,
-            }
-            for each in growths
-        }
-        for part, growths in (("methods", methods), ("others", others))
-    }
-    sums = {where: together(others, where).bytes for where in ("device", "host")}
-    print(json_format.dumps({"sizes": sizes, **found, "others_together": sums, "unfit": unfit}, indent=1, ensure_ascii=False))
+    _print_table(rows, Console(emoji=False))
+    print(f"At the paper's scale on {device.title}, {given.gpus} for each run; texts of unknown length have 512 tokens.")
+
+
+def _print_plans(about: Mapping[str, Any], plans: Sequence[Plan], total: Mapping[str, Any]) -> None:
+    console, first = Console(emoji=False), plans[0]
+    if len(plans) > 1:
+        _print_rows(about, console)
+        keys = ("method", "flops_per_step", "seconds", "gpu_hours", "memory_bytes", "state_bytes_per_sample", "storage_bytes")
+        _print_table([{key: each.as_dict()[key] for key in keys} for each in plans], console)
+    else:
+        _print_rows({**about, **first.as_dict()}, console)
+    _print_rows({"total": total}, console)
+    memory, device = sum(first.as_dict()["memory_bytes"].values()), first.device
+    if device is not None and memory > device.memory:
+        advice = f"smaller batches, more --gpus, or --precision {device.short}"
+        print(f"It does not fit into {shown_as('bytes', device.memory)}: give {advice}.")
+
+
+def _print_rows(rows: Mapping[str, Any], console: Console) -> None:
+    """A line for each figure; the figures of a mapping follow its name."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in rows.items():
+        label = key.replace("_", " ")
+        if isinstance(value, Mapping):
+            table.add_row(Text(f"\n{label}", style="bold"), "\n" if key == "total" else f"\n{shown_as(key, value)}")
+            for part, each in value.items():
+                table.add_row(
+                    Text(f"  {part.replace('_', ' ')}", style="dim"), Text(shown_as(part if key == "total" else key, each))
+                )
+        elif value is not None:
+            table.add_row(Text(label, style="dim"), Text(shown_as(key, value)))
+    console.print(table)
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for key, value in rows[0].items():
+        table.add_column(key.replace("_", " "), justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        table.add_row(*(Text(shown_as(key, value)) for key, value in row.items()))
+    console.print(table)
+
+
+def shown_as(key: str, value: Any) -> str:
+    """A figure in the unit that its key names: bytes, seconds, flops, share; of a mapping, the sum."""
+    if isinstance(value, Mapping):
+        value = sum(value.values(), Range(0.0, 0.0)) if "seconds" in key else sum(value.values())
+    if isinstance(value, Range):
+        low, high = shown_as(key, value.low), shown_as(key, value.high)
+        return low if low == high else f"{low} – {high}"
+    if isinstance(value, str) or value is None:
+        return value or "–"
+    if "bytes" in key:
+        return scaled(value, 1000, ("bytes", "kB", "MB", "GB", "TB", "PB", "EB"))
+    if "flops" in key:
+        return scaled(value / 1e6, 1000, ("MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"))
+    if "seconds" in key:
+        return duration(value)
+    return f"{100 * value:.1f} %" if "share" in key else number(value)
+
+
+def scaled(value: float, step: float, units: Sequence[str]) -> str:
+    """'512 bytes', '1.5 MB', '1,760 EFLOP'."""
+    position = 0
+    while value >= 0.9995 * step and position < len(units) - 1:
+        value, position = value / step, position + 1
+    return f"{number(value)} {units[position]}"
+
+
+def number(value: float) -> str:
+    """At least three digits: '0.0231', '9.4', '1,234'."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from softmatch.cli.app import main
+from softmatch.cli.plan import shown_as
+from softmatch.planning.gpus import Range
 
 
 def run(*arguments: str) -> int:
@@ -25,23 +27,24 @@ def test_a_plan_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     assert run("digits", "--device", "v100", "--gpus", "4", "--seeds", "3", "--price", "2.5") == 0
     out = capsys.readouterr().out
     for text in (
-        "800 steps",
-        "4 × V100 SXM2 32 GB",
-        "1,258 unlabelled",
-        "GPU-hours",
+        "800",
+        "v100",
+        "1,258",
+        "gpu hours",
         "price",
-        "Sent by each GPU in a step",
+        "the method's state",
+        "sum of gradients",
         "checkpoints",
+        "Estimate: NVIDIA V100 data sheet",
     ):
         assert text in out
-    assert "Estimate: NVIDIA V100 data sheet" in out
 
 
 def test_json_has_a_shape_that_programs_can_rely_on(capsys: pytest.CaptureFixture[str]) -> None:
     found = read(
         capsys, "digits", "--device", "a100", "--gpus", "2", "--seeds", "2", "--methods", "softmatch,flexmatch", "--price", "3"
     )
-    assert set(found) == {"source", "device", "gpus", "seeds", "settings", "runs", "shared_storage_bytes", "total"}
+    assert set(found) == {"source", "device", "gpus", "seeds", "settings", "runs", "total"}
     assert [each["method"] for each in found["runs"]] == ["softmatch", "flexmatch"]
     assert found["settings"]["labeled_batch"] == 40
     first = found["runs"][0]
@@ -66,39 +69,38 @@ def test_sizes_alone_are_enough(capsys: pytest.CaptureFixture[str]) -> None:
     assert read(capsys, *texts)["runs"][0]["parameters"] > 108e6
 
 
-@pytest.fixture
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small matrix product: the real one takes a second, twice for each network that is measured."""
-    monkeypatch.setattr("softmatch.training.bench.MATRIX", 128)
-
-
-@pytest.mark.usefixtures("_quick")
-def test_this_machine_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    found = read(capsys, "two-moons", "--device", "cpu")
+@pytest.mark.parametrize("options", [(), ("--measure",)])
+def test_real_steps_are_timed_on_this_machine(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("softmatch.training.bench.MATRIX", 128)  # the real product takes a second, twice for each network
+    found = read(capsys, "two-moons", "--device", "cpu", *options)
     assert found["device"] is None
-    assert "GFLOP/s of a matrix product here and now" in found["runs"][0]["speed"]
+    run = found["runs"][0]
+    assert run["speed"].startswith("Measured: ")
+    assert run["seconds"][0] == run["seconds"][1] > 0
+    assert run["seconds_by_part"]["the supervised baseline"][0] > 0
 
 
-@pytest.mark.usefixtures("_quick")
-def test_real_steps_can_be_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    found = read(capsys, "two-moons", "--device", "cpu", "--measure")["runs"][0]
-    assert found["speed"].startswith("measured: ")
-    assert found["seconds"][0] == found["seconds"][1] > 0
-    assert found["seconds_by_part"]["the supervised twin"][0] > 0
-
-
-def test_the_pool_can_grow(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = read(capsys, "--pool", "1e4,1e9", "--methods", "softmatch,saw")
-    assert found["sizes"] == [10**4, 10**9]
-    assert found["methods"]["saw"]["bytes_per_sample"] == 4
-    assert found["others"]["items, in memory"]["bytes"][1] == 3072e9
-    assert set(read(capsys, "--pool", "1e4", "--method", "darp")["methods"]) == {"darp"}
-    assert read(capsys, "--pool", "1e4", "--method", "darp", "--classes", "1000")["methods"]["darp"]["bytes_per_sample"] == 8000
-    monkeypatch.setenv("COLUMNS", "200")
-    assert run("--pool", "1e4,1e9", "--methods", "darp,softmatch", "--classes", "100") == 0
+def test_the_state_of_methods_is_planned_for_any_number_of_samples(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--images", "1000000000", "--methods", "softmatch,saw,darp", "--device", "a100")
+    found = [(run["state_bytes_per_sample"], run["state_bytes"]) for run in read(capsys, *options)["runs"]]
+    assert found[0] == (0, 184)
+    assert found[1][0] == 4
+    assert found[2][0] == 80
+    assert found[2][1] > 80e9
+    monkeypatch.setenv("COLUMNS", "160")
+    assert run(*options) == 0
     out = capsys.readouterr().out
-    assert "800 GB" in out
-    assert "shard over 21" in out
+    assert "80 bytes" in out
+    assert "state bytes per sample" in out
+
+
+def test_memory_that_does_not_fit_is_said_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("imagenet", "--recipe", "paper", "--device", "v100") == 0
+    assert "It does not fit into 32 GB: give smaller batches, more --gpus, or --precision fp16." in capsys.readouterr().out
 
 
 def test_experiments_of_the_paper_are_summed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,50 +124,52 @@ def test_settings_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
     [
         ("digits --device k80", "--device k80: there is no data sheet"),
         ("cifar11 --device v100", "there is no source 'cifar11'. Did you mean 'cifar10'"),
-        ("digits --device v100 --gpus 0", "--gpus 0: give a number from 1"),
-        ("digits --device v100 --seeds 0", "--seeds 0: give a number from 1"),
-        ("digits --device v100 --price -1", "--price -1: it must be a number of more than 0"),
-        ("digits --device v100 --price inf", "--price inf: it must be a number of more than 0"),
-        ("digits --device v100 --network 3", "--network 3 is between machines"),
+        ("digits --device v100 --gpus 0", "gpus = '0': input should be greater than or equal to 1"),
+        ("digits --device v100 --seeds 0", "seeds = '0'"),
+        ("digits --device v100 --price -1", "price = '-1'"),
+        ("digits --device v100 --price inf", "price = 'inf'"),
+        ("digits --device v100 --network 3", "--network is gone"),
+        ("--pool 1e6 --device v100", "--pool is gone: a plan shows the state of each method. Give a size: --images"),
+        ("digits --device v100 --features a,b", "--features"),
+        ("digits --device v100 --lr 0.1", "--lr"),
         ("cifar10 --device cpu --gpus 64", "--gpus 64: name them with --device"),
         ("digits --device mps", "--device mps is not on this machine"),
         ("digits --device t4 --precision bf16", "has no tensor cores for bfloat16. Give fp16"),
         ("digits --device v100 --methods=", "--methods '': give names"),
-        ("digits --device v100 --side 8", "leave out --side"),
-        ("digits --device v100 --test-samples 8", "leave out --test-samples"),
-        ("digits --device v100 --classes 8", "leave out --classes"),
+        ("digits --device v100 --side 8", "--side is not about a named source: leave it out"),
+        ("digits --device v100 --test-samples 8", "--test-samples is not about a named source"),
+        ("digits --device v100 --classes 8", "--classes is not about a named source"),
         ("digits --device v100 --tokens 8", "--tokens 8: digits has no texts"),
-        ("--vectors 100 --side 8 --device v100", "data are vectors: leave out --side"),
-        ("--images 1000 --side 2 --device v100", "the network small-conv cannot be planned for items of 3×2×2"),
-        ("--images 1000 --width 3 --device v100", "data are images: leave out --width"),
-        ("--pool 1e6 --tokens 3", "data are images: leave out --tokens"),
-        ("--pool 1e6 --gpus 8", "--pool is about memory and files alone: leave out --gpus"),
-        ("--pool 1e6 --price 8", "leave out --price"),
-        ("--pool 1e6 --seeds 8", "leave out --seeds"),
-        ("--pool 1e6 --measure", "leave out --measure"),
+        ("--vectors 100 --side 8 --device v100", "--side is not about --vectors: leave it out"),
+        ("--images 1000 --side 2 --device v100", "The network small-conv cannot be planned for items of 3×2×2"),
+        ("--images 1000 --width 3 --device v100", "--width is not about --images"),
+        ("--images 0 --device v100", "images = '0'"),
+        ("--images 10000000000000000000 --device v100", "images = '10000000000000000000'"),
+        ("--images 10 --side 1000000 --device v100", "side = '1000000'"),
+        ("--vectors 10 --width 3000000000 --device v100", "width = '3000000000'"),
+        ("--images 10 --classes 300000000 --device v100", "classes = '300000000'"),
+        ("--images 10 --test-samples -1 --device v100", "test_samples = '-1'"),
+        ("--images 100 --classes 1 --device v100", "classes = '1'"),
+        ("--images 100 --channels 7 --device v100", "channels = '7'"),
+        ("agnews --tokens -5 --device v100", "tokens = '-5'"),
         ("table-main --device v100 --seeds 5", "table-main has the paper's own settings: leave out --seeds"),
-        ("table-main --device v100 --network 5", "leave out --network"),
         ("table-main --device v100 --side 5", "leave out --side"),
-        ("paper --device v100 --pool 1e4", "leave out --pool"),
+        ("table-main --device v100 --labels 40", "table-main has the paper's own settings: leave out --labels"),
+        ("table-main", "name a GPU with --device"),
         ("digits --device v100 --gpus 64", "has no row for each of 64 processes"),
-        ("digits --device v100 --measure", "--measure times steps of one process on this machine"),
+        ("digits --device v100 --measure", "--measure times steps on this machine"),
         ("digits --device v100 --methods nosuch", "there is no method 'nosuch'"),
-        ("digits --device v100 --method vat --methods vat", "--methods takes the place of --method"),
-        ("digits --images 100", "are two sources"),
-        ("--images 100 --vectors 100 --device v100", "data are of one kind"),
-        ("--images 100 --classes 1 --device v100", "two classes or more"),
-        ("--images 100 --channels 7 --device v100", "--channels 7"),
+        ("digits --device v100 --method vat --methods vat", "instead of --method"),
+        ("digits --images 100", "digits, --images: give one source of data"),
+        ("--images 100 --vectors 100 --device v100", "--images, --vectors: give one source of data"),
         ("--texts 100 --device v100", "--texts needs --tokens"),
-        ("--pool lots", "--pool lots: give sizes"),
-        ("table-main", "name it with --device"),
-        ("table-main --device v100 --labels 40", "has the paper's own settings"),
         ("some/folder --device v100", "a plan is made without data"),
         ("digits --device v100 --model wrn-11-2", "the depth of a WRN"),
         ("digits --device v100 --views.nosuch 3", "has no option 'nosuch'"),
         ("agnews --device cpu --recipe paper --measure", "--measure needs the texts and the encoder"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_in_a_sentence(arguments: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*arguments.split()) == 2
     captured = capsys.readouterr()
     assert message in captured.err
@@ -173,9 +177,36 @@ def test_mistakes_are_told_in_a_sentence(arguments: str, message: str, capsys: p
     assert not captured.out
 
 
-def test_help_names_the_gpus_and_every_size(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_names_the_gpus_and_the_options_that_are_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     assert run("--help") == 0
     out = capsys.readouterr().out
-    for text in ("rtx-4090: by its data sheet", "How many images there are", "Pixels of a side", "Of these images: 1 (grey)"):
+    for text in ("rtx-4090: by its data sheet", "Number of images", "Side of these images", "--labeled-batch"):
         assert text in out
+    for option in ("--features", "--label ", "--lr", "--seed ", "--out", "--pool", "--test "):
+        assert option not in out
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("bytes", 0, "0 bytes"),
+        ("bytes", 512, "512 bytes"),
+        ("bytes", 999.6, "1 kB"),
+        ("memory_bytes", {"a": 1000, "b": 500}, "1.5 kB"),
+        ("bytes", 123_456_789, "123 MB"),
+        ("bytes", 4e12, "4 TB"),
+        ("flops", 1.234e12, "1.23 TFLOP"),
+        ("flops", 1.76e21, "1,760 EFLOP"),
+        ("flops", 5e5, "0.5 MFLOP"),
+        ("steps", 0.02314, "0.0231"),
+        ("steps", 12_345.6, "12,346"),
+        ("gpu_hours", Range(5.1, 8.7), "5.1 – 8.7"),
+        ("gpu_hours", Range(5.1, 5.1), "5.1"),
+        ("seconds", Range(60.0, 7200.0), "60 s – 2.0 h"),
+    ],
+)
+def test_figures_are_shown_in_their_unit(key: str, value: Any, text: str) -> None:
+    assert shown_as(key, value) == text

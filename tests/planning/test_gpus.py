@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from softmatch.errors import InputError
-from softmatch.planning.devices import DEVICES, PAPER_RATE, Range, find_device, rates
+from softmatch.planning.gpus import DEVICES, PAPER_RATE, Range, find_device, rates
 
 
 def test_ranges_add_and_scale() -> None:
