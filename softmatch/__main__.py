@@ -6,10 +6,9 @@ import signal
 import sys
 from types import FrameType
 
-from softmatch.errors import STOPPED
+from softmatch.errors import INTERRUPTED, STOPPED
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
-INTERRUPTED = 130
 
 
 def main() -> int:

@@ -34,13 +34,13 @@ from softmatch.training.setup import build_method, make_trainer, prepare_job
 
 WHERE = "Classifier"
 """To call the settings in messages."""
-PARAMETERS = {"model": "network", "seed": "random_state"}
+PARAMETERS = {"seed": "random_state"}
 """Settings that are parameters of another name."""
 POINTLESS = frozenset(
     {
-        *("recipe", "labels", "imbalance", "unlabeled_imbalance", "head_labels", "head_unlabeled", "data", "split_seed"),
-        *("test", "evaluation", "folds", "test_fraction", "twin", "out", "checkpoint_every"),
-        *("train_per_class", "validation_per_class"),
+        *("recipe", "labels", "imbalance", "unlabeled_imbalance", "data", "split_seed"),
+        *("test", "evaluation", "folds", "test_fraction", "baseline", "out", "checkpoint_every"),
+        *("train_per_class", "validation_per_class", "largest_class_labels", "largest_class_unlabeled"),
     }
 )
 """Settings about samples to draw, to test on, and files to write: there is nothing of that here."""
@@ -217,7 +217,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             **(self.settings or {}),
             **{name: getattr(self, name) for name in SAME},
             "method": _name(self.method),
-            "model": None if self.network is None else describe_network(self.network),
+            "network": None if self.network is None else describe_network(self.network),
             "seed": _seed(self.random_state),
             "evaluation": "none",
         }

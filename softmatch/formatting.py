@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+MINUS = "\u2212"
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def duration(seconds: float) -> str:
@@ -13,6 +17,23 @@ def duration(seconds: float) -> str:
         if seconds < 90 * size or unit == "days":
             return f"{seconds / size:.1f} {unit}"
     raise AssertionError("unreachable")
+
+
+def percent(fraction: float | None) -> str:
+    """Format a fraction as '2.6 %', or as a dash where it is not known."""
+    return "–" if fraction is None else f"{100 * fraction:.1f} %"
+
+
+def signed(fraction: float) -> str:
+    """Format a difference in percentage points: '−12.8'; with a second decimal where the first would show none."""
+    points = 100 * fraction
+    text = f"{points:+.{2 if points and abs(points) < 0.05 else 1}f}"
+    return text[1:] if not float(text) else text.replace("-", MINUS)
+
+
+def printable(text: str) -> str:
+    """Show control characters, which could change a terminal, as \\x1b; line breaks stay."""
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def some(texts: Sequence[str], shown: int = 3) -> str:

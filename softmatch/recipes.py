@@ -36,12 +36,12 @@ AVERAGES: Settings = {
 """Averages that span a thousand steps: meant for long runs."""
 
 PAPER: Mapping[str, Settings] = {
-    "cifar10": {"model": "wrn-28-2"},
-    "cifar100": {"model": "wrn-28-8", "weight_decay": 1e-3},
-    "svhn": {"model": "wrn-28-2"},
-    "stl10": {"model": "wrn-37-2"},
+    "cifar10": {"network": "wrn-28-2"},
+    "cifar100": {"network": "wrn-28-8", "weight_decay": 1e-3},
+    "svhn": {"network": "wrn-28-2"},
+    "stl10": {"network": "wrn-37-2"},
     "imagenet": {
-        "model": "resnet-50",
+        "network": "resnet-50",
         "weight_decay": 3e-4,
         "labeled_batch": 128,
         "unlabeled_batch": 128,
@@ -51,7 +51,7 @@ PAPER: Mapping[str, Settings] = {
 """What differs for each source of the paper's table of classic image classification."""
 
 LONG_TAILED: Settings = {
-    "model": "wrn-28-2",
+    "network": "wrn-28-2",
     "optimizer": "adam",
     "lr": 0.002,
     "weight_decay": 4e-5,
@@ -62,8 +62,8 @@ LONG_TAILED: Settings = {
 """The paper's table of long-tailed image classification. It gives no number of steps: this is CoSSL's, which it follows."""
 
 HEADS: Mapping[str, Settings] = {
-    "cifar10": {"head_labels": 1500, "head_unlabeled": 3000},
-    "cifar100": {"head_labels": 150, "head_unlabeled": 300},
+    "cifar10": {"largest_class_labels": 1500, "largest_class_unlabeled": 3000},
+    "cifar100": {"largest_class_labels": 150, "largest_class_unlabeled": 300},
 }
 """Sizes of the largest class in the paper's long-tailed splits."""
 
@@ -121,7 +121,7 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
             raise InputError(f"{where}: labels and imbalance exclude each other: give head_labels and head_unlabeled instead.")
         defaults, heads = {key: value for key, value in defaults.items() if key != "labels"}, HEADS.get(source, {})
     else:
-        for key in ("unlabeled_imbalance", "head_labels", "head_unlabeled"):
+        for key in ("unlabeled_imbalance", "largest_class_labels", "largest_class_unlabeled"):
             if user.get(key) is not None:
                 raise InputError(f"{where}: {key} is for long-tailed splits: give imbalance too, or leave it out.")
     if recipe:

@@ -1,4 +1,4 @@
-"""The command that makes augmented texts: parse, call, print. torch is imported only when it is needed."""
+"""The command augment. It imports torch, through other modules, when it runs: help must not wait for it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from softmatch.errors import InputError
+from softmatch.cli.options import ARGUMENTS, Device, Table, TextColumn
+from softmatch.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
     from softmatch.augmenting import Augmented
 
-INTERRUPTED = 130
-
 
 def augment(
-    source: str,
+    source: Annotated[str, Parameter(group=ARGUMENTS)],
     /,
     *,
     via: str,
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    text: str | None = None,
+    out: Table = None,
+    text: TextColumn = None,
     data: Path | None = None,
     train_per_class: int | None = None,
     validation_per_class: int | None = None,
@@ -32,21 +31,21 @@ def augment(
     temperature: float = 0.9,
     seed: int = 0,
     batch: int = 32,
-    device: str = "auto",
-    processes: int = 1,
+    device: Device = "auto",
+    workers: int = 1,
 ) -> None:
-    """Make augmented versions of texts, such as back-translations, and write them beside the texts as columns aug_0, aug_1, ….
+    """Augment texts, for example by back-translation, and add the results to the table as columns aug_0, aug_1, ….
 
-    `softmatch train` draws one of them as the strong view of a text. Everything else in a table stays as it is. Of a dataset that
-    softmatch knows, the training texts are augmented, and a folder is written that `softmatch train NAME --data` takes.
+    `softmatch train` uses one of them at random as the strong view of a text. The rest of the table stays as it is. For a named
+    dataset, the training texts are augmented, and a folder is written for `softmatch train NAME --data FOLDER`.
 
-    What is made is kept at once, by its content: after an interruption the same command goes on where it was, and the same texts
-    in another file cost nothing. How good the versions are decides what they are worth: look at the examples that are printed.
+    Results are cached by content: the same command resumes after an interruption, and the same texts in another file cost
+    nothing. The quality of the augmented texts decides how much they help: look at the printed examples.
 
-    Examples:
+    For example:
 
     - softmatch augment tickets.csv --via de,ru
-    - softmatch augment tickets.csv --via fr --text message --processes 4
+    - softmatch augment tickets.csv --via fr --text-column message --workers 4
     - softmatch augment tickets.csv --via models/en-de+models/de-en --device cuda
     - softmatch augment news.jsonl --via my_translator.py:portuguese
     - softmatch augment tickets.csv --via words,words --out tickets-words.csv
@@ -56,34 +55,31 @@ def augment(
     Parameters
     ----------
     source:
-        A table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with a text on every line. Or a dataset: agnews, dbpedia, imdb,
-        amazon-5, yelp-5.
+        Table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with one text per line. Or a named dataset: agnews, dbpedia, imdb,
+        amazon-5 or yelp-5.
     via:
-        What makes each column, separated by commas: a language such as de, ru or fr, into which texts are translated and back
-        (needs softmatch[translate]); FORTH+BACK, folders or hub ids of two translation models; file.py:name, a function of your
-        own from a list of texts to a list of texts; words, which needs no model.
+        Source of each new column, separated by commas. A language such as de, ru or fr: translate to it and back (needs
+        softmatch[translate]). FORTH+BACK: folders or hub IDs of two translation models. file.py:name: your own function from a
+        list of texts to a list of texts. words: replace words, without a model.
     out:
-        File to write, of the same format, or folder of a dataset. Default: the same name with -augmented. Nothing is overwritten.
-    text:
-        Column of the texts, where it is not obvious.
+        File to write, in the same format, or a folder for a dataset. Default: the same name with -augmented. Nothing is
+        overwritten.
     data:
-        Of a dataset: folder of a copy that you have. Default: the Hugging Face hub.
+        Named datasets: folder of a local copy. Default: the Hugging Face hub.
     train_per_class:
-        Of a dataset: texts of each class that are drawn, augmented and written. Default: all.
+        Named datasets: number of training texts per class to augment and write. Default: all.
     validation_per_class:
-        Of a dataset: texts of each class that are drawn to validate on, and written instead of the test set.
+        Named datasets: number of texts per class to write for validation instead of the test set.
     language:
-        Of the texts.
+        Language of the texts.
     temperature:
-        Of the words' probabilities when translating; the lower, the more literal. 0: no draws, the models' own search.
+        Sampling temperature of translations; a lower one is more literal. 0: no sampling, the models' own search.
     seed:
-        Of all draws; of texts of each class as --split-seed of softmatch train.
+        Random seed. It also selects the texts per class, as --split-seed of softmatch train does.
     batch:
-        Sentences or texts at a time.
-    device:
-        For translation models: auto, cpu, cuda, cuda:1, mps.
-    processes:
-        That work at the same time, each with the models in its memory.
+        Number of sentences or texts per batch.
+    workers:
+        Number of worker processes; each loads its own copy of the models.
     """
     from softmatch.augmenting.files import augment_file
     from softmatch.augmenting.showing import Showing
@@ -92,11 +88,11 @@ def augment(
 
     make: Callable[..., Augmented] = partial(augment_file, text=text)
     if source in SOURCES:
-        _refuse(f"{source!r} is a source that softmatch knows, and this is for a table of your own", {"--text": text})
+        _refuse(f"{source!r} is a named dataset, and this is for your own table", {"--text-column": text})
         make = partial(augment_source, data=data, train_per_class=train_per_class, validation_per_class=validation_per_class)
     else:
         drawn = {"--train-per-class": train_per_class, "--validation-per-class": validation_per_class}
-        _refuse(f"{source} is a file, and this is for a source that softmatch knows, such as agnews", {"--data": data, **drawn})
+        _refuse(f"{source} is a file, and this is for a named dataset such as agnews", {"--data": data, **drawn})
     with Showing() as showing:
         try:
             found = make(
@@ -108,13 +104,13 @@ def augment(
                 seed=seed,
                 batch=batch,
                 device=device,
-                processes=processes,
+                processes=workers,
                 progress=showing,
                 note=showing.note,
             )
         except KeyboardInterrupt:
             kept = showing.kept()
-            made = f"; {kept} are kept, and the same command goes on from there" if kept else ""
+            made = f"; {kept} are cached, and the same command resumes there" if kept else ""
             print(f"softmatch: interrupted{made}. No file was written.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
     print(found.describe())

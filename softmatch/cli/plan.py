@@ -44,7 +44,7 @@ def plan(
     seeds: int | None = None,
     methods: str | None = None,
     price: float | None = None,
-    network: float | None = None,
+    bandwidth: float | None = None,
     images: int | None = None,
     vectors: int | None = None,
     texts: int | None = None,
@@ -68,12 +68,12 @@ def plan(
     - softmatch plan cifar10 --labels 40 --recipe paper --device v100 --gpus 4 --price 2.5
     - softmatch plan imagenet --recipe paper --device a100 --gpus 8 --seeds 3 --methods softmatch,flexmatch
     - softmatch plan digits
-    - softmatch plan --images 1000000 --side 224 --classes 1000 --model resnet-50 --labels 10000 --device h100 --gpus 8
+    - softmatch plan --images 1000000 --side 224 --classes 1000 --network resnet-50 --labels 10000 --device h100 --gpus 8
     - softmatch plan agnews --recipe paper --device v100
     - softmatch plan table-main --device a100
     - softmatch plan paper --device v100 --price 2.5
     - softmatch plan --pool 1e4,1e6,1e9 --device a100
-    - softmatch plan cifar10 --model wrn-10-1 --labeled-batch 16 --unlabeled-batch 112 --measure
+    - softmatch plan cifar10 --network wrn-10-1 --labeled-batch 16 --unlabeled-batch 112 --measure
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def plan(
         Several, separated by commas, in the place of --method.
     price:
         Of a GPU-hour, or of an hour of this machine, in any currency; without it no price is printed.
-    network:
+    bandwidth:
         GB/s from each GPU to other machines, where more than 8 train together. Default: the maker's own machine, else 12.5.
     images:
         How many images there are, where only sizes are known; with --side, --channels, --classes and --test-samples.
@@ -125,7 +125,7 @@ def plan(
     from softmatch.planning.experiments import is_experiment
 
     refuse_sizes({"--gpus": gpus, "--seeds": seeds})
-    for option, amount in (("--price", price), ("--network", network)):
+    for option, amount in (("--price", price), ("--bandwidth", bandwidth)):
         refuse_amount(option, amount)
     chosen = _names(methods)
     numbers = {"image": images, "vector": vectors, "text": texts}
@@ -138,7 +138,7 @@ def plan(
     device_name = str(said.pop("device", None) or layer.pop("device", None) or "auto")
     layers: tuple[dict[str, Any], ...] = (layer, said)
     device = None if device_name in HERE or device_name.startswith("cuda:") else find_device(device_name)
-    given = {"--seeds": seeds, "--network": network, "--pool": pool, "--methods": methods, "--measure": measure or None}
+    given = {"--seeds": seeds, "--bandwidth": bandwidth, "--pool": pool, "--methods": methods, "--measure": measure or None}
     if is_experiment(name):
         _refuse({**given, "--tokens": tokens}, f"{name} has the paper's own settings")
         _plan_experiments(str(name), device, gpus or 1, price, json, bool(layer or said))
@@ -156,12 +156,14 @@ def plan(
         return
     if device is None and (gpus or 1) > 1:
         raise InputError(f"--gpus {gpus}: name them with --device, such as a100. This machine is planned as one.")
-    if network is not None and (device is None or (gpus or 1) <= GPUS_OF_A_MACHINE):
-        raise InputError(f"--network {network:g} is between machines, where more than {GPUS_OF_A_MACHINE} --gpus train together.")
+    if bandwidth is not None and (device is None or (gpus or 1) <= GPUS_OF_A_MACHINE):
+        raise InputError(
+            f"--bandwidth {bandwidth:g} is between machines, where more than {GPUS_OF_A_MACHINE} --gpus train together."
+        )
     kind = _kind(device, device_name)
     settings = [_setting(name, own, (*layers, {"method": each}), kind, where, tokens) for each in chosen or ()]
     settings = settings or [_setting(name, own, layers, kind, where, tokens)]
-    plans = [_plan(setting, gpus or 1, device, device_name, network, measure) for setting in settings]
+    plans = [_plan(setting, gpus or 1, device, device_name, bandwidth, measure) for setting in settings]
     _print(plans, seeds or 1, price, json)
 
 

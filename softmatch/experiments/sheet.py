@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from softmatch.config import Config, merge
+from softmatch.config import Config, former_names, merge
 from softmatch.errors import InputError
 from softmatch.experiments.contents import code_of
 
@@ -50,7 +50,8 @@ class Run:
     @cached_property
     def key(self) -> str:
         """Runs with the same key are the same run: source, data, settings and files of code are."""
-        decisive = {key: value for key, value in self.settings.items() if key not in ELSEWHERE and value not in (None, {})}
+        known = former_names(self.settings)  # as runs that exist already were named
+        decisive = {key: value for key, value in known.items() if key not in ELSEWHERE and value not in (None, {})}
         if "workers" in decisive:  # whether processes make the views decides about them; how many does not
             decisive["workers"] = bool(decisive["workers"])
         also = [part for part in (self.made_of, code_of(decisive)) if part]

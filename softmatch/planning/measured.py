@@ -30,8 +30,8 @@ def random_task(setting: Setting, device: str) -> Task:
         "labels": data.classes * 4,
         "imbalance": None,
         "unlabeled_imbalance": None,
-        "head_labels": None,
-        "head_unlabeled": None,
+        "largest_class_labels": None,
+        "largest_class_unlabeled": None,
     }
     config = config.model_copy(update={**few, "device": device, "encoder": None, "recipe": None})
     number = max(data.classes * 8, 2 * config.unlabeled_batch)

@@ -59,7 +59,7 @@ def planned_task(setting: Setting, features: int | None, processes: int = 1, unl
         split=SimpleNamespace(labeled=torch.arange(len(labels)), unlabeled=range(unlabeled or data.unlabeled)),
         shape=data.shape,
         num_features=features,
-        network_name=setting.config.model,
+        network_name=setting.config.network,
         processes=processes,
         device=torch.device(setting.config.device),
         evaluation=SimpleNamespace(folds=()),

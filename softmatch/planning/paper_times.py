@@ -63,7 +63,7 @@ def stated() -> list[Stated]:
     ]
     settings += [(source, {}) for source in ("agnews", "imdb")]
     for source, more in settings:
-        setting = named_setting(source, ({"recipe": "paper", "twin": False, **more},), "cuda", "the paper")
+        setting = named_setting(source, ({"recipe": "paper", "baseline": False, **more},), "cuda", "the paper")
         seconds = stated_seconds(source, bool(more))
         assert seconds is not None
         counted, lengths = count(setting), setting.data.lengths

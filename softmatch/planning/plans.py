@@ -166,7 +166,7 @@ def count(setting: Setting, processes: int = 1) -> Counted:
         InputError: the method or the network cannot serve this setting.
     """
     config, data = setting.config, setting.data
-    name = choose_network(config.model, data.kind, data.shape)
+    name = choose_network(config.network, data.kind, data.shape)
     cost = _network_cost(name, setting)
     refuse_batches(config, (cost.features or HIDDEN) + data.classes)
     method = planned_method(setting, config.method, cost.features, processes)
@@ -295,7 +295,7 @@ def _operations(setting: Setting, cost: NetworkCost, tally: Tally, rows: Rows) -
 def _work(setting: Setting, cost: NetworkCost, tallies: tuple[Tally, Tally], method: Method, rows: Rows) -> Work:
     """Of a method and its twin, each with what it does in a step."""
     config, data = setting.config, setting.data
-    has_twin = config.twin and config.method != "supervised" and data.evaluated
+    has_twin = config.baseline and config.method != "supervised" and data.evaluated
     twins = (data.folds or 1) if has_twin else 0
     twin_rows = (("weak", config.labeled_batch),)
     every = method.survey_every

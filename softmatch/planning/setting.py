@@ -259,10 +259,10 @@ def _named_data(source: str, config: Config) -> Data:
     if config.imbalance is None:
         refuse_labels(config.labels or classes * 4, LABELED.get(source, rest), classes)
         return replace(data, counts=_balanced(config.labels or classes * 4, classes))
-    if config.head_labels is None or config.head_unlabeled is None:
+    if config.largest_class_labels is None or config.largest_class_unlabeled is None:
         raise InputError(f"a long-tailed split of {source!r} needs --head-labels and --head-unlabeled.")
-    counts = long_tail_counts(config.head_labels, config.imbalance, classes)
-    more = long_tail_counts(config.head_unlabeled, config.unlabeled_imbalance or config.imbalance, classes)
+    counts = long_tail_counts(config.largest_class_labels, config.imbalance, classes)
+    more = long_tail_counts(config.largest_class_unlabeled, config.unlabeled_imbalance or config.imbalance, classes)
     refuse_long_tail(counts, more, LABELED.get(source, rest) // classes)
     return replace(data, counts=tuple(counts), unlabeled=sum(counts) + sum(more), whole=False)
 

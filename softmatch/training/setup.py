@@ -86,7 +86,7 @@ class Task:
     @property
     def has_twin(self) -> bool:
         """Whether the same network is also trained on the labels alone, to compare with."""
-        return self.config.twin and self.config.method != "supervised" and self.evaluation.kind != "none"
+        return self.config.baseline and self.config.method != "supervised" and self.evaluation.kind != "none"
 
     @property
     def test(self) -> tuple[Tensor | ImageFiles, Tensor]:
@@ -128,7 +128,7 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     evaluation = choose_evaluation(job)
-    chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
+    chosen = choose_network(config.network, examples.kind, examples.items.shape[1:]) if network is None else network
     refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=tuning_of(config))
@@ -179,7 +179,7 @@ def effective(task: Task) -> dict[str, Any]:
     share = "the network's own" if is_own(task.network) else _norm_share(task, build_method(task, config.method))
     found |= {
         "labels": len(task.split.labeled),
-        "model": task.network_name,
+        "network": task.network_name,
         "device": str(task.device),
         "processes": task.processes,
         "threads": torch.get_num_threads(),

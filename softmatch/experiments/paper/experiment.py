@@ -10,7 +10,7 @@ from softmatch.experiments.paper.published import Published
 from softmatch.experiments.paper.scales import LAPTOP_SEEDS, PAPER_SEEDS, Scale, laptop, paper
 from softmatch.experiments.sheet import Column, Row, Sheet
 
-ALONE = {"twin": False}
+ALONE = {"baseline": False}
 """Labels alone are a row of their own where they are wanted."""
 
 
