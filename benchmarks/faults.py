@@ -42,7 +42,7 @@ TINY: dict[str, Any] = {
     "device": "cpu",
     "threads": 1,
 }
-DIGITS: dict[str, Any] = {**TINY, "labels": 20, "model": "small-conv-4", "twin": False}
+DIGITS: dict[str, Any] = {**TINY, "labels": 20, "network": "small-conv-4", "baseline": False}
 LOW: dict[str, Any] = {"threshold": 0.2}
 OPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("fixmatch", "flexmatch", "uda", "debiaspl", "sequencematch", "abc", "simmatch"), LOW),
@@ -90,8 +90,8 @@ def own_data(folder: Path) -> dict[str, Case]:
     files = {
         **few,
         "workers": 2,
-        "model": "small-conv-4",
-        "twin": False,
+        "network": "small-conv-4",
+        "baseline": False,
         "test": str(folder / "tests"),
         "batch_statistics": "joint",
     }
@@ -102,14 +102,14 @@ def own_data(folder: Path) -> dict[str, Case]:
 
 
 VARIANTS = (
-    Case("with a twin", "digits", {**DIGITS, "twin": True, "steps": 17}),
-    Case("batch normalisation", "digits", {**DIGITS, "model": "wrn-10-1"}),
-    Case("batch normalisation, joint", "digits", {**DIGITS, "model": "wrn-10-1", "batch_statistics": "joint"}),
-    Case("fp16", "digits", {**DIGITS, "model": "mlp", "precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0}),
+    Case("with a twin", "digits", {**DIGITS, "baseline": True, "steps": 17}),
+    Case("batch normalisation", "digits", {**DIGITS, "network": "wrn-10-1"}),
+    Case("batch normalisation, joint", "digits", {**DIGITS, "network": "wrn-10-1", "batch_statistics": "joint"}),
+    Case("fp16", "digits", {**DIGITS, "network": "mlp", "precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0}),
     Case("bf16", "digits", {**DIGITS, "precision": "bf16"}),
     Case("adam", "two-moons", {**TINY, "optimizer": "adam"}),
-    Case("adamw, shrink", "two-moons", {**TINY, "optimizer": "adamw", "decay": "shrink", "twin": False}),
-    Case("averages as in the paper", "two-moons", {**TINY, "averages": "paper", "twin": False}),
+    Case("adamw, shrink", "two-moons", {**TINY, "optimizer": "adamw", "decay": "shrink", "baseline": False}),
+    Case("averages as in the paper", "two-moons", {**TINY, "averages": "paper", "baseline": False}),
 )
 MOONS = Case("two-moons", "two-moons", TINY)
 

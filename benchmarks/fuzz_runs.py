@@ -55,9 +55,9 @@ def make_run(folder: Path) -> tuple[Path, Path]:
     with patch.object(RunFolder, "finish"):
         softmatch.train(
             str(table),
-            features="width,height",
+            feature_columns="width,height",
             steps=2,
-            model="mlp-4",
+            network="mlp-4",
             evaluate_every=1,
             threads=1,
             evaluation="crossfit",

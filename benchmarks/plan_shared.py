@@ -25,7 +25,7 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
 def small(model: str, shape: tuple[int, ...], options: Mapping[str, Any]) -> Setting:
     """A setting of random data on this machine."""
     own = Own("image" if len(shape) == 3 else "vector", 4096, shape, 10, 2)
-    return own_setting(own, ({"model": model, "threads": 1, **options},), "cpu", "the benchmark")
+    return own_setting(own, ({"network": model, "threads": 1, **options},), "cpu", "the benchmark")
 
 
 def taken(call: Callable[[], object]) -> float:

@@ -29,7 +29,7 @@ def files() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for method in ("softmatch", "temporal_ensembling", "comatch"):
-            options: dict[str, Any] = {"method": method, "steps": 40, "twin": method == "softmatch", "threads": 1, "seed": 0}
+            options: dict[str, Any] = {"method": method, "steps": 40, "baseline": method == "softmatch", "threads": 1, "seed": 0}
             out = Path(folder) / method
             softmatch.train("digits", out=out, **options)
             setting = named_setting("digits", (options,), "cpu", WHERE)
@@ -42,7 +42,7 @@ def files() -> None:
                 "model/model.safetensors": (counted.cost.state, (out / "model/model.safetensors").stat().st_size),
                 "split.json": (split_bytes(data), (out / "split.json").stat().st_size),
             }
-            if config.twin:
+            if config.baseline:
                 alone = checkpoint_bytes(setting, counted.cost, None, None, counted.tensors)
                 written["last checkpoint of the twin"] = alone, max(out.glob("twin/checkpoints/*")).stat().st_size
                 lines = metrics_bytes(config, data.classes, None)

@@ -90,21 +90,21 @@ def rounds(folder: Path) -> Iterator[tuple[str, Work]]:
     text_run = folder / "texts"
 
     def train(method: str) -> None:
-        softmatch.train("two-moons", method=method, model="mlp-8", **SMALL, out=run)
+        softmatch.train("two-moons", method=method, network="mlp-8", **SMALL, out=run)
 
     def resume() -> None:
         with suppress(Stopped):
-            softmatch.train("two-moons", model="mlp-8", **SMALL, out=run, listener=StopAfter())
+            softmatch.train("two-moons", network="mlp-8", **SMALL, out=run, listener=StopAfter())
             raise AssertionError("the signal was not heard")
         softmatch.train(resume=run)
 
     def images() -> None:
         softmatch.train(
             str(folder / "photos"),
-            model="small-conv-4",
+            network="small-conv-4",
             workers=2,
             evaluation="none",
-            twin=False,
+            baseline=False,
             **SMALL | {"steps": 6},
             out=run,
         )
@@ -112,7 +112,7 @@ def rounds(folder: Path) -> Iterator[tuple[str, Work]]:
     def texts() -> None:
         shutil.rmtree(text_run, ignore_errors=True)
         settings = SMALL | {"steps": 6}
-        softmatch.train(str(folder / "texts.csv"), model="mlp-8", evaluation="crossfit", folds=2, **settings, out=text_run)
+        softmatch.train(str(folder / "texts.csv"), network="mlp-8", evaluation="crossfit", folds=2, **settings, out=text_run)
 
     def use() -> None:
         predict(text_run, str(folder / "texts.csv"), run / "predictions.csv")

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from softmatch.classifier_folder import Saved, read_folder, write_folder
+from softmatch.config import renamed
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.given_labels import Targets, read_targets
 from softmatch.data.records import Finding
@@ -61,7 +62,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             data by default; `config_` has what was chosen.
         encoder: a pretrained encoder for texts or files of images: a folder or an id of the Hugging Face hub.
         settings: further ones of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
-            {"label": "kind"} to name a column of a table.
+            {"label_column": "kind"} to name a column of a table.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         verbose: print how training goes.
         random_state: a number; the same one gives the same predictions, on a CPU bit for bit. Or what else scikit-learn takes.
@@ -208,13 +209,14 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def _settings(self) -> dict[str, Any]:
         """What the user has said, as settings of a run."""
         names = {**{name: name for name in self._get_param_names()}, **PARAMETERS}
-        for key in self.settings or {}:
+        given = renamed(self.settings or {}, WHERE, warn=True)
+        for key in given:
             if key in names:
                 raise InputError(f"settings: {key!r} is a parameter of its own: Classifier({names[key]}=…).")
             if key in POINTLESS:
                 raise InputError(f"settings: {key!r} has no meaning: a Classifier trains on all samples of `fit`, in memory.")
         return {
-            **(self.settings or {}),
+            **given,
             **{name: getattr(self, name) for name in SAME},
             "method": _name(self.method),
             "network": None if self.network is None else describe_network(self.network),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError, UnknownOptionError
 from pydantic import ValidationError
 
 from softmatch import __version__
@@ -137,6 +137,9 @@ def main(arguments: list[str] | None = None) -> int:
 def _explain(error: BaseException, words: list[str]) -> int:
     """Print what went wrong, and give the exit code."""
     match error:
+        case UnknownCommandError():
+            kind = "option" if words[0].startswith("-") else "command"
+            _complain(f"there is no {kind} {words[0]!r}. {nearest(words[0], [*COMMANDS, *HELP, '--version'])}")
         case UnknownOptionError():
             _complain(_unknown_option(error, words))
         case CycloptsError():
@@ -165,9 +168,7 @@ def _explain(error: BaseException, words: list[str]) -> int:
 def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
     """Name the nearest option, or the commands that have this one."""
     given = (error.token.keyword or error.token.value or "").partition("=")[0]
-    command = next((word for word in words if word in COMMANDS), None)
-    if command is None:
-        return f"there is no option {given}. {nearest(given, [*HELP, '--version'])}"
+    command = next(word for word in words if word in COMMANDS)
     current = {option for names in RENAMED.values() for old, option in names.items() if old == given} | {given}
     others = [name for name in COMMANDS if name != command and not current.isdisjoint(option_names(name))]
     if others:

@@ -47,9 +47,11 @@ def print_json(value: Any) -> None:
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: not cut, not highlighted, without markup, and without control characters."""
+    """Print a line as it is: without markup, highlights and control characters; a terminal breaks it between words."""
     if text:
-        console.print(printable(text), highlight=False, soft_wrap=True, markup=False, emoji=False, style=style)
+        long = any(len(word) >= console.width for word in text.split())  # a path, which must not be broken
+        soft = long or not console.is_terminal
+        console.print(printable(text), highlight=False, soft_wrap=soft, markup=False, emoji=False, style=style)
 
 
 def say_finding(console: Console, finding: Finding) -> None:
@@ -184,22 +186,16 @@ def print_result(result: Result, source: str, said: Sequence[str] = (), console:
     say(console, f"Run folder  {result.run}\nReport      {result.run / 'report.html'}")
     if (result.run / "held_out.csv").exists():
         say(console, f"Mistakes    {result.run / 'held_out.csv'}")
-    for line, (command, purpose) in enumerate(next_commands(result, source).items()):
-        say(console, f"{'' if line else 'Next        '}{' ' * 12 * bool(line)}{command}   # {purpose}")
+    first, second = next_commands(result, source)
+    say(console, f"Next        {first}\n            {second}")
 
 
-def next_commands(result: Result, source: str) -> dict[str, str]:
-    """The two most useful commands after training, and what they do."""
+def next_commands(result: Result, source: str) -> tuple[str, str]:
+    """The two most useful commands after training."""
     run = shlex.quote(str(result.run))
     if source in SOURCES:
-        return {
-            "softmatch check YOUR-DATA": "a folder of images or a table",
-            f"softmatch compare {source} --methods supervised,fixmatch,softmatch": "over several seeds",
-        }
-    return {
-        f"softmatch predict {run} NEW-DATA": "label, confidence and probabilities",
-        f"softmatch suggest {run}": "what to label next",
-    }
+        return "softmatch check YOUR-DATA", f"softmatch compare {source} --methods supervised,fixmatch,softmatch"
+    return f"softmatch predict {run} NEW-DATA", f"softmatch suggest {run}"
 
 
 def _confidence(found: dict[str, Any]) -> str:

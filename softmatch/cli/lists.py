@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from cyclopts import Parameter
 
 from softmatch.cli.options import ARGUMENTS, Flag
 
+NUMBERS = ("labels", "error", "baseline")
 Json = Annotated[bool, Flag, Parameter(help="Print JSON instead of a table.")]
 
 
@@ -68,10 +68,6 @@ def runs(
     - softmatch runs
     - softmatch runs comparisons/runs --json
     """
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     from softmatch.formatting import percent, printable
     from softmatch.runs.listing import list_runs
 
@@ -81,24 +77,17 @@ def runs(
 
         print(format_json.dumps([asdict(run) for run in found], indent=1, ensure_ascii=False, default=str))
         return
-    console = Console(emoji=False)
-    if not found:
-        console.print(f"There are no runs in {folder}.", markup=False, highlight=False)
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for head in ("run", "data", "method", "labels", "error", "baseline", "state", "date"):
-        number = head in ("labels", "error", "baseline")
-        table.add_column(head, justify="right" if number else "left", overflow="fold", no_wrap=number or head == "date")
+    rows = [("date", "data", "method", "labels", "error", "baseline", "state")]
     for run in found:
+        labels = "–" if run.labels is None else f"{run.labels:,}"
+        errors = percent(run.error), percent(run.baseline)
+        named = Path(run.source or "–").name, run.method or "–"
+        rows.append((f"{run.date:%Y-%m-%d %H:%M}", *map(printable, named), labels, *errors, run.state))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, path in zip(rows, ["", *(str(run.run) for run in found)], strict=True):
         cells = (
-            os.path.relpath(run.run),
-            Path(run.source or "–").name,
-            run.method or "–",
-            "–" if run.labels is None else f"{run.labels:,}",
-            percent(run.error),
-            percent(run.baseline),
-            run.state,
-            f"{run.date:%Y-%m-%d %H:%M}",
+            f"{cell:{'>' if head in NUMBERS else '<'}{width}}" for head, cell, width in zip(rows[0], row, widths, strict=True)
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    console.print(table)
+        print("  ".join(cells).rstrip() + (f"\n    {printable(path)}" if path else ""))
+    if not found:
+        print(f"There are no runs in {folder}.")

@@ -45,7 +45,7 @@ def predict(
     rows: Annotated[int | None, Parameter(show_default="by their size")] = None,
     device: Device = "auto",
     network: OwnNetwork = None,
-    out: Table = None,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT, allow_leading_hyphen=True)] = None,
     probabilities: Annotated[bool, Parameter(group=OUTPUT)] = True,
     raw: Raw = False,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,

@@ -115,7 +115,7 @@ class TableWriter:
         dialect: dict[str, Any] = {"delimiter": "\t" if self._suffix == ".tsv" else ",", "lineterminator": "\r\n"}
         self._rows = csv.writer(_Lines(self._file), **dialect)
         if self._suffix != ".jsonl":
-            self._rows.writerow(name if raw else guarded(name) for name in self.columns)
+            self._rows.writerow(list(self.columns))
 
     def write(self, piece: Mapping[str, Values]) -> None:
         """Write some rows, given by column."""

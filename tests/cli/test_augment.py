@@ -63,10 +63,10 @@ def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, c
         (["pets.csv", "--via", "words", "--out", "/proc/pets.csv"], "/proc/pets.csv cannot be written"),
         (["nowhere.csv", "--via", "words"], "there is no file nowhere.csv"),
         ([".", "--via", "words"], "is a folder: give one table of texts, such as pets.csv"),
-        (["pets.csv", "--via", "words", "--data", "x"], "--data x: pets.csv is a file, and this is for a source"),
+        (["pets.csv", "--via", "words", "--data", "x"], "--data x: pets.csv is a file, and this is for a named dataset"),
         (["pets.csv", "--via", "words", "--train-per-class", "2"], "--train-per-class 2: pets.csv is a file"),
         (["pets.csv", "--via", "words", "--validation-per-class", "2"], "--validation-per-class 2: pets.csv is a file"),
-        (["agnews", "--via", "words", "--text", "t"], "--text t: 'agnews' is a source that softmatch knows"),
+        (["agnews", "--via", "words", "--text-column", "t"], "--text-column t: 'agnews' is a named dataset"),
         (["agnews", "--via", "words", "--data", "."], "--data . has no table of agnews"),
     ],
     ids=range(12),
@@ -85,6 +85,6 @@ def test_interrupted_it_keeps_what_was_made_and_says_so(folder: Path, capsys: py
     assert main(command) == 130
     (made,) = folder.rglob("*.jsonl")
     kept = len(made.read_text().splitlines())
-    message = f"interrupted; {kept:,} new texts are kept, and the same command goes on from there. No file was written."
+    message = f"interrupted; {kept:,} new texts are cached, and the same command resumes there. No file was written."
     assert message in capsys.readouterr().err
     assert not (folder / "pets-augmented.csv").exists()

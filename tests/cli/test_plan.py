@@ -160,7 +160,7 @@ def test_settings_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
         ("table-main", "name it with --device"),
         ("table-main --device v100 --labels 40", "has the paper's own settings"),
         ("some/folder --device v100", "a plan is made without data"),
-        ("digits --device v100 --model wrn-11-2", "the depth of a WRN"),
+        ("digits --device v100 --network wrn-11-2", "the depth of a WRN"),
         ("digits --device v100 --views.nosuch 3", "has no option 'nosuch'"),
         ("agnews --device cpu --recipe paper --measure", "--measure needs the texts and the encoder"),
     ],

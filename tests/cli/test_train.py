@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.cli import app as cli
-from softmatch.cli.app import main, without_option
+from softmatch.cli.app import main
+from softmatch.errors import STOPPED
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.loop import Trainer
 
-QUICK = ["two-moons", "--steps", "12", "--evaluate-every", "4", "--checkpoint-every", "4", "--no-twin"]
+QUICK = ["two-moons", "--steps", "12", "--evaluate-every", "4", "--checkpoint-every", "4", "--no-baseline"]
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_stopped_run_goes_on_as_the_message_says(
 ) -> None:
     assert main(["train", *QUICK, "--out", "whole"]) == 0
     stop_after(7, monkeypatch)
-    assert main(["train", *QUICK, "--out", "run"]) == cli.STOPPED == 75
+    assert main(["train", *QUICK, "--out", "run"]) == STOPPED == 75
     said = capsys.readouterr().err
     assert "stopped by SIGTERM at step 7 of 12" in said
     assert said.rstrip().endswith("softmatch train --resume run")
@@ -76,7 +76,7 @@ def test_without_a_terminal_an_unfinished_run_is_named_and_left(
     before = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
     assert main(["train", *QUICK]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"runs/{begun.name} is an unfinished run of this very command" in said
+    assert f"runs/{begun.name} is an unfinished run of this command" in said
     assert "--resume auto" in said
     assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == before
     assert main(["train", *QUICK, "--resume", "auto"]) == 0
@@ -138,8 +138,3 @@ def test_mistakes(
     assert message in said
     assert "Traceback" not in said
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-
-
-def test_options_are_taken_out_of_a_command() -> None:
-    assert without_option(["train", "--processes", "2", "x", "--steps=3"], "--processes") == ["train", "x", "--steps=3"]
-    assert without_option(["train", "--processes=2", "--processes-not", "2"], "--processes") == ["train", "--processes-not", "2"]

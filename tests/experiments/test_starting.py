@@ -21,7 +21,7 @@ from tests.experiments.tiny import wait_for
 LONG = [
     "train",
     "two-moons",
-    "--model",
+    "--network",
     "mlp-8",
     "--steps",
     "100000",
@@ -29,7 +29,7 @@ LONG = [
     "50000",
     "--threads",
     "1",
-    "--no-twin",
+    "--no-baseline",
 ]
 
 

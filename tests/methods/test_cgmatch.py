@@ -298,7 +298,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 
 
 def test_training_goes_on_exactly_from_its_state() -> None:
-    settings = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
+    settings = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 24, "threads": 1, "network": "small-conv-8"}
     options = {"method": "cgmatch", "method_options": {"history": 1, "warmup": 1}}
     config = make_config(find_source("digits").defaults, settings, options)
     task = prepare("digits", config)

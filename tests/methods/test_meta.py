@@ -229,7 +229,7 @@ def test_evaluation_changes_nothing() -> None:
 
 
 def trainer(**settings: Any) -> Trainer:
-    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
+    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "network": "small-conv-8"}
     config = make_config(find_source("digits").defaults, base, {"method": "meta_pseudo_labels"}, settings)
     task = prepare("digits", config)
     return make_trainer(task, build_method(task, config.method))

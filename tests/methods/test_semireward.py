@@ -247,7 +247,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 
 
 def trainer(**settings: Any) -> Trainer:
-    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "model": "small-conv-8"}
+    base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "network": "small-conv-8"}
     options = {"method": "semireward", "method_options": {"warmup": 2, "every": 2}}
     config = make_config(find_source("digits").defaults, base, options, settings)
     task = prepare("digits", config)

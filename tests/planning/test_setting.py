@@ -109,7 +109,7 @@ def test_many_images_of_your_own_stay_in_files() -> None:
 def test_defaults_of_your_own_data_follow_the_device() -> None:
     assert own(labels=100).config.steps == 20_000
     on_cpu = own_setting(Own("image", 5000, (3, 32, 32), 10), ({},), "cpu", "settings")
-    assert (on_cpu.config.steps, on_cpu.config.model) == (800, "small-conv-16")
+    assert (on_cpu.config.steps, on_cpu.config.network) == (800, "small-conv-16")
 
 
 @pytest.mark.parametrize(

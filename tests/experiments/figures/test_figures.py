@@ -15,7 +15,7 @@ from tests.experiments.figures.stored import MOONS, ROWS, finish, make_sheet
 def test_a_real_run_gives_every_figure_of_one_sheet(tmp_path: Path) -> None:
     column = Column("4", "two-moons", {"steps": 4, "evaluate_every": 2}, "Two moons")
     sheet, store = make_sheet(rows=(Row("SoftMatch", {"method": "softmatch"}),), columns=(column,), seeds=(0, 1)), Store(tmp_path)
-    softmatch.train("two-moons", steps=4, evaluate_every=2, twin=False, out=store.folder(sheet.runs()[0]))
+    softmatch.train("two-moons", steps=4, evaluate_every=2, baseline=False, out=store.folder(sheet.runs()[0]))
     for read, figure in FIGURES.values():
         assert figure(read(sheet, store, column), "A try").axes
     png, pdf = draw("fig-qualitative", sheet, store, tmp_path / "out")

@@ -50,7 +50,7 @@ def test_every_run_can_be_made(name: str, scale: Scale) -> None:
                 10, num_unlabeled=50, num_labeled=10, class_counts=(1,) * 10, class_prior=(0.1,) * 10, shape=(3, 32, 32)
             )
             build(config.method, problem, config.method_options)  # refuses unknown methods and options
-            assert config.twin is False
+            assert config.baseline is False
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -120,7 +120,7 @@ def test_what_is_said_about_the_laptops_settings_is_so() -> None:
     for experiment in EXPERIMENTS.values():
         for run in runs_of(experiment, "laptop") if FEW_STEPS in experiment.differs else []:
             config = effective(run)
-            shape = (config.model, config.steps, config.labeled_batch, config.unlabeled_batch, config.batch_statistics)
+            shape = (config.network, config.steps, config.labeled_batch, config.unlabeled_batch, config.batch_statistics)
             if run.source == "digits":
                 assert shape == ("small-conv-16", 300, 40, 96, "joint")
             else:

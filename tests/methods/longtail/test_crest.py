@@ -179,15 +179,15 @@ def trainer(name: str, base: str = "softmatch") -> Trainer:
     settings = {
         "method": f"softmatch.methods.longtail.crest:{name}",
         "method_options": {"generations": 3, "base": base},
-        "model": "small-conv-8",
+        "network": "small-conv-8",
         "steps": 12,
         "evaluate_every": 4,
         "labeled_batch": 16,
         "unlabeled_batch": 24,
         "threads": 1,
         "imbalance": 4.0,
-        "head_labels": 8,
-        "head_unlabeled": 20,
+        "largest_class_labels": 8,
+        "largest_class_unlabeled": 20,
     }
     task = prepare("digits", make_config(find_source("digits").defaults, settings, {}))
     return make_trainer(task, build_method(task, task.config.method))
