@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 MINUS = "\u2212"
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -34,6 +36,12 @@ def signed(fraction: float) -> str:
 def printable(text: str) -> str:
     """Show control characters, which could change a terminal, as \\x1b; line breaks stay."""
     return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def as_json(value: Any) -> str:
+    """Format a result as JSON: paths and dates become texts, NaN and infinity null."""
+    plain = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
+    return json.dumps(plain, indent=1, ensure_ascii=False)
 
 
 def some(texts: Sequence[str], shown: int = 3) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -39,11 +38,6 @@ BASELINE = "baseline"
 def make_console(talk: Talk | None = None) -> Console:
     """Console of a command: silent with --quiet; on standard error with --json, whose result has standard output to itself."""
     return Console(stderr=isinstance(talk, TalkOrJson) and talk.as_json, quiet=talk is not None and talk.quiet, emoji=False)
-
-
-def print_json(value: Any) -> None:
-    """Print a result as JSON on standard output; paths become texts."""
-    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -304,7 +298,7 @@ def print_plan(plan: Plan, console: Console) -> None:
 def print_bench(bench: Bench, as_json: bool = False) -> None:
     """Print the figures of `softmatch bench` as a table or as JSON."""
     if as_json:
-        print_json(bench.as_dict())
+        print(as_json(bench.as_dict()))
         return
     console = make_console()
     setting, found = bench.setting, bench.measurement

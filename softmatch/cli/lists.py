@@ -1,4 +1,4 @@
-"""The commands methods and runs. They import torch and rich, through other modules, when they run."""
+"""The commands methods and runs. methods imports torch, through other modules, when it runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from softmatch.cli.options import ARGUMENTS, Flag
+from softmatch.formatting import as_json, percent, printable
+from softmatch.runs.listing import list_runs
 
 NUMBERS = ("labels", "error", "baseline")
 Json = Annotated[bool, Flag, Parameter(help="Print JSON instead of a table.")]
@@ -32,21 +34,20 @@ def methods(
     from rich.markdown import Markdown
     from rich.table import Table
 
-    from softmatch.cli.display import print_json
     from softmatch.methods import METHODS, read_card
 
     console = Console()
     if name is not None:
         card = read_card(name)
         if json:
-            print_json({"name": name, "card": card})
+            print(as_json({"name": name, "card": card}))
         elif console.is_terminal:
             console.print(Markdown(card))
         else:
             print(card, end="")
         return
     if json:
-        print_json([{"name": each, "summary": entry.summary, "citation": entry.citation} for each, entry in METHODS.items()])
+        print(as_json([{"name": each, "summary": entry.summary, "citation": entry.citation} for each, entry in METHODS.items()]))
         return
     table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
     for each, entry in METHODS.items():
@@ -68,14 +69,9 @@ def runs(
     - softmatch runs
     - softmatch runs comparisons/runs --json
     """
-    from softmatch.formatting import percent, printable
-    from softmatch.runs.listing import list_runs
-
     found = list_runs(folder)
     if json:
-        import json as format_json
-
-        print(format_json.dumps([asdict(run) for run in found], indent=1, ensure_ascii=False, default=str))
+        print(as_json([asdict(run) for run in found]))
         return
     rows = [("date", "data", "method", "labels", "error", "baseline", "state")]
     for run in found:

@@ -17,7 +17,6 @@ from softmatch.cli.display import (
     check_facts,
     make_console,
     print_check,
-    print_json,
     print_plan,
     print_result,
     print_settings,
@@ -27,6 +26,7 @@ from softmatch.cli.options import TalkOrJson
 from softmatch.config import read_file
 from softmatch.distributed.processes import first_of_machine, from_environment, joined, main_says, world
 from softmatch.errors import InputError
+from softmatch.formatting import as_json
 from softmatch.runs.folder import RunFolder
 from softmatch.training.bench import plan
 from softmatch.training.checkpoint import list_checkpoints
@@ -64,7 +64,7 @@ def run_check(source: str, given: Mapping[str, Any], file: Path | None, talk: Ta
     job = open_source(source, given, file, talk)
     planned = plan(job)
     if talk.as_json:
-        print_json(check_facts(planned, job.findings))
+        print(as_json(check_facts(planned, job.findings)))
     else:
         print_check(planned, job.findings, make_console(talk), talk.verbose)
 
@@ -82,7 +82,7 @@ def run_train(
             job = open_source(source, given, file, talk)
             planned = plan(job)
             if talk.as_json:
-                print_json(check_facts(planned, job.findings))
+                print(as_json(check_facts(planned, job.findings)))
             else:
                 print_plan(planned, make_console(talk))
             return
@@ -130,14 +130,14 @@ def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> None:
         result = run_job(job, display, run=run)
     print_result(result, job.source, said=[finding.text for finding in job.findings], console=console)
     if talk.as_json:
-        print_json(asdict(result))
+        print(as_json(asdict(result)))
 
 
 def _say_finished(folder: Path, talk: TalkOrJson) -> None:
     if world().is_main:
         say(make_console(talk), f"{folder} is finished. Its report is {folder / 'report.html'}.")
         if talk.as_json:
-            print_json({"run": folder, **RunFolder(folder).read_json("result.json")})
+            print(as_json({"run": folder, **RunFolder(folder).read_json("result.json")}))
 
 
 def _wants_to_resume(run: RunFolder, talk: TalkOrJson) -> bool:

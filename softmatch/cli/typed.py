@@ -11,7 +11,7 @@ _SETTINGS = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old,
 _COLUMNS = {option: _SETTINGS[option] for option in ("--label", "--text", "--features")}
 _SWEEP = {"--processes": "--parallel-runs"}
 RENAMED: Mapping[str, Mapping[str, str]] = {
-    **dict.fromkeys(("train", "check", "bench"), _SETTINGS),
+    **dict.fromkeys(("train", "check", "bench", "plan"), _SETTINGS),
     "compare": {**_SETTINGS, **_SWEEP, "--measure": "--metric"},
     "reproduce": _SWEEP,
     **dict.fromkeys(("predict", "suggest"), _COLUMNS),

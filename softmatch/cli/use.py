@@ -29,6 +29,7 @@ from softmatch.cli.options import (
 )
 from softmatch.config import RUN_SETTINGS, split_names
 from softmatch.errors import InputError
+from softmatch.formatting import as_json, printable
 
 if TYPE_CHECKING:
     from softmatch.cli.display import Reading
@@ -253,11 +254,8 @@ def _progress(talk: Talk | None) -> Iterator[Reading]:
 
 def _tell(found: Any, talk: Talk | None, to_stderr: bool = False) -> None:
     """Print a result in words, as JSON, or not at all."""
-    from softmatch.cli.display import print_json
-    from softmatch.formatting import printable
-
     if isinstance(talk, TalkOrJson) and talk.as_json:
-        print_json(asdict(found))
+        print(as_json(asdict(found)))
     elif talk is None or not talk.quiet:
         print(printable(found.describe()), file=sys.stderr if to_stderr else sys.stdout)
 

@@ -43,9 +43,7 @@ def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
     if config.imbalance is None:
         return make_split(examples, config.labels or len(examples.classes) * 4, seed, config.test_fraction)
     if config.largest_class_labels is None or config.largest_class_unlabeled is None:
-        raise InputError(
-            f"a long-tailed split of {source!r} needs --largest-class-labels and --largest-class-unlabeled."
-        )
+        raise InputError(f"a long-tailed split of {source!r} needs --largest-class-labels and --largest-class-unlabeled.")
     return make_long_tailed_split(
         examples,
         head_labeled=config.largest_class_labels,

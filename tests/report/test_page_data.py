@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from softmatch.errors import InputError
+from softmatch.formatting import signed
 from softmatch.report.charts import compact, thin
 from softmatch.report.measured import how_measured
-from softmatch.report.numbers import count, duration, percent, signed
+from softmatch.report.numbers import count, duration, percent
 from softmatch.report.outcome import results_section
 from softmatch.report.page_data import DOTS, MOMENTS, page_data
 from softmatch.report.reliability import calibration_section
