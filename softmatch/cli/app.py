@@ -6,7 +6,9 @@ No command module imports this one, and none imports torch before its command ru
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 import time
 import traceback
 import warnings
@@ -14,7 +16,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError, UnknownOptionError
+from cyclopts import (
+    App,
+    ArgumentCollection,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    Parameter,
+    UnknownCommandError,
+    UnknownOptionError,
+)
 from pydantic import ValidationError
 
 from softmatch import __version__
@@ -142,6 +153,9 @@ def _explain(error: BaseException, words: list[str]) -> int:
             _complain(f"there is no {kind} {words[0]!r}. {nearest(words[0], [*COMMANDS, *HELP, '--version'])}")
         case UnknownOptionError():
             _complain(_unknown_option(error, words))
+        case MissingArgumentError() if error.argument is not None and error.argument.name not in words:
+            described = {argument.name: argument.parameter.help for argument in _arguments_of(words[0])}
+            _complain(f"{words[0]} needs {error.argument.name}: {described[error.argument.name]}")
         case CycloptsError():
             cause = error.__cause__
             _complain(explain(cause) if isinstance(cause, ValidationError) else str(error).strip())
@@ -172,7 +186,7 @@ def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
     current = {option for names in RENAMED.values() for old, option in names.items() if old == given} | {given}
     others = [name for name in COMMANDS if name != command and not current.isdisjoint(option_names(name))]
     if others:
-        return f"{command} does not read {given}, an option of {', '.join(others)}. Leave it out."
+        return f"{command} does not read {given}, an option of {', '.join(others[:3])}. Leave it out."
     near = nearest(given, [option for option in option_names(command) if option.startswith("--")])
     close = near if near.startswith("Did") else f"softmatch {command} {HELP_ALL if command in FOLDED else HELP[0]} lists them."
     return f"{command} has no option {given}. {close}"
@@ -180,7 +194,11 @@ def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
 
 def option_names(command: str) -> list[str]:
     """All options of a command."""
-    return [name for argument in app[command].assemble_argument_collection() for name in argument.names if name.startswith("-")]
+    return [name for argument in _arguments_of(command) for name in argument.names if name.startswith("-")]
+
+
+def _arguments_of(command: str) -> ArgumentCollection:
+    return app[command].assemble_argument_collection(parse_docstring=True)
 
 
 @contextmanager
@@ -202,7 +220,7 @@ def _short_warnings() -> Iterator[None]:
 
 def _note(message: str) -> None:
     if os.environ.get("RANK", "0") == "0":
-        print(f"softmatch: {printable(message)}", file=sys.stderr)
+        _print(f"softmatch: {message}")
 
 
 def _complain(message: str) -> None:
@@ -211,7 +229,16 @@ def _complain(message: str) -> None:
     if rank.isdecimal() and rank != "0" and size != "1":
         time.sleep(PATIENCE)
         who += f" (process {int(rank) + 1} of {size})"
-    print(f"{who}: {printable(message)}", file=sys.stderr)
+    _print(f"{who}: {message}")
+
+
+def _print(text: str) -> None:
+    """Print to standard error; on a terminal, lines break between words."""
+    lines = printable(text).split("\n")
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in lines]
+    print("\n".join(lines), file=sys.stderr)
 
 
 if __name__ == "__main__":

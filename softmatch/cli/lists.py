@@ -73,7 +73,7 @@ def runs(
     if json:
         print(as_json([asdict(run) for run in found]))
         return
-    rows = [("date", "data", "method", "labels", "error", "baseline", "state")]
+    rows: list[tuple[str, ...]] = [("date", "data", "method", "labels", "error", "baseline", "state")]
     for run in found:
         labels = "–" if run.labels is None else f"{run.labels:,}"
         errors = percent(run.error), percent(run.baseline)

@@ -11,18 +11,9 @@ from typing import Any
 
 from rich.console import Console
 
-from softmatch.cli.display import (
-    Display,
-    Reading,
-    check_facts,
-    make_console,
-    print_check,
-    print_plan,
-    print_result,
-    print_settings,
-    say,
-)
+from softmatch.cli.display import Display, Reading, make_console, say
 from softmatch.cli.options import TalkOrJson
+from softmatch.cli.summaries import check_facts, print_check, print_plan, print_result, print_settings
 from softmatch.config import read_file
 from softmatch.distributed.processes import first_of_machine, from_environment, joined, main_says, world
 from softmatch.errors import InputError

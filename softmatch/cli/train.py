@@ -11,6 +11,7 @@ from softmatch.cli.options import ARGUMENTS, MACHINE, OUTPUT, Flag, SettingsFile
 from softmatch.cli.typed import arguments, without_option
 from softmatch.config import Config
 from softmatch.errors import FAILED, INTERRUPTED, InputError
+from softmatch.formatting import as_json
 
 STEP = (
     *("labels", "method", "method_options", "network", "steps", "seed", "views", "labeled_batch", "unlabeled_batch"),
@@ -150,9 +151,13 @@ def bench(
     json:
         Print JSON instead of a table.
     """
-    from softmatch.cli.display import print_bench
+    from softmatch.cli.summaries import print_bench
     from softmatch.training.bench import bench as run
     from softmatch.training.memory import keep_freed_memory
 
     keep_freed_memory()
-    print_bench(run(given(settings), side, channels, classes, images, repeats), json)
+    found = run(given(settings), side, channels, classes, images, repeats)
+    if json:
+        print(as_json(found.as_dict()))
+    else:
+        print_bench(found)

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from softmatch.cli.app import main
+from softmatch.config import former_names
 from softmatch.errors import STOPPED
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.loop import Trainer
@@ -53,6 +55,18 @@ def test_a_stopped_run_goes_on_as_the_message_says(
         assert (folder / "run" / name).read_bytes() == (folder / "whole" / name).read_bytes()
     assert main(["train", "--resume", "run"]) == 0
     assert "run is finished" in capsys.readouterr().out
+
+
+def test_a_run_of_version_01_resumes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its config.yaml has former names of settings."""
+    stop_after(7, monkeypatch)
+    assert main(["train", *QUICK, "--out", "run"]) == STOPPED
+    settings = yaml.safe_load((folder / "run" / "config.yaml").read_text())
+    (folder / "run" / "config.yaml").write_text(yaml.safe_dump(former_names(settings)))
+    assert "twin" in (folder / "run" / "config.yaml").read_text()
+    capsys.readouterr()
+    assert main(["train", "--resume", "run"]) == 0
+    assert "is now called" not in capsys.readouterr().err
 
 
 def test_auto_goes_on_begins_and_ends(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
