@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from softmatch.cli.options import ARGUMENTS, Device, Table, TextColumn
+from softmatch.cli.options import ARGUMENTS, Device, OutFile, TextColumn
 from softmatch.errors import INTERRUPTED, InputError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def augment(
     /,
     *,
     via: str,
-    out: Table = None,
+    out: OutFile = None,
     text: TextColumn = None,
     data: Path | None = None,
     train_per_class: int | None = None,

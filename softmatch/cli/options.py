@@ -167,7 +167,7 @@ SettingsFile = Annotated[
         help="YAML file of settings: `source`, and options of this command with _ for -. Options override the file.",
     ),
 ]
-Table = Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT)]
+OutFile = Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT)]
 Raw = Annotated[
     bool,
     Flag,

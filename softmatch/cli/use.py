@@ -18,11 +18,11 @@ from softmatch.cli.options import (
     FeatureColumns,
     LabelColumn,
     Moved,
+    OutFile,
     OwnMethod,
     OwnNetwork,
     Raw,
     Run,
-    Table,
     Talk,
     TalkOrJson,
     TextColumn,
@@ -106,7 +106,7 @@ def pseudo_labels(
     method: OwnMethod = None,
     network: OwnNetwork = None,
     device: Device = "auto",
-    out: Table = None,
+    out: OutFile = None,
     raw: Raw = False,
     talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
@@ -149,7 +149,7 @@ def suggest(
     encoder: str | None = None,
     seed: int = 0,
     device: Device = "auto",
-    out: Table = None,
+    out: OutFile = None,
     raw: Raw = False,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
 ) -> None:
@@ -205,7 +205,7 @@ def export(
     to: Literal["onnx", "torchscript", "safetensors"],
     source: str | None = None,
     network: OwnNetwork = None,
-    out: Table = None,
+    out: OutFile = None,
     talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
     """Export the model with its preparation and class names to another format, and compare it with the original.

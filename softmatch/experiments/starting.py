@@ -24,7 +24,7 @@ from softmatch.experiments.places import FAILED, SHARED, WRONG_USE, Ended
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess  # which Windows does not have
 
-PRELOADED = ("softmatch.cli", "softmatch.cli.train", "softmatch.report", "torch._dynamo", "sklearn.datasets")
+PRELOADED = ("softmatch.cli.app", "softmatch.cli.running", "softmatch.report", "torch._dynamo", "sklearn.datasets")
 """What training imports when it begins. None of it starts threads that a fork would lack."""
 SERVER_LOST = 255
 """What multiprocessing gives for the code of a process whose end it did not see, since its fork server has ended."""

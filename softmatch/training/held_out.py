@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from softmatch.data.cells import guarded
 from softmatch.files.atomic import write_atomically
 from softmatch.runs.folder import RunFolder
 from softmatch.training.measure import HeldOut
@@ -24,6 +25,6 @@ def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> No
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["name", "label", "predicted", "confidence", "right"])
     for i in order:
-        row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])], f"{float(confidence[i]):.4f}"]
-        table.writerow([*row, "no" if wrong[i] else "yes"])
+        row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])]]
+        table.writerow([*map(guarded, row), f"{float(confidence[i]):.4f}", "no" if wrong[i] else "yes"])
     write_atomically(run.path / "held_out.csv", text.getvalue().encode("utf-8", "replace"))

@@ -171,14 +171,14 @@ def test_many_points_keep_the_labelled_ones() -> None:
     ("result", "kind", "sentence"),
     [
         ({}, "helped", "The unlabelled data helped: -12.8 points (95 % interval -15.9 to -9.8)."),
-        ({"difference": 0.02, "difference_interval": [0.003, 0.038]}, "hurt", "hurt: +2.0 points, 95 % interval +0.3 to +3.8."),
+        ({"difference": 0.02, "difference_interval": [0.003, 0.038]}, "hurt", "hurt: +2.0 points (95 % interval +0.3 to +3.8)."),
         (
             {"difference": -0.002, "difference_interval": [-0.012, 0.009]},
             "open",
             "No clear difference: -0.2 points (95 % interval -1.2 to +0.9) contains zero.",
         ),
         ({"difference": -0.01, "difference_interval": [-0.02, 0.0]}, "open", "-2.0 to 0.0) contains zero."),
-        ({"difference": -0.01, "difference_interval": None}, "open", "without an interval it cannot be judged."),
+        ({"difference": -0.01, "difference_interval": None}, "open", "Without an interval it cannot be judged."),
     ],
 )
 def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: str) -> None:
