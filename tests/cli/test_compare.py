@@ -20,7 +20,7 @@ from softmatch.experiments.places import Ended
 from softmatch.experiments.starting import start, wait
 from tests.experiments.tiny import METHODS, times, wait_for
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TINY = shlex.split(
     "--steps 6 --evaluate-every 3 --checkpoint-every 2 --labeled-batch 4 --unlabeled-batch 8 --network mlp-8 --device cpu"
 )
