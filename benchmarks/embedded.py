@@ -47,8 +47,8 @@ class Outcome:
 def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]:
     """The product itself, run folder and all; the supervised twin comes with the first method."""
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"labels": labels, "seed": seed, "method": method, "baseline": method == METHODS[0], "threads": 1}
-        result = softmatch.train(source, out=Path(folder) / "run", **settings)
+        settings: dict[str, Any] = {"labels": labels, "seed": seed, "method": method, "threads": 1}
+        result = softmatch.train(source, baseline=method == METHODS[0], out=Path(folder) / "run", **settings)
     assert result.test_error is not None
     found = {f"softmatch: {method}": Outcome(result.test_error, result.seconds - (result.supervised_seconds or 0.0))}
     if result.supervised_test_error is not None and result.supervised_seconds is not None:

@@ -93,9 +93,9 @@ def test_the_papers_scale_is_its_exact_setting() -> None:
         (run.method, run.source, run.settings["labels"]): effective(run) for run in runs_of(EXPERIMENTS["table-main"], "paper")
     }
     soft = main["softmatch", "cifar10", 40]
-    assert (soft.steps, soft.model, soft.labeled_batch, soft.unlabeled_batch, soft.lr) == (2**20, "wrn-28-2", 64, 448, 0.03)
+    assert (soft.steps, soft.network, soft.labeled_batch, soft.unlabeled_batch, soft.lr) == (2**20, "wrn-28-2", 64, 448, 0.03)
     assert (soft.statistics_momentum, soft.model_momentum, soft.weight_decay) == (0.999, 0.999, 5e-4)
-    assert (main["softmatch", "cifar100", 400].model, main["softmatch", "stl10", 40].model) == ("wrn-28-8", "wrn-37-2")
+    assert (main["softmatch", "cifar100", 400].network, main["softmatch", "stl10", 40].network) == ("wrn-28-8", "wrn-37-2")
     assert main["mean_teacher", "svhn", 40].unlabeled_batch == 64
     assert len(EXPERIMENTS["table-main"].sheets["paper"][0].seeds) == 3
     tails = [effective(run) for run in runs_of(EXPERIMENTS["table-longtail"], "paper")]
