@@ -28,8 +28,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 import yaml
 
-from softmatch.cli.app import FAILED, INTERRUPTED
-from softmatch.errors import STOPPED
+from softmatch.errors import FAILED, INTERRUPTED, STOPPED
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 
 LONGEST = 300.0
