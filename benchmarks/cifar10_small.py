@@ -28,7 +28,7 @@ def command(method: str, seed: int, arguments: argparse.Namespace) -> list[str]:
         "--labels": 250,
         "--method": method,
         "--seed": seed,
-        "--model": "wrn-10-1",
+        "--network": "wrn-10-1",
         "--labeled-batch": 16,
         "--unlabeled-batch": 112,
         "--steps": arguments.steps,
@@ -36,7 +36,8 @@ def command(method: str, seed: int, arguments: argparse.Namespace) -> list[str]:
         "--threads": 1,
         "--out": folder(method, seed, arguments),
     }
-    return ["train", "cifar10", *(str(part) for pair in settings.items() for part in pair), "--no-twin", *arguments.also.split()]
+    given = (str(part) for pair in settings.items() for part in pair)
+    return ["train", "cifar10", *given, "--no-baseline", *arguments.also.split()]
 
 
 def folder(method: str, seed: int, arguments: argparse.Namespace) -> Path:

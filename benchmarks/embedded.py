@@ -47,8 +47,8 @@ class Outcome:
 def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]:
     """Train with softmatch itself, run folder included; the first method also trains the baseline."""
     with tempfile.TemporaryDirectory() as folder:
-        twin = method == METHODS[0]
-        result = softmatch.train(source, labels=labels, seed=seed, method=method, twin=twin, threads=1, out=Path(folder) / "run")
+        settings: dict[str, Any] = {"labels": labels, "seed": seed, "method": method, "threads": 1}
+        result = softmatch.train(source, baseline=method == METHODS[0], out=Path(folder) / "run", **settings)
     assert result.test_error is not None
     found = {f"softmatch: {method}": Outcome(result.test_error, result.seconds - (result.supervised_seconds or 0.0))}
     if result.supervised_test_error is not None and result.supervised_seconds is not None:

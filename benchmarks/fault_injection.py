@@ -30,8 +30,7 @@ from uuid import uuid4
 import torch
 import yaml
 
-from softmatch.cli.app import FAILED, INTERRUPTED
-from softmatch.errors import STOPPED
+from softmatch.errors import FAILED, INTERRUPTED, STOPPED
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.loop import Trainer
 

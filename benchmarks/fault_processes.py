@@ -27,7 +27,7 @@ from softmatch.training.checkpoint import list_checkpoints
 RESULTS = Path(__file__).parent / "results" / "fault_processes.md"
 STEPS = 200
 SETTINGS = (
-    "digits --labels 40 --evaluate-every 60 --checkpoint-every 10 --model mlp-16 --lr 0.01 --threads 1 --no-twin "
+    "digits --labels 40 --evaluate-every 60 --checkpoint-every 10 --network mlp-16 --lr 0.01 --threads 1 --no-baseline "
     f"--labeled-batch 7 --unlabeled-batch 13 --steps {STEPS}"
 )
 AGENT = "--standalone --nproc-per-node 2 --max-restarts 5 -m"

@@ -33,7 +33,7 @@ SIGNALS = tuple(Signals[name] for name in stopping.SIGNALS)
 RESULTS = Path(__file__).parent / "results" / "faults.md"
 TINY: dict[str, Any] = {"steps": 29, "evaluate_every": 7, "checkpoint_every": 4, "device": "cpu", "threads": 1}
 TINY |= {"labeled_batch": 8, "unlabeled_batch": 16}
-DIGITS: dict[str, Any] = {**TINY, "labels": 20, "model": "small-conv-4", "twin": False}
+DIGITS: dict[str, Any] = {**TINY, "labels": 20, "network": "small-conv-4", "baseline": False}
 LOW: dict[str, Any] = {"threshold": 0.2}
 OPTIONS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("fixmatch", "flexmatch", "uda", "debiaspl", "sequencematch", "abc", "simmatch"), LOW),
@@ -54,17 +54,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """Options with which every term of a method takes effect within a few steps."""
 WRAPPED = ("saw+softmatch", "abc+freematch", "influence+flexmatch", *(name for name in OPTIONS if "+" in name))
-TWIN = Case("with a baseline", "digits", {**DIGITS, "twin": True, "steps": 17})
+TWIN = Case("with a baseline", "digits", {**DIGITS, "baseline": True, "steps": 17})
 MOONS = Case("two-moons", "two-moons", TINY)
 VARIANTS = (
     TWIN,
-    Case("batch normalisation", "digits", {**DIGITS, "model": "wrn-10-1"}),
-    Case("batch normalisation, joint", "digits", {**DIGITS, "model": "wrn-10-1", "batch_statistics": "joint"}),
-    Case("fp16", "digits", {**DIGITS, "model": "mlp", "precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0}),
+    Case("batch normalisation", "digits", {**DIGITS, "network": "wrn-10-1"}),
+    Case("batch normalisation, joint", "digits", {**DIGITS, "network": "wrn-10-1", "batch_statistics": "joint"}),
+    Case("fp16", "digits", {**DIGITS, "network": "mlp", "precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0}),
     Case("bf16", "digits", {**DIGITS, "precision": "bf16"}),
     Case("adam", "two-moons", {**TINY, "optimizer": "adam"}),
-    Case("adamw, shrink", "two-moons", {**TINY, "optimizer": "adamw", "decay": "shrink", "twin": False}),
-    Case("averages as in the paper", "two-moons", {**TINY, "averages": "paper", "twin": False}),
+    Case("adamw, shrink", "two-moons", {**TINY, "optimizer": "adamw", "decay": "shrink", "baseline": False}),
+    Case("averages as in the paper", "two-moons", {**TINY, "averages": "paper", "baseline": False}),
 )
 
 
@@ -73,7 +73,7 @@ def own_data(folder: Path) -> tuple[Case, Case]:
     (folder / "table.csv").write_text(NUMBERS)
     few = {**TINY, "steps": 11, "evaluate_every": 5, "checkpoint_every": 3}
     crossfit = {**few, "evaluation": "crossfit", "folds": 2}
-    files = {**few, "workers": 2, "model": "small-conv-4", "twin": False, "batch_statistics": "joint"}
+    files = {**few, "workers": 2, "network": "small-conv-4", "baseline": False, "batch_statistics": "joint"}
     files["test"] = str(write_photos(folder / "tests", labeled=30))
     images = write_photos(folder / "images", labeled=30, unlabeled=90)
     return Case("cross-fit", str(folder / "table.csv"), crossfit), Case("image files", str(images), files)

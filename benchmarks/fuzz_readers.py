@@ -43,13 +43,13 @@ WORK = (
 """What commands do once they have read their arguments."""
 COMMANDS = (
     "train t.csv --steps 5 --labels 4 --method fixmatch --method-options.threshold 0.9 --views.swap 0.1 --dry-run",
-    "train digits --labels 40 --lr 0.1 --optimizer adam --no-twin --out x --seed 3 --split-seed 4",
+    "train digits --labels 40 --lr 0.1 --optimizer adam --no-baseline --out x --seed 3 --split-seed 4",
     "train -c s.yaml --test t.csv --evaluation holdout --folds 3 --device cpu --threads 1",
-    "train two-moons --imbalance 10 --unlabeled-imbalance -5 --head-labels 9 --head-unlabeled 90",
+    "train two-moons --imbalance 10 --unlabeled-imbalance -5 --largest-class-labels 9 --largest-class-unlabeled 90",
     "train --resume run --checkpoint-every 5 --processes 1",
-    "check t.csv --label label --features width,height --unlabeled none --model mlp-8",
-    "check photos --image-size 16 --model small-conv-4 --labeled-batch 4 --precision bf16",
-    "bench --side 8 --channels 1 --classes 3 --images 50 --repeats 1 --json --model mlp",
+    "check t.csv --label label --features width,height --unlabeled none --network mlp-8",
+    "check photos --image-size 16 --network small-conv-4 --labeled-batch 4 --precision bf16",
+    "bench --side 8 --channels 1 --classes 3 --images 50 --repeats 1 --json --network mlp",
     "methods flexmatch",
     "report run",
     "predict run t.csv --no-probabilities --rows 7 --device cpu",
@@ -182,7 +182,7 @@ def _make_run(folder: Path) -> tuple[Path, Path]:
     """Train a run with everything a run folder may hold; returns it finished and a moment before it was finished."""
     table, run, unfinished = folder / "data.csv", folder / "run", folder / "unfinished"
     table.write_text(NUMBERS)
-    settings: dict[str, Any] = {"features": "width,height", "steps": 2, "model": "mlp-4", "evaluate_every": 1, "threads": 1}
+    settings: dict[str, Any] = {"features": "width,height", "steps": 2, "network": "mlp-4", "evaluate_every": 1, "threads": 1}
     with patch.object(RunFolder, "finish"):
         softmatch.train(str(table), **settings, unlabeled_batch=8, evaluation="crossfit", folds=2, out=run)
     shutil.copytree(run, unfinished, ignore=shutil.ignore_patterns("result.json", "report.html"))

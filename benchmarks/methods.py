@@ -32,19 +32,19 @@ from softmatch.runs.folder import RunFolder
 
 LONG_TAILED = ("darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh", "debiaspl")
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"source": "digits", "labels": 40, "model": "small-conv-16", "steps": 500},
+    "digits": {"source": "digits", "labels": 40, "network": "small-conv-16", "steps": 500},
     "digits-long-tailed": {
         "source": "digits",
         "imbalance": 10,
-        "head_labels": 20,
-        "head_unlabeled": 80,
-        "model": "small-conv-16",
+        "largest_class_labels": 20,
+        "largest_class_unlabeled": 80,
+        "network": "small-conv-16",
         "steps": 500,
     },
     "fashion-mnist": {
         "source": "fashion-mnist",
         "labels": 40,
-        "model": "small-conv-8",
+        "network": "small-conv-8",
         "labeled_batch": 32,
         "unlabeled_batch": 48,
         "steps": 300,
@@ -62,7 +62,7 @@ def settings_of(setting: str, data: Path | None) -> tuple[str, dict[str, Any]]:
     source = found.pop("source")
     if source != "digits":
         found["data"] = data
-    return source, {**found, "threads": 1, "evaluate_every": found["steps"] // EVALUATIONS, "twin": False}
+    return source, {**found, "threads": 1, "evaluate_every": found["steps"] // EVALUATIONS, "baseline": False}
 
 
 def run(setting: str, method: str, seed: int, data: Path | None) -> Row:

@@ -63,13 +63,13 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) ->
 def small(model: str, shape: tuple[int, ...], options: Mapping[str, Any]) -> Setting:
     """A setting of random data on this machine."""
     own = Own("image" if len(shape) == 3 else "vector", 4096, shape, 10, 2)
-    return own_setting(own, ({"model": model, "threads": 1, **options},), "cpu", "the benchmark")
+    return own_setting(own, ({"network": model, "threads": 1, **options},), "cpu", "the benchmark")
 
 
 def paper() -> None:
     rows = []
     for source, options, seconds in STATED:
-        setting = named_setting(source, ({"recipe": "paper", "twin": False, **options},), "cuda", "the paper")
+        setting = named_setting(source, ({"recipe": "paper", "baseline": False, **options},), "cuda", "the paper")
         found, bound = count(setting), " at most" if source == "imdb" else ""
         flops = setting.config.steps * found.step_flops(found.passes)
         share = flops / seconds / DEVICES["v100"].float32
@@ -168,7 +168,7 @@ def files() -> None:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for method in ("softmatch", "temporal_ensembling", "comatch"):
-            options: dict[str, Any] = {"method": method, "steps": 40, "twin": False, "threads": 1, "seed": 0}
+            options: dict[str, Any] = {"method": method, "steps": 40, "baseline": False, "threads": 1, "seed": 0}
             out = Path(folder) / method
             softmatch.train("digits", out=out, **options)
             found = count(named_setting("digits", (options,), "cpu", "the benchmark"))

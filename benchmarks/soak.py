@@ -69,20 +69,20 @@ class Rounds:
         self.table.write_text(texts(60, labeled=24))
 
     def method(self, name: str) -> None:
-        softmatch.train("two-moons", method=name, model="mlp-8", **SMALL, out=self.run)
+        softmatch.train("two-moons", method=name, network="mlp-8", **SMALL, out=self.run)
 
     def texts(self) -> None:
         shutil.rmtree(self.texts_run, ignore_errors=True)
-        settings = SMALL | {"steps": 6, "model": "mlp-8", "evaluation": "crossfit", "folds": 2}
+        settings = SMALL | {"steps": 6, "network": "mlp-8", "evaluation": "crossfit", "folds": 2}
         softmatch.train(str(self.table), **settings, out=self.texts_run)
 
     def resume(self) -> None:
         with suppress(Stopped):
-            assert not softmatch.train("two-moons", model="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
+            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
         softmatch.train(resume=self.run)
 
     def images(self) -> None:
-        settings = SMALL | {"steps": 6, "model": "small-conv-4", "workers": 2, "evaluation": "none", "twin": False}
+        settings = SMALL | {"steps": 6, "network": "small-conv-4", "workers": 2, "evaluation": "none", "baseline": False}
         softmatch.train(str(self.photos), **settings, out=self.run)
 
     def use(self) -> None:

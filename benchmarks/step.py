@@ -44,7 +44,7 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
 
     torch.set_num_threads(arguments.threads)
     config = make_config(
-        {"model": arguments.model, "labeled_batch": arguments.labeled, "unlabeled_batch": arguments.unlabeled, "labels": 40},
+        {"network": arguments.model, "labeled_batch": arguments.labeled, "unlabeled_batch": arguments.unlabeled, "labels": 40},
         {"method": arguments.method},
         WAYS[way],
     )

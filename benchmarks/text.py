@@ -96,7 +96,7 @@ def train(source: Mapping[str, Any], row: str, method: str, labels: int, seed: i
             method=method,
             labels=labels,
             seed=seed,
-            twin=False,
+            baseline=False,
             threads=threads,
             out=Path(folder) / "run",
         )
@@ -110,7 +110,7 @@ def refer(source: Mapping[str, Any], reference: str, labels: int, seed: int) -> 
     name = given.pop("source")
     if reference.startswith("tfidf"):
         given.pop("encoder")
-    task = prepare_job(open_job(name, given | NO_VERSIONS | {"labels": labels, "seed": seed, "twin": False}))
+    task = prepare_job(open_job(name, given | NO_VERSIONS | {"labels": labels, "seed": seed, "baseline": False}))
     items, test = task.examples.items, task.examples.test
     assert isinstance(items, torch.Tensor)
     assert test is not None

@@ -116,8 +116,8 @@ def make_task(way: str, settings: dict[str, Any], tokens: Examples, vectors: Exa
         "evaluation": "none",
     }
     if way.startswith("features"):
-        return prepare_examples("texts", make_config(base, {"model": "mlp-256"}, settings), vectors)
-    model = {"model": f"encoder={options.encoder}", "length_buckets": options.steps}
+        return prepare_examples("texts", make_config(base, {"network": "mlp-256"}, settings), vectors)
+    model = {"network": f"encoder={options.encoder}", "length_buckets": options.steps}
     return prepare_examples("texts", make_config(base, model, settings), tokens)
 
 

@@ -6,16 +6,15 @@ import signal
 import sys
 from types import FrameType
 
-from softmatch.errors import STOPPED
+from softmatch.errors import INTERRUPTED, STOPPED
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
-INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run the command line. An interruption is one at any moment, also where it breaks the import of a library.
+    """Run the command line, which can be interrupted at any moment, also while it imports a library.
 
-    Where there is nothing to save yet, all signals but SIGINT end as they do later: with a code that says to try again.
+    Signals other than SIGINT give the exit code "try again", also when there is nothing to save yet.
     """
     heard = 0
 
@@ -37,7 +36,7 @@ def main() -> int:
             raise
         print("softmatch: interrupted.", file=sys.stderr)
         code = INTERRUPTED
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: what comes while torch ends changes nothing
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and an interruption while torch ends changes nothing
     return STOPPED if code == INTERRUPTED and heard not in (0, signal.SIGINT) else code
 
 

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from softmatch.classifier_folder import Saved, read_folder, write_folder
+from softmatch.config import renamed
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.given_labels import Targets, read_targets
@@ -37,13 +38,13 @@ from softmatch.training.setup import build_method, make_trainer, prepare_job
 
 WHERE = "Classifier"
 """To call the settings in messages."""
-PARAMETERS = {"model": "network", "seed": "random_state"}
+PARAMETERS = {"seed": "random_state"}
 """Settings that are parameters of another name."""
 POINTLESS = frozenset(
     {
-        *("recipe", "labels", "imbalance", "unlabeled_imbalance", "head_labels", "head_unlabeled", "data", "split_seed"),
-        *("test", "evaluation", "folds", "test_fraction", "twin", "out", "checkpoint_every"),
-        *("train_per_class", "validation_per_class"),
+        *("recipe", "labels", "imbalance", "unlabeled_imbalance", "data", "split_seed"),
+        *("test", "evaluation", "folds", "test_fraction", "baseline", "out", "checkpoint_every"),
+        *("train_per_class", "validation_per_class", "largest_class_labels", "largest_class_unlabeled"),
     }
 )
 """Settings about samples to draw, to test on, and files to write: there is nothing of that here."""
@@ -64,7 +65,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             data by default; `config_` has what was chosen.
         encoder: a pretrained encoder for texts or files of images: a folder or an id of the Hugging Face hub.
         settings: further ones of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
-            {"label": "kind"} to name a column of a table.
+            {"label_column": "kind"} to name a column of a table.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         verbose: print how training goes.
         random_state: a number; the same one gives the same predictions, on a CPU bit for bit. Or what else scikit-learn takes.
@@ -211,16 +212,17 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def _settings(self) -> dict[str, Any]:
         """What the user has said, as settings of a run."""
         names = {**{name: name for name in self._get_param_names()}, **PARAMETERS}
-        for key in self.settings or {}:
+        given = renamed(self.settings or {}, WHERE, warn=True)
+        for key in given:
             if key in names:
                 raise InputError(f"settings: {key!r} is a parameter of its own: Classifier({names[key]}=…).")
             if key in POINTLESS:
                 raise InputError(f"settings: {key!r} has no meaning: a Classifier trains on all samples of `fit`, in memory.")
         return {
-            **(self.settings or {}),
+            **given,
             **{name: getattr(self, name) for name in SAME},
             "method": _name(self.method),
-            "model": None if self.network is None else describe_network(self.network),
+            "network": None if self.network is None else describe_network(self.network),
             "seed": _seed(self.random_state),
             "evaluation": "none",
         }

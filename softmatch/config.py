@@ -1,8 +1,9 @@
-"""The settings of a run: one flat model, CLI over file over the source's own defaults over these defaults."""
+"""The settings of a run in one flat model; the command line overrides a file, which overrides the defaults of the data."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,165 +12,199 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from softmatch.errors import InputError, explain, nearest
+from softmatch.files.atomic import write_atomically
 from softmatch.files.untrusted import parse_yaml, read_text
 
 
 class Config(BaseModel):
-    """Everything that decides the outcome of a run. Unknown keys are errors."""
+    """All settings that decide the outcome of a run. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
     recipe: Literal["paper"] | None = Field(
-        None, description="paper: the hyper-parameters of the paper's appendix for this source; other options win over them."
+        None, description="paper: hyper-parameters of the paper's appendix for this dataset. Other options override them."
     )
     labels: int | None = Field(
-        None, ge=1, description="How many labelled samples to use, the same number of each class. Default: the source's."
+        None, ge=1, description="Number of labelled samples to train on, the same number per class; all other labels are hidden."
     )
     imbalance: float | None = Field(
-        None, ge=1, description="Long-tailed instead of balanced classes: how many times larger the first is than the last (γ)."
+        None, ge=1, description="Long-tailed classes: ratio γ of the largest class to the smallest. Replaces --labels."
     )
     unlabeled_imbalance: float | None = Field(
-        None, description="γ of the unlabelled samples; 1: uniform, negative: reversed. Default: the same γ."
+        None, description="Ratio γ of the unlabelled samples. 1 is uniform, a negative number reverses the order of classes."
     )
-    head_labels: int | None = Field(None, ge=1, description="Long-tailed: labelled samples of the largest class.")
-    head_unlabeled: int | None = Field(None, ge=1, description="Long-tailed: unlabelled samples of the largest class.")
-    data: Path | None = Field(
-        None, description="Where the source's files lie: a folder or an .npz. Default: the cache, then the hub."
+    largest_class_labels: int | None = Field(
+        None, ge=1, description="Long-tailed classes: labelled samples of the largest class."
     )
-    label: str | None = Field(None, description="Column of the labels in a table of your own; an empty cell is unlabelled.")
-    text: str | None = Field(None, description="Column of the texts in a table of your own.")
-    features: str | None = Field(None, description="Columns to learn from, separated by commas. Default: all that make sense.")
-    unlabeled: str | None = Field(None, description="A word that means unlabelled, besides an empty cell.")
-    test: Path | None = Field(None, description="Test data of your own, labelled and of the same form as the source.")
+    largest_class_unlabeled: int | None = Field(
+        None, ge=1, description="Long-tailed classes: unlabelled samples of the largest class."
+    )
+    data: Path | None = Field(None, description="Files of a named dataset: a folder, an archive or an .npz file.")
+    label_column: str | None = Field(None, description="Column of a table that holds the labels. An empty cell is unlabelled.")
+    text_column: str | None = Field(None, description="Column of a table that holds the texts.")
+    feature_columns: str | None = Field(None, description="Columns of a table to learn from, separated by commas.")
+    unlabeled: str | None = Field(None, description="Word that means unlabelled, in addition to an empty cell.")
+    test: Path | None = Field(None, description="Labelled test data, in the same format as SOURCE.")
     evaluation: Literal["auto", "holdout", "crossfit", "none"] = Field(
         "auto",
-        description="How the error is measured where your data have no test set: hold out labelled samples, or leave each "
-        "out in turn (cross-fit). Default: by the number of labels.",
+        description="How the error is measured without a test set. holdout: on labelled samples that are not trained on. "
+        "crossfit: each labelled sample is left out once. auto: by the number of labels.",
     )
-    folds: int = Field(5, ge=2, le=20, description="Parts of the labelled samples that a cross-fit leaves out in turn.")
-    image_size: int | None = Field(None, ge=8, le=1024, description="Side that images are resized to. Default: by their sizes.")
+    folds: int = Field(5, ge=2, le=20, description="Number of parts in a cross-fit.")
+    image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
     encoder: str | None = Field(
-        None, description="Pretrained encoder for your texts or images: a folder or an id of the Hugging Face hub."
+        None, description="Pretrained encoder of texts or images: a folder, or a model ID of the Hugging Face hub."
     )
-    fine_tune: bool = Field(False, description="Train the encoder too. Default: its features are computed once and kept.")
+    fine_tune: bool = Field(False, description="Train the encoder too. By default its features are computed once and cached.")
     augmented: str | None = Field(
         None,
-        description="Columns of augmented texts (back-translations), of which strong views are drawn, separated by commas; none: "
-        "do not use any. Default: all that are called aug_0, aug_1, ….",
+        description="Columns of augmented texts, such as back-translations, that serve as strong views; separated by commas. "
+        "none: use none of them.",
     )
-    max_tokens: int | None = Field(
-        None, ge=4, le=8192, description="Tokens that an encoder reads of a text. Default: 128 where it is trained, else its own."
-    )
-    train_per_class: int | None = Field(
-        None, ge=1, description="Of a named source of texts: texts of each class that are trained on, drawn. Default: all."
-    )
+    max_tokens: int | None = Field(None, ge=4, le=8192, description="Number of tokens that the encoder reads of each text.")
+    train_per_class: int | None = Field(None, ge=1, description="Named text datasets: number of training texts per class.")
     validation_per_class: int | None = Field(
         None,
         ge=1,
-        description="Of a named source of texts: texts of each class that are taken out of the training set, to measure the "
-        "error on instead of the test set. Default: the test set.",
+        description="Named text datasets: training texts per class on which the error is measured instead of the test set.",
     )
     method: str = Field(
         "softmatch",
-        description="A method that `softmatch methods` lists, wrapper+base (saw+softmatch), or file.py:name for one of your own.",
+        description="Method that `softmatch methods` lists, wrapper+base such as saw+softmatch, or file.py:name for your own.",
     )
     method_options: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the method, for example --method-options.k 3."
     )
-    steps: int = Field(1000, ge=1, description="Training steps. Momenta and averages follow from this number.")
-    seed: int = Field(0, ge=0, description="Seed of the weights, batches and views. The same seed repeats a CPU run bit for bit.")
-    split_seed: int | None = Field(None, ge=0, description="Seed of the labelled and test samples. Default: the same number.")
-    out: Path | None = Field(None, description="Run folder to create. Default: a new folder under runs/.")
-    test_fraction: float = Field(
-        0.3, gt=0, lt=1, description="Share held out for testing where there is no test set. Default for your own data: 0.2."
+    steps: int = Field(1000, ge=1, description="Number of training steps. Schedules and averages scale with it.")
+    seed: int = Field(
+        0, ge=0, description="Random seed of weights, batches and views. On a CPU, a seed repeats a run bit for bit."
     )
-    twin: bool = Field(True, description="Also train a supervised twin on the same labels and steps, to compare with.")
+    split_seed: int | None = Field(None, ge=0, description="Random seed of the labelled and the test samples.")
+    out: Path | None = Field(None, description="Run folder to create. Nothing is overwritten.")
+    test_fraction: float = Field(0.3, gt=0, lt=1, description="Fraction of the samples held out for testing without a test set.")
+    baseline: bool = Field(
+        True, description="Also train the baseline, the same network on the labels only, to compare the error with."
+    )
 
-    model: str = Field(
-        "auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name of your own. Default: by the data."
+    network: str = Field("auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name for your own.")
+    views: dict[str, Any] = Field(
+        default_factory=dict, description="Arguments of the weak and strong views, for example --views.cutout 0.3."
     )
-    views: dict[str, Any] = Field(default_factory=dict, description="Arguments of the views, for example --views.cutout 0.3.")
-    labeled_batch: int = Field(64, ge=1, description="Labelled samples in a batch.")
-    unlabeled_batch: int = Field(448, ge=1, description="Unlabelled samples in a batch.")
+    labeled_batch: int = Field(64, ge=1, description="Number of labelled samples per batch.")
+    unlabeled_batch: int = Field(448, ge=1, description="Number of unlabelled samples per batch.")
     batch_statistics: Literal["joint", "separate"] = Field(
         "separate",
-        description="joint: labelled, weak and strong views share batch statistics, as in the paper's code. "
-        "separate: each has its own, and weak views need no backward pass.",
+        description="Batch normalisation. separate: labelled, weak and strong views each have their own statistics. "
+        "joint: they share them, as in the paper's code.",
     )
     micro_batch: int | None = Field(
         None,
         ge=0,
-        description="With separate statistics: the most images in one pass, which has statistics of its own. "
-        "0: whole views. Default: 64 on a CPU, whole views elsewhere.",
+        description="Largest number of images in one forward pass, with --batch-statistics separate. 0: no limit.",
     )
 
-    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="sgd is with Nesterov momentum 0.9.")
+    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser. sgd uses Nesterov momentum 0.9.")
     lr: float = Field(0.03, gt=0, description="Initial learning rate η₀; step k of K uses η₀·cos(7πk/16K).")
-    weight_decay: float = Field(5e-4, ge=0, description="On weights; never on biases and normalisation.")
+    weight_decay: float = Field(5e-4, ge=0, description="Weight decay, not applied to biases and normalisation layers.")
     decay: Literal["gradient", "shrink"] = Field(
         "gradient",
-        description="gradient: weight decay as the optimiser has it. shrink: weights times 1 − weight decay after each step.",
+        description="Form of weight decay. gradient: as the optimiser does it. "
+        "shrink: multiply the weights by 1 − weight decay after each step.",
     )
-    clip: float | None = Field(None, gt=0, description="Largest gradient norm. Default: no clipping.")
-    warmup: int = Field(0, ge=0, description="First steps, in which the learning rate rises from 0.")
-    layer_decay: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="An encoder that is trained: each layer's learning rate is so much of that of the layer above.",
-    )
+    clip: float | None = Field(None, gt=0, description="Largest norm of the gradient; larger gradients are clipped.")
+    warmup: int = Field(0, ge=0, description="Number of first steps in which the learning rate rises from 0.")
+    layer_decay: float = Field(1.0, gt=0, le=1, description="Fine-tuning: factor of the learning rate per layer below the head.")
     head_rate: float = Field(
-        1.0, gt=0, le=10_000, description="An encoder that is trained: the learning rate of the new head, as a multiple of lr."
+        1.0, gt=0, le=10_000, description="Fine-tuning: factor of the learning rate of the classification head."
     )
     tuned_layers: int | None = Field(
-        None, ge=0, description="An encoder that is trained: only its last so many layers, and the head. Default: all of it."
+        None, ge=0, description="Fine-tuning: number of last encoder layers to train, in addition to the head."
     )
     lora: int | None = Field(
-        None,
-        ge=1,
-        le=1024,
-        description="An encoder that is trained: only low-rank additions of this rank, and the head (extra lora).",
+        None, ge=1, le=1024, description="Fine-tuning: train low-rank adapters of this rank instead of the encoder (extra lora)."
     )
     head: Literal["linear", "gelu"] = Field(
-        "linear",
-        description="On an encoder that is trained. gelu: a hidden layer with GELU below the linear one, as in USB's code.",
+        "linear", description="Fine-tuning: classification head. gelu adds a hidden layer, as in USB's code."
     )
     length_buckets: int | None = Field(
         None,
         ge=1,
-        description="Texts for an encoder that is trained: unlabelled batches of similar lengths, sorted among so many batches. "
-        "1: batches as drawn. Default: 50.",
+        description="Fine-tuning: number of unlabelled text batches that are sorted by length together. 1: no sorting.",
     )
 
     averages: Literal["scaled", "paper"] = Field(
         "scaled",
-        description="scaled: averages span a fortieth of the run and forget their initial values. "
-        "paper: momentum 0.999 and the paper's initial values, meant for 2^20 steps.",
+        description="Moving averages. scaled: they span a fortieth of the run, without a bias to their initial values. "
+        "paper: momentum 0.999 and the paper's initial values, made for 2^20 steps.",
     )
     statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
-    model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights; 0: no average.")
-    batch_norm_momentum: float | None = Field(None, gt=0, le=1, description="Share of a new batch in running statistics.")
-
-    precision: Literal["float32", "bf16", "fp16"] = Field("float32", description="bf16 and fp16 use automatic mixed precision.")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps.")
-    threads: int | None = Field(None, ge=1, description="CPU threads. Default: torch's choice.")
-    compile: bool = Field(False, description="Compile the network with torch.compile (needs a C++ compiler).")
-    workers: int | None = Field(
-        None, ge=0, description="Processes that load and change large images. Default: by the data and the machine."
+    model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")
+    batch_norm_momentum: float | None = Field(
+        None, gt=0, le=1, description="Share of a new batch in the running statistics of batch normalisation."
     )
-    evaluate_every: int | None = Field(None, ge=1, description="Steps between evaluations. Default: a fortieth of the run.")
-    checkpoint_every: int | None = Field(None, ge=1, description="Steps between checkpoints. Default: a tenth of the run.")
+
+    precision: Literal["float32", "bf16", "fp16"] = Field(
+        "float32", description="Number format. bf16 and fp16 use automatic mixed precision."
+    )
+    device: str = Field("auto", description="Device: auto, cpu, cuda, cuda:1 or mps.")
+    threads: int | None = Field(None, ge=1, description="Number of CPU threads.")
+    compile: bool = Field(False, description="Compile the network with torch.compile. Needs a C++ compiler.")
+    workers: int | None = Field(None, ge=0, description="Number of worker processes that load and augment large images.")
+    evaluate_every: int | None = Field(None, ge=1, description="Number of steps between evaluations.")
+    checkpoint_every: int | None = Field(None, ge=1, description="Number of steps between checkpoints.")
+
+
+FORMER = {
+    "label": "label_column",
+    "text": "text_column",
+    "features": "feature_columns",
+    "model": "network",
+    "twin": "baseline",
+    "head_labels": "largest_class_labels",
+    "head_unlabeled": "largest_class_unlabeled",
+}
+"""Settings that had another name in version 0.1, which is still understood: old name → name."""
+RUN_SETTINGS = "config.yaml"
+"""File of a run folder, written by softmatch: former names in it are not the user's."""
+
+
+class FormerName(FutureWarning):
+    """A setting or an option is given by a name that it no longer has."""
+
+
+def renamed(layer: Mapping[str, Any], where: str, warn: bool = False) -> dict[str, Any]:
+    """The settings under their current names.
+
+    Args:
+        warn: issue a `FormerName` warning for each former name.
+    """
+    found: dict[str, Any] = {}
+    for key, value in layer.items():
+        name = FORMER.get(key, key)
+        if name != key and name in layer and layer[name] is not None:
+            raise InputError(f"{where}: {key} is the former name of {name}. Give one of them.")
+        if name != key and warn:
+            warnings.warn(f"{where}: {key} is now called {name}.", FormerName, stacklevel=3)
+        found[name] = value
+    return found
+
+
+def former_names(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings under their former names, by which the runs of a sweep are told apart since version 0.1."""
+    former = {name: key for key, name in FORMER.items()}
+    return {former.get(key, key): value for key, value in layer.items()}
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Settings of a YAML file; may also hold `source`. Every mistake names the file and the key."""
+    """Read settings, and perhaps `source`, from a YAML file. Errors name the file and the key."""
     if not path.exists():
-        raise InputError(f"there is no settings file {path}")
+        raise InputError(f"there is no settings file {path}.")
     found = parse_yaml(read_text(path), f"settings file {path}")
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise InputError(f"settings file {path} must hold `key: value` lines, it holds a {type(found).__name__}.")
+    found = renamed(found, where=f"settings file {path}", warn=path.name != RUN_SETTINGS)
     refuse_unknown(found, where=f"settings file {path}", also=("source",))
     return found
 
@@ -183,11 +218,11 @@ def refuse_unknown(found: Mapping[str, Any], where: str, also: tuple[str, ...] =
 
 
 def merge(*layers: Mapping[str, Any], where: str = "settings") -> dict[str, Any]:
-    """One layer from several, of which each wins over those before it; a setting that is None is not set."""
+    """Merge layers of settings: a later layer overrides an earlier one, and None does not set anything."""
     merged: dict[str, Any] = {}
     for layer in layers:
-        refuse_unknown(layer, where)
-        for key, value in layer.items():
+        refuse_unknown(renamed(layer, where), where)
+        for key, value in renamed(layer, where).items():
             if isinstance(value, Mapping):  # options are merged one by one: --views.cutout keeps the source's other views
                 before = merged.get(key)
                 merged[key] = {**(before if isinstance(before, Mapping) else {}), **_scalar(value, f"{where}: {key}")}
@@ -197,7 +232,7 @@ def merge(*layers: Mapping[str, Any], where: str = "settings") -> dict[str, Any]
 
 
 def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
-    """Settings from layers, checked."""
+    """Build checked settings from layers."""
     try:
         return Config(**merge(*layers, where=where))
     except ValidationError as error:
@@ -205,19 +240,19 @@ def make_config(*layers: Mapping[str, Any], where: str = "settings") -> Config:
 
 
 def split_names(text: str | None) -> tuple[str, ...] | None:
-    """Names of columns on the command line: "a, b" is a and b."""
+    """Split names of columns at commas: "a, b" is a and b."""
     return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip()) or None
 
 
 def _scalar(value: Any, where: str) -> Any:
-    """Options on the command line arrive as text: read them as YAML would ("0.9" is a number, "none" is a word)."""
+    """Read options, which arrive as text from the command line, as YAML does ("0.9" is a number, "none" is a word)."""
     if isinstance(value, Mapping):
         return {name: _scalar(item, f"{where}.{name}") for name, item in value.items()}
     return parse_yaml(value, f"{where} = {value!r}") if isinstance(value, str) else value
 
 
 def _as_text(value: Any) -> Any:
-    """Inverse of `_scalar` for the texts among options: one that would be read as something else is put in quotes."""
+    """Inverse of `_scalar`: quote the texts among options that would be read as something else."""
     if isinstance(value, Mapping):
         return {name: _as_text(item) for name, item in value.items()}
     if not isinstance(value, str):
@@ -230,7 +265,7 @@ def _as_text(value: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Between single quotes, PyYAML reads a "next line" as a space: texts that hold one are written between double ones."""
+    """Writes texts with a "next line" character in double quotes; in single quotes, PyYAML reads it as a space."""
 
     def represent_str(self, text: str) -> yaml.ScalarNode:
         return self.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "\x85" in text else None)
@@ -240,9 +275,7 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def write_config(path: Path, source: str, config: Config) -> None:
-    """All effective settings as YAML, in the order of the model; `read_file` reads it back."""
+    """Write all effective settings as YAML, in the order of the model; `read_file` reads them back."""
     dumped = config.model_dump(mode="json")
     values = {"source": source, **{key: _as_text(value) if isinstance(value, dict) else value for key, value in dumped.items()}}
-    from softmatch.files.atomic import write_atomically  # imports torch
-
     write_atomically(path, yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True).encode())

@@ -37,6 +37,8 @@ class ProcessLost(TrainingError):  # noqa: N818  # says what happened
     """Another of the processes that train together has ended."""
 
 
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
+"""Exit codes of the command line, in addition to `STOPPED`."""
 STOPPED = 75
 """Exit code of a run that was asked to end, has saved its state and can go on; sysexits.h has it for "try again later"."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, clear the screen or reorder what is shown."""
+MINUS = "\u2212"
 
 
 def duration(seconds: float) -> str:
@@ -29,6 +32,29 @@ def visible(text: str) -> str:
 def printable(path: Path | str) -> str:
     """Write a path in characters that can be written anywhere: bytes that are not UTF-8 become \\xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def percent(fraction: float | None) -> str:
+    """Format a fraction as '2.6 %', or as a dash where it is not known."""
+    return "–" if fraction is None else f"{100 * fraction:.1f} %"
+
+
+def signed(fraction: float) -> str:
+    """Format a difference in percentage points: '−12.8'; with a second decimal where the first would show none."""
+    points = 100 * fraction
+    text = f"{points:+.{2 if points and abs(points) < 0.05 else 1}f}"
+    return text[1:] if not float(text) else text.replace("-", MINUS)
+
+
+def visible_lines(text: str) -> str:
+    """Show control characters as text, but keep line breaks."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def as_json(value: Any) -> str:
+    """Format a result as JSON: paths and dates become texts, NaN and infinity null."""
+    plain = json.loads(json.dumps(value, default=str), parse_constant=lambda _: None)
+    return json.dumps(plain, indent=1, ensure_ascii=False)
 
 
 def some(texts: Sequence[str], shown: int = 3) -> str:

@@ -1,7 +1,4 @@
-"""Settings of a run from its layers: defaults, the source's own, a recipe, a file, the command line. Later ones win.
-
-A recipe is what the paper's appendix says for a source, and nothing else.
-"""
+"""All settings of a run: the data's defaults, overridden by a recipe from the paper's appendix, a file and the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ COMMON: Settings = {
     "batch_statistics": "joint",
     "views": {"pad": 4, "flip": True, "reflect": True, "operations": 3, "cutout": 0.5},
 }
-"""What the paper's experiments on images share: its table of hyper-parameters, and what its code base adds to it."""
+"""Hyper-parameters that the paper's image experiments share: those of its table, and what its code adds."""
 
 AVERAGES: Settings = {
     "averages": "paper",
@@ -34,25 +31,25 @@ AVERAGES: Settings = {
     "model_momentum": PAPER_MOMENTUM,
     "batch_norm_momentum": 0.001,
 }
-"""Averages that span a thousand steps: meant for long runs."""
+"""Averages over a thousand steps, made for long runs."""
 
 PAPER: Mapping[str, Settings] = {
-    "cifar10": {"model": "wrn-28-2"},
-    "cifar100": {"model": "wrn-28-8", "weight_decay": 1e-3},
-    "svhn": {"model": "wrn-28-2"},
-    "stl10": {"model": "wrn-37-2"},
+    "cifar10": {"network": "wrn-28-2"},
+    "cifar100": {"network": "wrn-28-8", "weight_decay": 1e-3},
+    "svhn": {"network": "wrn-28-2"},
+    "stl10": {"network": "wrn-37-2"},
     "imagenet": {
-        "model": "resnet-50",
+        "network": "resnet-50",
         "weight_decay": 3e-4,
         "labeled_batch": 128,
         "unlabeled_batch": 128,
         "batch_norm_momentum": 0.1,
     },
 }
-"""What differs for each source of the paper's table of classic image classification."""
+"""Differences by dataset in the paper's table of classic image classification."""
 
 LONG_TAILED: Settings = {
-    "model": "wrn-28-2",
+    "network": "wrn-28-2",
     "optimizer": "adam",
     "lr": 0.002,
     "weight_decay": 4e-5,
@@ -60,11 +57,11 @@ LONG_TAILED: Settings = {
     "unlabeled_batch": 128,
     "steps": 250_000,
 }
-"""The paper's table of long-tailed image classification. It gives no number of steps: this is CoSSL's, which it follows."""
+"""The paper's table of long-tailed image classification. It gives no number of steps; this is that of CoSSL, which it follows."""
 
 HEADS: Mapping[str, Settings] = {
-    "cifar10": {"head_labels": 1500, "head_unlabeled": 3000},
-    "cifar100": {"head_labels": 150, "head_unlabeled": 300},
+    "cifar10": {"largest_class_labels": 1500, "largest_class_unlabeled": 3000},
+    "cifar100": {"largest_class_labels": 150, "largest_class_unlabeled": 300},
 }
 """Sizes of the largest class in the paper's long-tailed splits."""
 
@@ -89,7 +86,7 @@ TEXT: Settings = {
     "statistics_momentum": PAPER_MOMENTUM,
     "model_momentum": 0.0,
 }
-"""The paper's table of text classification. Its views hide no words: a weak one is the text, a strong one a back-translation."""
+"""The paper's table of text classification. Weak views are the texts themselves, strong views back-translations."""
 
 TEXT_SIZES: Mapping[str, Settings] = {
     "agnews": {"validation_per_class": 2500},
@@ -98,54 +95,54 @@ TEXT_SIZES: Mapping[str, Settings] = {
     "amazon-5": {"train_per_class": 50_000, "validation_per_class": 5000},
     "yelp-5": {"train_per_class": 50_000, "validation_per_class": 5000},
 }
-"""How many texts of each class the paper trains on (all that remain, where it gives no number) and validates on."""
+"""Texts per class that the paper trains on (all others, where it gives no number) and validates on."""
 
 
 def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
-    """All settings of a run.
+    """Complete the settings of a run.
 
     Args:
-        defaults: the source's own.
-        given: what the user said, in a file and on the command line; the later wins.
+        defaults: of the data.
+        given: settings of the user, in a file and on the command line; a later one overrides an earlier one.
     """
     user = merge(*given, where=where)
     recipe = {} if user.get("recipe") is None else _paper(source, user)
     heads: Settings = {}
     if user.get("imbalance") is not None:
         if user.get("labels") is not None:
-            raise InputError(f"{where}: labels and imbalance exclude each other: give head_labels and head_unlabeled instead.")
+            raise InputError(f"{where}: labels and imbalance exclude each other. Give imbalance and largest_class_labels.")
         defaults, heads = {key: value for key, value in defaults.items() if key != "labels"}, HEADS.get(source, {})
     else:
-        for key in ("unlabeled_imbalance", "head_labels", "head_unlabeled"):
+        for key in ("unlabeled_imbalance", "largest_class_labels", "largest_class_unlabeled"):
             if user.get(key) is not None:
-                raise InputError(f"{where}: {key} is for long-tailed splits: give imbalance too, or leave it out.")
+                raise InputError(f"{where}: {key} is for long-tailed splits. Give imbalance too, or leave it out.")
     if recipe:
-        defaults = {key: value for key, value in defaults.items() if key != "views"}  # those of a recipe are all of them
+        defaults = {key: value for key, value in defaults.items() if key != "views"}  # a recipe has all of them
     config = make_config(defaults, heads, recipe, user, where=where)
     if recipe and config.steps < steps_for(PAPER_MOMENTUM):
-        # A thousand steps of memory would outlast so short a run: its averages follow its length. A momentum of 0 is none.
+        # Averages over a thousand steps would outlast a short run: they scale with its length. A momentum of 0 is none.
         followed = {key: value for key, value in recipe.items() if key not in AVERAGES or value == 0.0}
         config = make_config(defaults, heads, followed, user, where=where)
     if recipe.get("fine_tune") and not config.fine_tune:
-        raise InputError(f"{where}: the paper's recipe for texts trains the encoder: leave out --no-fine-tune, or --recipe.")
+        raise InputError(f"{where}: the paper's recipe for texts trains the encoder. Leave out --no-fine-tune, or --recipe.")
     if config.micro_batch and config.batch_statistics == "joint":
-        raise InputError(f"{where}: micro_batch is for separate batch statistics, these are joint: leave it out.")
+        raise InputError(f"{where}: micro_batch is for separate batch statistics, and these are joint. Leave it out.")
     return config
 
 
 def require_versions(source: str, config: Config, augmented: bool) -> None:
-    """Raise InputError where the recipe's strong views are back-translations, and the texts have none.
+    """Raise InputError if the recipe needs back-translations as strong views, and the texts have none.
 
     Args:
-        augmented: whether there are columns of them.
+        augmented: the texts have columns of them.
     """
     changed = any(share for name, share in config.views.items() if name != "weak")
     if config.recipe is None or augmented or changed or not _uses_strong_views(config.method):
         return
     raise InputError(
         f"the paper's strong views of texts are back-translations, and these texts have none (columns aug_0, aug_1). Make them "
-        f"with `softmatch augment {source} --via de,ru` and give the folder that it writes with --data; or give "
-        "--views.strong 0.15, which hides that share of the words instead."
+        f"with `softmatch augment {source} --via de,ru`, and give the written folder with --data; or hide 15 % of the words "
+        "instead, with --views.strong 0.15."
     )
 
 

@@ -305,8 +305,8 @@ def test_verbose_says_how_it_goes(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"settings": {"twin": True}}, "'twin' has no meaning"),
-        ({"settings": {"model": "mlp"}}, r"a parameter of its own: Classifier\(network=…\)"),
+        ({"settings": {"baseline": True}}, "'baseline' has no meaning"),
+        ({"settings": {"network": "mlp"}}, r"a parameter of its own: Classifier\(network=…\)"),
         ({"settings": {"weight_decy": 1}}, "unknown setting 'weight_decy'. Did you mean 'weight_decay'"),
         ({"steps": 0}, "steps = 0"),
         ({"lr": "fast"}, "lr = 'fast'"),

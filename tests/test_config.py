@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import softmatch
-from softmatch.config import Config, make_config, read_file, write_config
+from softmatch.config import Config, FormerName, former_names, make_config, read_file, renamed, write_config
 from softmatch.errors import InputError
 
 
@@ -44,6 +44,24 @@ def test_unknown_keys_name_the_nearest(tmp_path: Path, key: str, near: str) -> N
 def test_wrong_values_say_which_and_why(settings_: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make_config(settings_)
+
+
+def test_former_names_are_understood(tmp_path: Path) -> None:
+    config = make_config({"twin": False, "model": "mlp", "label": "kind", "head_labels": 3})
+    assert (config.baseline, config.network, config.label_column, config.largest_class_labels) == (False, "mlp", "kind", 3)
+    for name in ("settings.yaml", "config.yaml"):
+        (tmp_path / name).write_text("model: mlp\ntwin: false\n")
+    with pytest.warns(FormerName, match=r"settings\.yaml: (model is now called network|twin is now called baseline)"):
+        assert read_file(tmp_path / "settings.yaml") == {"network": "mlp", "baseline": False}
+    assert read_file(tmp_path / "config.yaml") == {"network": "mlp", "baseline": False}  # of a run: nobody has to change it
+    with pytest.raises(InputError, match="model is the former name of network"):
+        make_config({"model": "mlp", "network": "small-conv"})
+
+
+def test_former_names_of_settings_that_name_runs() -> None:
+    settings = {"network": "mlp", "baseline": False, "steps": 3}
+    assert former_names(settings) == {"model": "mlp", "twin": False, "steps": 3}
+    assert renamed(former_names(settings), "here") == settings
 
 
 def test_options_given_as_text_become_numbers() -> None:

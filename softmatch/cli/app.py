@@ -1,330 +1,244 @@
-"""The command line: parse, call, print. torch is imported only when a command needs it."""
+"""The command line: commands and their groups, parsing, messages and exit codes.
+
+No command module imports this one, and none imports torch before its command runs: help must not wait for it.
+"""
 
 from __future__ import annotations
 
 import os
-import shlex
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Literal
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import (
+    App,
+    ArgumentCollection,
+    CycloptsError,
+    Group,
+    MissingArgumentError,
+    Parameter,
+    UnknownCommandError,
+    UnknownOptionError,
+)
 from pydantic import ValidationError
 
 from softmatch import __version__
-from softmatch.cli import augment as cli_augmenting
-from softmatch.cli import compare as cli_comparing
-from softmatch.cli import plan as cli_planning
-from softmatch.cli import reproduce as cli_reproducing
-from softmatch.cli import use as cli_using
-from softmatch.config import Config
-from softmatch.errors import STOPPED, InputError, ProcessLost, SoftmatchError, Stopped, explain
-from softmatch.formatting import visible
+from softmatch.cli.augment import augment
+from softmatch.cli.compare import compare
+from softmatch.cli.lists import methods, runs
+from softmatch.cli.options import ARGUMENTS, OPTIONS, Flag, Folded
+from softmatch.cli.plan import plan
+from softmatch.cli.reproduce import reproduce
+from softmatch.cli.train import bench, check, train
+from softmatch.cli.typed import RENAMED, remember
+from softmatch.cli.use import export, predict, pseudo_labels, report, suggest
+from softmatch.config import FormerName
+from softmatch.errors import (
+    FAILED,
+    INTERRUPTED,
+    STOPPED,
+    WRONG_USE,
+    InputError,
+    ProcessLost,
+    SoftmatchError,
+    Stopped,
+    explain,
+    nearest,
+)
+from softmatch.formatting import visible_lines
 
 PATIENCE = 5.0
-"""Seconds that a process gives those before it to speak."""
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-"""Exit codes, besides STOPPED."""
+"""Seconds that a process waits for those before it to print an error."""
+BROKEN_PIPE = 141
+"""Exit code when the reader of standard output has gone, as of a shell."""
+HELP, HELP_ALL = ("--help", "-h"), "--help-all"
+MORE = f"`{HELP_ALL}` shows more options: optimiser, machine, paper and long tail."
+
+
+def help_command(command: Annotated[str | None, Parameter(group=ARGUMENTS, help="Command to explain.")] = None, /) -> None:
+    """Print the help of a command."""
+    if command is not None and command not in COMMANDS:
+        raise InputError(f"there is no command {command!r}. {nearest(command, COMMANDS)}")
+    app.help_print([] if command is None else [command])
+
+
+def completion(
+    shell: Annotated[
+        Literal["bash", "zsh", "fish", "powershell"] | None,
+        Parameter(group=ARGUMENTS, show_default="the current shell", help="Shell to complete in."),
+    ] = None,
+    /,
+    *,
+    install: Annotated[bool, Flag, Parameter(help="Install the script for this user.")] = False,
+) -> None:
+    """Print the script that completes commands and options in a shell, or install it.
+
+    For example:
+
+    - softmatch completion --install
+    - softmatch completion bash > softmatch.bash
+    """
+    try:
+        print(app.install_completion(shell=shell) if install else app.generate_completion(shell=shell))
+    except RuntimeError as error:  # the shell was not recognised
+        raise InputError("cannot tell which shell this is. Give bash, zsh, fish or powershell.") from error
+
+
+GROUPS: dict[str, dict[str, Callable[..., None]]] = {
+    "Start": {"train": train, "check": check, "methods": methods},
+    "Use": {
+        "predict": predict,
+        "pseudo-labels": pseudo_labels,
+        "suggest": suggest,
+        "export": export,
+        "report": report,
+        "runs": runs,
+    },
+    "Research": {"compare": compare, "reproduce": reproduce, "augment": augment},
+    "Machine": {"bench": bench, "plan": plan},
+    "Help": {"help": help_command, "completion": completion},
+}
+COMMANDS = [name for commands in GROUPS.values() for name in commands]
+FOLDED = ("train", "check", "bench", "compare")
+"""Commands with panels that only --help-all shows."""
 
 app = App(
     name="softmatch",
     version=__version__,
+    version_flags=["--version", "-V"],
+    help_flags=list(HELP),
     suppress_keyboard_interrupt=False,
     help_format="markdown",
+    group_arguments=ARGUMENTS,
+    group_parameters=OPTIONS,
     help="Train a classifier from a handful of labels and a lot of unlabelled data, and know whether the unlabelled data helped.",
-    help_epilogue="Start with:  softmatch train        (a minute on a laptop; nothing to download)",
+    help_epilogue="Start with:  `softmatch train`   (a minute on a laptop, nothing to download)",
 )
-
-
-@app.command
-def train(
-    source: str | None = None,
-    /,
-    *,
-    config: Annotated[Config | None, Parameter(name="*")] = None,
-    file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
-    dry_run: bool = False,
-    resume: str | None = None,
-    processes: int = 1,
-) -> None:
-    """Train a classifier, and a supervised twin to compare it with.
-
-    Without arguments: SoftMatch on the embedded digits with 40 labels, about a minute on two cores. With a folder or a table of
-    your own, of which a few samples have labels: network, batches and steps by its size, and an error measured on labels that
-    were left out. Everything goes to a new run folder: settings, split, metrics, checkpoints, model, result.json and report.html.
-    Nothing is overwritten. A run that was interrupted, by whatever it was, goes on where it was with --resume.
-
-    Exit codes: 0 done, 1 training failed, 2 wrong use, 75 stopped by SIGTERM, SIGINT or SIGUSR1 and saved, 130 interrupted.
-
-    Examples:
-
-    - softmatch train
-    - softmatch train photos/
-    - softmatch train tickets.csv --text message --label category --encoder sentence-transformers/all-MiniLM-L6-v2
-    - softmatch train measurements.parquet --features width,height,weight --test test.parquet
-    - softmatch train two-moons --method fixmatch
-    - softmatch train digits --labels 10 --steps 2000 --seed 3 --out runs/ten
-    - softmatch train -c settings.yaml --method mine.py:MyWeighting
-    - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
-    - softmatch train cifar10 --labels 40 --recipe paper --steps 2000 --model wrn-10-2
-    - softmatch train cifar10 --imbalance 100 --recipe paper
-    - softmatch train tickets.csv --encoder sentence-transformers/all-MiniLM-L6-v2
-    - softmatch train agnews --data agnews-de-ru --labels 40 --recipe paper
-    - softmatch train --resume runs/digits-softmatch-40-labels-seed-0
-    - softmatch train photos/ --out runs/photos --resume auto --processes 2
-
-    Parameters
-    ----------
-    source:
-        What to train on: a folder of images (one folder per class and unlabeled/), a .csv, .tsv, .jsonl, .parquet or .npz file,
-        owner/name of the Hugging Face hub; or digits (default), two-moons, cifar10, cifar100, svhn, stl10, imagenet,
-        fashion-mnist, agnews, dbpedia, imdb, amazon-5, yelp-5.
-    config:
-        Settings.
-    file:
-        YAML file of settings (the names below with _ for -, and `source`). Options on the command line win over it.
-    dry_run:
-        Print the effective settings, and time and memory estimated from the first few steps. No run folder is made.
-    resume:
-        A run folder: go on with that run, by its own settings; a source given besides is where its data are now. auto: go on with
-        the unfinished run of this very command, if there is one. Without this option a terminal is asked whether to.
-    processes:
-        Train in so many processes on this machine, each with a share of every batch; one for each GPU, say. For several machines
-        start `torchrun … -m softmatch train …`. The batches are the same, so is the result.
-    """
-    if processes < 1:
-        raise InputError(f"--processes {processes}: one or more are needed.")
-    if processes > 1 and dry_run:
-        raise InputError("--dry-run measures a step in one process: leave out --processes.")
-    if processes > 1 and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
-        raise InputError("these processes were started by torchrun: its --nproc-per-node takes the place of --processes.")
-    if processes > 1:
-        from softmatch.distributed.launching import launch
-
-        code = launch(processes, without_option(_arguments, "--processes"))
-        if code:
-            raise SystemExit(FAILED if code > 128 and code != INTERRUPTED else code)  # one of them was killed
-        return
-    from softmatch.cli.train import train_command  # imports torch
-
-    train_command(source, config, file, dry_run, resume)
-
-
-@app.command
-def check(
-    source: str,
-    /,
-    *,
-    config: Annotated[Config | None, Parameter(name="*")] = None,
-    file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
-) -> None:
-    """Say what was understood of your data, what is odd about them, what would be trained and how long it would take.
-
-    Nothing is written. `softmatch train` with the same arguments does the same first, and stops on what cannot work.
-
-    Examples:
-
-    - softmatch check photos/
-    - softmatch check tickets.csv --text message --label category
-
-    Parameters
-    ----------
-    source:
-        As of `softmatch train`.
-    config:
-        Settings, as of `softmatch train`.
-    file:
-        YAML file of settings.
-    """
-    from softmatch.cli.display import print_check
-    from softmatch.cli.train import open_source
-    from softmatch.training.bench import plan
-
-    job = open_source(source, config, file)
-    print_check(plan(job), job.findings)
-
-
-@app.command
-def bench(
-    *,
-    config: Annotated[Config | None, Parameter(name="*")] = None,
-    side: int = 32,
-    channels: int = 3,
-    classes: int = 10,
-    images: int = 4096,
-    repeats: int = 5,
-    json: bool = False,
-) -> None:
-    """Measure a training step on this machine: time of each part, images per second, memory, share of the peak.
-
-    Without options: the size of the paper's CIFAR-10 step, WRN-28-2 on 64 labelled and 448 unlabelled images, in the way that
-    softmatch trains by default. The paper's own code shares batch statistics: --batch-statistics joint. The images are random.
-    The first steps of a run are measured: a method that begins with labels alone (cgmatch) or does more later (darp, cossl)
-    costs more than this.
-
-    Examples:
-
-    - softmatch bench
-    - softmatch bench --model wrn-10-2 --labeled-batch 16 --unlabeled-batch 112 --batch-statistics separate --micro-batch 64
-    - softmatch bench --model resnet-50 --side 224 --classes 1000 --labeled-batch 8 --unlabeled-batch 8 --json
-
-    Parameters
-    ----------
-    config:
-        Settings, as of `softmatch train`; those that decide about a step matter.
-    side, channels:
-        Size of the images.
-    classes:
-        Number of classes.
-    images:
-        Number of images to draw batches from.
-    repeats:
-        Measured steps.
-    json:
-        Print JSON instead of a table.
-    """
-    from softmatch.cli.display import print_bench
-    from softmatch.training.bench import bench as run
-    from softmatch.training.memory import keep_freed_memory
-
-    options = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
-    keep_freed_memory()
-    print_bench(run(options, side, channels, classes, images, repeats), json)
-
-
-@app.command
-def methods(name: str | None = None, /) -> None:
-    """List the methods, or print the card of one: idea, formula, when to use it, options, differences, measured result.
-
-    Examples:
-
-    - softmatch methods
-    - softmatch methods flexmatch
-    - softmatch methods flexmatch > flexmatch.md
-
-    Parameters
-    ----------
-    name:
-        Of the method whose card is to be printed.
-    """
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.table import Table
-
-    from softmatch.methods import METHODS, read_card
-
-    console = Console()
-    if name is not None:
-        card = read_card(name)
-        if console.is_terminal:
-            console.print(Markdown(card))
-        else:
-            print(card, end="")
-        return
-    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
-    for each, entry in METHODS.items():
-        table.add_row(f"[bold]{each}[/bold]", f"{entry.summary}\n[dim]{entry.citation}[/dim]")
-    console.print(table)
-    console.print("[dim]softmatch methods NAME prints the card of one.[/dim]")
-
-
-@app.command
-def report(run: Path) -> None:
-    """Write report.html of a run folder again.
-
-    Parameters
-    ----------
-    run:
-        The run folder.
-    """
-    from softmatch.report import write_report
-    from softmatch.runs.folder import RunFolder
-
-    if not (run / "config.yaml").is_file():
-        raise InputError(f"{run} is not a run folder: it has no config.yaml.")
-    print(write_report(RunFolder(run)))
-
-
-for command in (
-    cli_using.predict,
-    cli_using.pseudo_labels,
-    cli_using.suggest,
-    cli_using.export,
-    cli_augmenting.augment,
-    cli_comparing.compare,
-    cli_reproducing.reproduce,
-    cli_planning.plan,
-):
-    app.command(command)
-
-
-_arguments: list[str] = []
-
-
-def arguments() -> list[str]:
-    """What was typed after the name of the program."""
-    return list(_arguments)
-
-
-def command_line(arguments: Sequence[str] | None = None) -> str:
-    """What was typed, or would be with these arguments."""
-    return shlex.join(["softmatch", *(_arguments if arguments is None else arguments)])
-
-
-def without_option(arguments: Sequence[str], option: str) -> list[str]:
-    """The arguments without an option and its value, given as two words or as one with "=" between."""
-    kept, skip = [], False
-    for word in arguments:
-        if skip or word == option:
-            skip = not skip
-        elif not word.startswith(f"{option}="):
-            kept.append(word)
-    return kept
+for title, commands in GROUPS.items():
+    group = Group.create_ordered(title)
+    for place, (name, function) in enumerate(commands.items()):
+        flags = [*HELP, HELP_ALL] if name in FOLDED else list(HELP)
+        epilogue = MORE if name in FOLDED else ""
+        app.command(function, name=name, group=group, sort_key=place, help_flags=flags, version_flags=[], help_epilogue=epilogue)
+for flag in (*HELP, "--version"):
+    app[flag].group = (group,)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code: 0, 1 training failed, 2 wrong use, 75 stopped and saved, 130 interrupted."""
-    _arguments[:] = sys.argv[1:] if arguments is None else arguments
+    """Run the command line; returns the exit code: 0, 1 training failed, 2 wrong usage, 75 stopped and saved, 130 interrupted."""
+    words = remember(sys.argv[1:] if arguments is None else arguments, _note)
+    Folded.open = HELP_ALL in words
+    verbose = bool({"-v", "--verbose"} & set(words))
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-    except CycloptsError as error:
-        cause = error.__cause__
-        _complain(explain(cause) if isinstance(cause, ValidationError) else str(error).strip())
-        return WRONG_USE
-    except InputError as error:
-        _complain(str(error))
-        return WRONG_USE
-    except ProcessLost as error:
-        time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
-        _complain(str(error))
-        return FAILED
-    except SoftmatchError as error:
-        _complain(str(error))
-        return FAILED
-    except Stopped as stopped:
-        _complain(str(stopped))
-        return STOPPED
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else FAILED
-    except KeyboardInterrupt:
-        _complain("interrupted; what a run has written so far is kept in its folder.")
-        return INTERRUPTED
-    except OSError as error:
-        _complain(f"{error.filename or 'file system'}: {error.strerror or error}.")
-        return FAILED
+        with _short_warnings():
+            app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    except (KeyboardInterrupt, SystemExit, Exception) as error:
+        if verbose and not isinstance(error, SystemExit):
+            traceback.print_exc()
+        return _explain(error, words)
     return 0
 
 
+def _explain(error: BaseException, words: list[str]) -> int:
+    """Print what went wrong, and give the exit code."""
+    match error:
+        case UnknownCommandError():
+            kind = "option" if words[0].startswith("-") else "command"
+            _complain(f"there is no {kind} {words[0]!r}. {nearest(words[0], [*COMMANDS, *HELP, '--version'])}")
+        case UnknownOptionError():
+            _complain(_unknown_option(error, words))
+        case MissingArgumentError() if error.argument is not None and error.argument.name not in words:
+            described = {argument.name: argument.parameter.help for argument in _arguments_of(words[0])}
+            _complain(f"{words[0]} needs {error.argument.name}: {described[error.argument.name]}")
+        case CycloptsError():
+            cause = error.__cause__
+            _complain(explain(cause) if isinstance(cause, ValidationError) else str(error).strip())
+        case ProcessLost():
+            time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
+            _complain(str(error))
+        case SoftmatchError() | Stopped():
+            _complain(str(error))
+        case KeyboardInterrupt():
+            _complain("interrupted. What a run has written so far is kept in its folder.")
+        case SystemExit():
+            return error.code if isinstance(error.code, int) else FAILED
+        case BrokenPipeError():
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what Python still has to print goes nowhere
+            return BROKEN_PIPE
+        case OSError():
+            _complain(f"{error.filename or 'file system'}: {error.strerror or error}.")
+        case _:
+            raise error
+    codes = {CycloptsError: WRONG_USE, InputError: WRONG_USE, Stopped: STOPPED, KeyboardInterrupt: INTERRUPTED}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
+
+
+def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
+    """Name the nearest option, or the commands that have this one."""
+    given = (error.token.keyword or error.token.value or "").partition("=")[0]
+    command = next(word for word in words if word in COMMANDS)
+    current = {option for names in RENAMED.values() for old, option in names.items() if old == given} | {given}
+    others = [name for name in COMMANDS if name != command and not current.isdisjoint(option_names(name))]
+    if others:
+        return f"{command} does not read {given}, an option of {', '.join(others[:3])}. Leave it out."
+    near = nearest(given, [option for option in option_names(command) if option.startswith("--")])
+    close = near if near.startswith("Did") else f"softmatch {command} {HELP_ALL if command in FOLDED else HELP[0]} lists them."
+    return f"{command} has no option {given}. {close}"
+
+
+def option_names(command: str) -> list[str]:
+    """All options of a command."""
+    return [name for argument in _arguments_of(command) for name in argument.names if name.startswith("-")]
+
+
+def _arguments_of(command: str) -> ArgumentCollection:
+    return app[command].assemble_argument_collection(parse_docstring=True)
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Print warnings about former names of settings as one line each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", FormerName)
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, FormerName):
+                _note(str(message))
+            else:
+                shown(message, category, *place, **more)
+
+        warnings.showwarning = show
+        yield
+
+
+def _note(message: str) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        _print(f"softmatch: {message}")
+
+
 def _complain(message: str) -> None:
-    """To the user. Of several processes the first speaks; if the others have the same to say, they are ended before they do."""
+    """Print an error. The first of several processes prints at once; the others wait, and are ended if it is the same error."""
     rank, size, who = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1"), "softmatch"
     if rank.isdecimal() and rank != "0" and size != "1":
         time.sleep(PATIENCE)
         who += f" (process {int(rank) + 1} of {size})"
-    shown = "\n".join(map(visible, message.split("\n")))
-    print(f"{who}: {shown}", file=sys.stderr)
+    _print(f"{who}: {message}")
+
+
+def _print(text: str) -> None:
+    """Print to standard error; on a terminal, lines break between words."""
+    lines = visible_lines(text).split("\n")
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in lines]
+    print("\n".join(lines), file=sys.stderr)
 
 
 if __name__ == "__main__":

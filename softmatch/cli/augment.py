@@ -1,4 +1,4 @@
-"""The command `softmatch augment`, and the display of its progress."""
+"""The command augment and its progress display. It imports torch, through other modules, when it runs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress
+from rich.progress import TextColumn as ProgressText
 
-from softmatch.errors import InputError
+from softmatch.cli.options import ARGUMENTS, Device, OutFile, TextColumn
+from softmatch.errors import INTERRUPTED, InputError
 from softmatch.formatting import duration
 
-INTERRUPTED = 130
 LINES = 10
 """Lines of progress for each column, without a terminal."""
 
 
 def augment(
-    source: str,
+    source: Annotated[str, Parameter(group=ARGUMENTS)],
     /,
     *,
     via: str,
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    text: str | None = None,
+    out: OutFile = None,
+    text: TextColumn = None,
     data: Path | None = None,
     train_per_class: int | None = None,
     validation_per_class: int | None = None,
@@ -33,10 +34,10 @@ def augment(
     temperature: float = 0.9,
     seed: int = 0,
     batch: int = 32,
-    device: str = "auto",
-    processes: int = 1,
+    device: Device = "auto",
+    workers: int = 1,
 ) -> None:
-    """Make augmented versions of texts, such as back-translations, and write them beside the texts as columns aug_0, aug_1, ….
+    """Augment texts, for example by back-translation, and add the results to the table as columns aug_0, aug_1, ….
 
     `softmatch train` draws one of them as the strong view of a text. Everything else in a table stays as it is. For a dataset
     that softmatch knows, the training texts are augmented, and a folder for `softmatch train NAME --data` is written.
@@ -44,46 +45,57 @@ def augment(
     Finished texts are cached by content: after an interruption the same command resumes, and the same texts in another file
     cost nothing. Read the examples that are printed: bad versions harm training.
 
-    Examples:
+    For example:
 
     - softmatch augment tickets.csv --via de,ru
-    - softmatch augment tickets.csv --via fr --text message --processes 4
+    - softmatch augment tickets.csv --via fr --text-column message --workers 4
     - softmatch augment tickets.csv --via models/en-de+models/de-en --device cuda
     - softmatch augment news.jsonl --via my_translator.py:portuguese
     - softmatch augment tickets.csv --via words,words --out tickets-words.csv
     - softmatch augment agnews --via de,ru --out agnews-de-ru
     - softmatch augment yelp-5 --via de,ru --train-per-class 50000 --validation-per-class 5000
 
-    :param source: Table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with one text per line. Or a dataset: agnews, dbpedia,
-        imdb, amazon-5, yelp-5.
-    :param via: Comma-separated list with one entry per new column: a language such as de, ru or fr, to translate to and back
-        (needs softmatch[translate]); FORTH+BACK, folders or hub ids of two translation models; file.py:name, your own function
-        from a list of texts to a list of texts; or words, which needs no model.
-    :param out: File to write, in the same format, or folder for a dataset. Default: the same name with -augmented. Nothing is
+    Parameters
+    ----------
+    source:
+        Table of texts: .csv, .tsv, .jsonl, .parquet, or .txt with one text per line. Or a named dataset: agnews, dbpedia, imdb,
+        amazon-5 or yelp-5.
+    via:
+        Source of each new column, separated by commas. A language such as de, ru or fr: translate to it and back (needs
+        softmatch[translate]). FORTH+BACK: folders or hub IDs of two translation models. file.py:name: your own function from a
+        list of texts to a list of texts. words: replace words, without a model.
+    out:
+        File to write, in the same format, or a folder for a dataset. Default: the same name with -augmented. Nothing is
         overwritten.
-    :param text: Column of the texts, if it cannot be found.
-    :param data: Folder of your own copy of a dataset. Default: the Hugging Face hub.
-    :param train_per_class: Number of training texts per class to draw from a dataset. Default: all.
-    :param validation_per_class: Number of validation texts per class to draw from a dataset, written instead of the test set.
-    :param language: Language of the texts.
-    :param temperature: Sampling temperature of translations; lower is more literal. 0: no sampling, the models' own search.
-    :param seed: Random seed. It also draws texts of a dataset, as --split-seed of softmatch train does.
-    :param batch: Number of sentences or texts in a batch.
-    :param device: Device for translation models: auto, cpu, cuda, cuda:1, mps.
-    :param processes: Number of worker processes; each loads its own copy of the models.
+    data:
+        Named datasets: folder of a local copy. Default: the Hugging Face hub.
+    train_per_class:
+        Named datasets: number of training texts per class to augment and write. Default: all.
+    validation_per_class:
+        Named datasets: number of texts per class to write for validation instead of the test set.
+    language:
+        Language of the texts.
+    temperature:
+        Sampling temperature of translations; a lower one is more literal. 0: no sampling, the models' own search.
+    seed:
+        Random seed. It also selects the texts per class, as --split-seed of softmatch train does.
+    batch:
+        Number of sentences or texts per batch.
+    workers:
+        Number of worker processes; each loads its own copy of the models.
     """
     from softmatch.augmenting import augment_file, augment_source  # torch
     from softmatch.data.sources import SOURCES
 
     known = source in SOURCES
     for_datasets = {"data": data, "train_per_class": train_per_class, "validation_per_class": validation_per_class}
-    for name, value in ({"text": text} if known else for_datasets).items():
+    for name, value in ({"text_column": text} if known else for_datasets).items():
         if value is not None:
             what = f"tables, and {source} is a dataset" if known else f"datasets such as agnews, and {source} is a file"
             raise InputError(f"--{name.replace('_', '-')} {value}: this is for {what}. Leave it out.")
     options: dict[str, Any] = {"language": language, "temperature": temperature, "seed": seed, "batch": batch, "device": device}
     with AugmentingDisplay() as display:
-        options |= {"processes": processes, "progress": display.report, "note": display.note}
+        options |= {"processes": workers, "progress": display.report, "note": display.note}
         try:
             if known:
                 found = augment_source(source, via, out, data, train_per_class, validation_per_class, **options)
@@ -106,7 +118,7 @@ class AugmentingDisplay(Progress):
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(stderr=True, emoji=False)  # a name may hold :boom:
-        name, figures = TextColumn("{task.description}", markup=False), TextColumn("{task.fields[figures]}", markup=False)
+        name, figures = ProgressText("{task.description}", markup=False), ProgressText("{task.fields[figures]}", markup=False)
         super().__init__(name, BarColumn(bar_width=20), figures, console=console, disable=not console.is_terminal)
         self.made = Counter[str]()
 

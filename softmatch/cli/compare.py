@@ -1,4 +1,4 @@
-"""The command that compares methods: parse, check, run, print. torch is imported only when it is needed."""
+"""The command compare. It imports torch, through other modules, when it runs: help must not wait for it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from pydantic import ConfigDict, Field, create_model
+from pydantic import Field
 
-from softmatch.config import Config, read_file
+from softmatch.cli.options import (
+    ARGUMENTS,
+    LENGTH,
+    MEASURING,
+    METHOD,
+    OUTPUT,
+    SOURCES,
+    WHERE,
+    Flag,
+    SettingsFile,
+    Talk,
+    given,
+    placed_model,
+    settings_model,
+)
+from softmatch.cli.typed import command_line
+from softmatch.config import Config, former_names, read_file
 from softmatch.errors import InputError, TrainingError
 from softmatch.experiments.executors import Where
 from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet, digest
@@ -31,99 +47,90 @@ CHOSEN = {
     "data": "--data",
     "threads": "--threads",
 }
-"""Settings of `softmatch train` that are said in another way here."""
+"""Settings of `softmatch train` that have another option here."""
 PATHS = ("test", "encoder")
-"""Settings that are files or folders of one's own, or names."""
-TWIN = "Also train a supervised twin of every run. Default: no; `supervised` can be one of the methods."
+"""Settings that are files, folders or names."""
+BASELINE = "Also train the baseline of every run. The method `supervised` is one too."
 
 if TYPE_CHECKING:
     Common = Config
+    Place = Where
 else:
-    shared = {name: (field.annotation, field) for name, field in Config.model_fields.items() if name not in CHOSEN}
-    shared["twin"] = (bool, Field(False, description=TWIN))
-    Common = create_model("Common", __config__=ConfigDict(extra="forbid", frozen=True), **shared)
+    Common = settings_model(Config.model_fields.keys() - CHOSEN, baseline=Field(False, description=BASELINE))
+    Place = placed_model(Where, WHERE, processes="--parallel-runs")
 """Settings that all runs share: not those that make rows, columns and seeds."""
 
 
 def compare(
-    source: str | None = None,
+    source: Annotated[str | None, Parameter(group=ARGUMENTS, show_default="digits")] = None,
     /,
     *,
-    methods: str,
-    labels: str | None = None,
-    imbalance: str | None = None,
-    seeds: int = 5,
-    first_seed: int = 0,
-    where: Annotated[Where | None, Parameter(name="*")] = None,
-    data: Path | None = None,
-    out: Path = Path("comparisons"),
-    name: str | None = None,
-    measure: str = "error",
-    dry_run: bool = False,
-    file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+    methods: Annotated[str, Parameter(group=METHOD)],
+    labels: Annotated[str | None, Parameter(group=SOURCES, show_default="by the data")] = None,
+    imbalance: Annotated[str | None, Parameter(group=SOURCES)] = None,
+    seeds: Annotated[int, Parameter(group=LENGTH)] = 5,
+    first_seed: Annotated[int, Parameter(group=LENGTH)] = 0,
+    data: Annotated[Path | None, Parameter(group=SOURCES)] = None,
     common: Annotated[Common | None, Parameter(name="*")] = None,
+    metric: Annotated[str, Parameter(group=MEASURING)] = "error",
+    out: Annotated[Path, Parameter(group=OUTPUT)] = Path("comparisons"),
+    name: Annotated[str | None, Parameter(group=OUTPUT, show_default="by data, methods and settings")] = None,
+    file: SettingsFile = None,
+    dry_run: Annotated[bool, Flag] = False,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    where: Annotated[Place | None, Parameter(name="*")] = None,
 ) -> None:
-    """Compare methods: train each with every number of labels and every seed, and write tables with means and their differences.
+    """Compare methods: train each with every number of labels and every seed, and write tables of means and differences.
 
-    All settings are checked before the first run starts. Runs are kept in comparisons/runs and never made twice: the same command
-    goes on after an interruption, and more seeds, labels or methods add only what is missing. A run that fails is tried again
-    from its last checkpoint; one that fails for good does not end the others, and is reported at the end.
+    All settings are checked before the first run starts. Runs are kept in comparisons/runs and never repeated: the same command
+    resumes after an interruption, and more seeds, labels or methods add only the missing runs. A run that fails is tried again
+    from its last checkpoint. A seed gives all methods the same labelled samples.
 
-    Results are in comparisons/NAME: Markdown, LaTeX and CSV with mean ± standard deviation, the best in bold and what is not
-    distinguishable from it, and a page with all curves. The same seed means the same labelled samples for all methods.
+    Results are in comparisons/NAME: Markdown, LaTeX and CSV with mean ± standard deviation, the best method and those that cannot
+    be distinguished from it in bold, and a page with all curves. On a cluster, all machines must share the output folder and have
+    softmatch installed.
 
-    On a cluster, the folder of the comparison must be one that all machines share, and softmatch must be installed on them.
+    Exit codes: 0 done, 1 some runs failed, 2 wrong usage, 75 stopped by a signal; the same command resumes.
 
-    Exit codes: 0 done, 1 some runs failed, 2 wrong use, 75 stopped by SIGTERM or SIGINT: the same command goes on.
-
-    Examples:
+    For example:
 
     - softmatch compare digits --methods supervised,fixmatch,softmatch --labels 20,40 --seeds 5
-    - softmatch compare tickets.csv --methods supervised,softmatch --text message --label category
+    - softmatch compare tickets.csv --methods supervised,softmatch --text-column message --label-column category
     - softmatch compare cifar10 --data cifar-10-python.tar.gz --methods fixmatch,softmatch --labels 40,250 --steps 2000
     - softmatch compare cifar10 --methods softmatch,darp+softmatch --imbalance 50,100 --recipe paper
-    - softmatch compare digits --methods 'softmatch,softmatch{k: 3},mine.py:MyWeighting' --processes 2
-    - softmatch compare digits --methods fixmatch,softmatch --measure "worst class"
+    - softmatch compare digits --methods 'softmatch,softmatch{k: 3},mine.py:MyWeighting' --parallel-runs 2
+    - softmatch compare digits --methods fixmatch,softmatch --metric "worst class"
     - softmatch compare digits --methods fixmatch,softmatch --on ray --address 10.0.0.1:6379 --gpus-per-run 1
     - softmatch compare digits --methods fixmatch,softmatch --on slurm --slurm.partition gpu --slurm.gpus 1 --slurm.time 120
 
     Parameters
     ----------
     source:
-        What to train on, as of `softmatch train`.
+        Data to train on, as of `softmatch train`.
     methods:
-        Rows, separated by commas: methods as of `softmatch train`. Options follow in braces: softmatch{k: 3}.
+        Rows of the table: methods, separated by commas, with options in braces: softmatch,softmatch{k: 3}.
     labels:
-        Columns, separated by commas: how many labelled samples. Default: the source's own number, or all of your own data.
+        Columns of the table: numbers of labelled samples, separated by commas.
     imbalance:
-        Columns, separated by commas: long-tailed classes, how many times larger the first is than the last. Instead of --labels.
+        Columns of the table: ratios γ of the largest class to the smallest, separated by commas. Replaces --labels.
     seeds:
-        How many; each is a draw of labelled samples and a training.
+        Number of seeds; each is a split of the data and a training.
     first_seed:
-        Of these seeds.
-    where:
-        Where runs are executed.
+        First of these seeds.
     data:
-        Where the source's files lie, as of `softmatch train`.
+        Files of a named dataset: a folder, an archive or an .npz file.
     out:
         Folder of runs and results, which comparisons share.
     name:
-        Folder of these results in it. Default: by source, methods, columns and settings.
-    measure:
-        What the table is of: error, quantity, quality, mean quantity, mean quality, best class quality, worst class quality,
-        seconds, best error, early error, early quantity, early quality, spread of weights, spread without alignment, worst class,
-        mean of classes. The runs are the same; where it is not error, the folder of the results ends with its name.
+        Name of the folder of these results.
+    metric:
+        Metric of the table: error, quantity, quality, mean quantity, mean quality, best class quality, worst class quality,
+        seconds, best error, early error, early quantity, early quality, spread of weights, spread without alignment, worst class
+        or mean of classes. The runs are the same; unless it is error, the folder of the results ends with its name.
     dry_run:
-        Check all settings, and print the grid with what is finished and what is to be made.
-    file:
-        YAML file of settings that all runs share, and `source`. Options on the command line win over it.
-    common:
-        Settings that all runs share, as of `softmatch train`.
+        Check all settings, and print which runs are finished and which are missing. Nothing is written.
     """
-    from rich.console import Console
-
-    from softmatch.cli.app import command_line
-    from softmatch.cli.display import say
+    from softmatch.cli.display import make_console, say, say_finding
     from softmatch.cli.sweep_progress import Progress, run_sheets
     from softmatch.experiments.checking import check
     from softmatch.experiments.results.collect import collect
@@ -132,23 +139,23 @@ def compare(
     from softmatch.experiments.results.write import summary_table, write_results
 
     if seeds < 1 or first_seed < 0:
-        raise InputError(f"--seeds {seeds} --first-seed {first_seed}: one seed or more, from 0 on, are needed.")
-    measure_named(measure)
+        raise InputError(f"--seeds {seeds} --first-seed {first_seed}: give 1 or more seeds, from 0 on.")
+    measure_named(metric)
     layer = {} if file is None else _read(file)
     written = layer.pop("source", None)
-    settings = {"twin": False, **layer, **_given(common)}
+    settings = {"baseline": False, **layer, **given(common)}
     settings |= {key: type(settings[key])(_absolute(str(settings[key]))) for key in PATHS if settings.get(key) is not None}
     chosen = _absolute(source or written or "digits")
     made_of = _made_of(chosen, data, *(settings.get(key) for key in PATHS))
     columns = [replace(column, made_of=made_of) for column in _columns(chosen, labels, imbalance)]
     sheet = make_sheet(chosen, methods, columns, range(first_seed, first_seed + seeds), settings, name)
-    if measure != "error":
-        sheet = replace(sheet, name=f"{sheet.name}-{measure.replace(' ', '-')}")
-    store, console = Store(out), Console(emoji=False)
+    if metric != "error":
+        sheet = replace(sheet, name=f"{sheet.name}-{metric.replace(' ', '-')}")
+    store, console = Store(out), make_console(talk)
     found = {} if data is None else {chosen: data}
     here = where is None or where.on == "here"
     for finding in check(sheet, store, found, None if here else "cpu"):
-        say(console, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if finding.level == "warning" else "dim")
+        say_finding(console, finding)
     if dry_run:
         missing = [run for run in sheet.runs() if not store.is_finished(run)]
         progress = Progress([sheet], store, console)
@@ -156,54 +163,47 @@ def compare(
         console.print(progress.table())
         say(
             console,
-            f"{len(missing)} run{'s are' if len(missing) != 1 else ' is'} to be made: this is a dry run, nothing is written.",
+            f"{len(missing)} run{'s are' if len(missing) != 1 else ' is'} missing. This is a dry run: nothing is written.",
         )
         return
     command = command_line()
     outcomes = run_sheets([sheet], store, where or Where(), console, data=found, command=command)
-    layout = Layout(collect(sheet, store, measure, outcomes=outcomes))
+    layout = Layout(collect(sheet, store, metric, outcomes=outcomes))
     paths = write_results(layout, store, commands=[command])
     console.print(summary_table(layout))
     for path in paths:
         say(console, str(path))
     failed = sum(outcome.state != "done" for outcome in outcomes)
     if failed:
-        raise TrainingError(
-            f"{failed} of {len(outcomes)} runs failed; why stands above. The same command tries again what is not finished."
-        )
+        raise TrainingError(f"{failed} of {len(outcomes)} runs failed, for the reasons above. The same command tries them again.")
 
 
 def make_sheet(
     source: str, methods: str, columns: Sequence[Column], seeds: Sequence[int], common: Mapping[str, Any], name: str | None = None
 ) -> Sheet:
-    """The sheet of a comparison.
+    """Make the sheet of a comparison.
 
     Args:
         methods: names separated by commas, each with its options in braces where it has any.
-        name: Default: by the source, the columns, and the settings if there are any.
+        name: default: by the data, the columns, and the settings if there are any.
     """
     if name is not None and (not re.fullmatch(r"[\w-][\w.-]*", name) or name in ("runs", "slurm")):
-        raise InputError(f"--name {name}: letters, digits, dashes and dots make a name; runs and slurm are taken.")
+        raise InputError(f"--name {name}: a name consists of letters, digits, dashes and dots, and is not runs or slurm.")
     rows = [Row(text, settings) for text, settings in _methods(methods)]
     title = f"Comparison on {_title(source)}"
     return Sheet(name or _name(source, rows, columns, common), title, rows, columns, tuple(seeds), common)
-
-
-def _given(common: Common | None) -> dict[str, Any]:
-    """Settings that stand on the command line."""
-    return {} if common is None else {key: getattr(common, key) for key in common.model_fields_set}
 
 
 def _read(file: Path) -> dict[str, Any]:
     layer = read_file(file)
     for key, option in CHOSEN.items():
         if key in layer:
-            raise InputError(f"settings file {file}: {key} is not one setting of all runs here: take it out and give {option}.")
+            raise InputError(f"settings file {file}: {key} is not shared by all runs here. Remove it, and give {option}.")
     return layer
 
 
 def _made_of(*paths: str | Path | None) -> str:
-    """What files and folders of one's own hold, in a word."""
+    """Digest of the contents of files and folders."""
     from softmatch.files.paths import expand_home
 
     found = [digest(expand_home(path)) for path in paths if path is not None and expand_home(path).exists()]
@@ -211,7 +211,7 @@ def _made_of(*paths: str | Path | None) -> str:
 
 
 def _absolute(source: str) -> str:
-    """The path of files of one's own, from the root: it is then the same comparison from any folder."""
+    """Absolute path of the user's files, so that it is the same comparison from any folder."""
     from softmatch.data.sources import SOURCES
     from softmatch.files.paths import expand_home
 
@@ -225,7 +225,7 @@ def _title(source: str) -> str:
 
 def _columns(source: str, labels: str | None, imbalance: str | None) -> list[Column]:
     if labels is not None and imbalance is not None:
-        raise InputError("--labels and --imbalance exclude each other: columns are of one kind.")
+        raise InputError("--labels and --imbalance exclude each other. Give one of them.")
     title = _title(source)
     if labels is not None:
         numbers = [_number(text, "--labels", whole=True) for text in labels.split(",")]
@@ -238,19 +238,19 @@ def _columns(source: str, labels: str | None, imbalance: str | None) -> list[Col
 
 
 def _number(text: str, option: str, whole: bool) -> float:
-    """Of a list on the command line."""
+    """Number in a list on the command line."""
     try:
         number = int(text) if whole else float(text)
         if not math.isfinite(number):
             raise ValueError
     except ValueError as error:
         what = "whole numbers" if whole else "numbers"
-        raise InputError(f"{option} takes {what} separated by commas, {text.strip()!r} is none.") from error
+        raise InputError(f"{option} takes {what} separated by commas; {text.strip()!r} is not one.") from error
     return int(number) if number == round(number) else number
 
 
 def _methods(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each method of a list as it stands there, and its settings."""
+    """Split a list of methods into each method as written, and its settings."""
     for each in _split(text):
         name, brace, options = each.partition("{")
         found = parse_yaml(brace + options, f"--methods {each}") if brace else {}
@@ -260,7 +260,7 @@ def _methods(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas outside of braces and brackets."""
+    """Split at commas outside braces and brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "{[") - (character in "}]")
@@ -272,8 +272,9 @@ def _split(text: str) -> list[str]:
 
 
 def _name(source: str, rows: Sequence[Row], columns: Sequence[Column], common: Mapping[str, Any]) -> str:
-    """Comparisons of other data, methods, columns or settings have other names; with more seeds it is the same."""
-    decisive = {key: value for key, value in common.items() if key not in ELSEWHERE and (key, value) != ("twin", False)}
+    """Name of a comparison by data, methods, columns and settings; more seeds do not change it."""
+    known = former_names(common).items()  # as comparisons that exist already were named
+    decisive = {key: value for key, value in known if key not in ELSEWHERE and (key, value) != ("twin", False)}
     numbers = [f"{value:g}" for column in columns for value in column.settings.values()]
     kind = next((key for column in columns for key in column.settings), None)
     parts = [_title(source), *numbers, *([kind] if kind else [])]

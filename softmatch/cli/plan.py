@@ -25,9 +25,19 @@ if TYPE_CHECKING:
 HERE = ("auto", "cpu", "cuda", "mps")
 SAMPLES = 10**12
 READ = (
-    *("recipe", "labels", "imbalance", "unlabeled_imbalance", "head_labels", "head_unlabeled", "evaluation", "folds", "encoder"),
+    *(
+        "recipe",
+        "labels",
+        "imbalance",
+        "unlabeled_imbalance",
+        "largest_class_labels",
+        "largest_class_unlabeled",
+        "evaluation",
+        "folds",
+        "encoder",
+    ),
     *("fine_tune", "max_tokens", "train_per_class", "validation_per_class", "method", "method_options", "steps", "test_fraction"),
-    *("twin", "model", "views", "labeled_batch", "unlabeled_batch", "batch_statistics", "micro_batch", "optimizer"),
+    *("baseline", "network", "views", "labeled_batch", "unlabeled_batch", "batch_statistics", "micro_batch", "optimizer"),
     *("tuned_layers", "lora", "head", "length_buckets", "precision", "threads", "evaluate_every"),
 )
 """The settings on which a plan depends."""
@@ -84,7 +94,7 @@ def plan(
     - softmatch plan cifar10 --labels 40 --recipe paper --device v100 --gpus 4 --price 2.5
     - softmatch plan imagenet --recipe paper --device a100 --gpus 8 --seeds 3 --methods softmatch,flexmatch
     - softmatch plan digits
-    - softmatch plan --images 1000000 --side 224 --classes 1000 --model resnet-50 --labels 10000 --device h100 --gpus 8
+    - softmatch plan --images 1000000 --side 224 --classes 1000 --network resnet-50 --labels 10000 --device h100 --gpus 8
     - softmatch plan --images 1000000000 --methods flexmatch,darp --device a100
     - softmatch plan table-main --device a100
     - softmatch plan paper --device v100 --price 2.5

@@ -1,4 +1,4 @@
-"""The command that reproduces the paper: list its tables and figures, run one at a scale, write it. torch is imported late."""
+"""The command reproduce. It imports torch, through other modules, when it runs: help must not wait for it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from softmatch.cli.options import ARGUMENTS, OPTIONS, OUTPUT, WHERE, Flag, Talk, placed_model
+from softmatch.cli.typed import arguments, command_line, without_option
 from softmatch.errors import InputError, TrainingError, nearest
 from softmatch.experiments.executors import Where
 from softmatch.experiments.paper.scales import Scale
@@ -18,79 +20,81 @@ if TYPE_CHECKING:
 
     from softmatch.experiments.reproduce import Reproduction
 
+if TYPE_CHECKING:
+    Place = Where
+else:
+    Place = placed_model(Where, WHERE, processes="--parallel-runs")
+
 ALL = "all"
 ENCODER_SIZES: Mapping[Scale, tuple[int, int]] = {"laptop": (6, 384), "paper": (12, 768)}
 """Layers and width of all-MiniLM-L6-v2 and BERT-Base."""
 
 
 def reproduce(
-    name: str | None = None,
+    name: Annotated[str | None, Parameter(group=ARGUMENTS)] = None,
     /,
     *,
-    scale: Scale = "laptop",
-    data: dict[str, Path] | None = None,
-    encoder: Path | None = None,
-    seeds: int | None = None,
-    where: Annotated[Where | None, Parameter(name="*")] = None,
-    out: Path = Path("reproduced"),
-    publish: Path | None = None,
-    dry_run: bool = False,
+    scale: Annotated[Scale, Parameter(group=OPTIONS)] = "laptop",
+    data: Annotated[dict[str, Path] | None, Parameter(group=OPTIONS)] = None,
+    encoder: Annotated[Path | None, Parameter(group=OPTIONS, show_default="from the Hugging Face hub")] = None,
+    seeds: Annotated[int | None, Parameter(group=OPTIONS, show_default="by the scale")] = None,
+    out: Annotated[Path, Parameter(group=OUTPUT)] = Path("reproduced"),
+    publish: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
+    dry_run: Annotated[bool, Flag] = False,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    where: Annotated[Place | None, Parameter(name="*")] = None,
 ) -> None:
-    """Reproduce a table or figure of the paper; without a name, list them with the time that they take.
+    """Reproduce a table or figure of the paper; without a name, list them with the time they take.
 
-    At laptop scale an experiment is small enough for two cores: small networks, 300 to 1,000 steps, five seeds, on the embedded
-    digits and two moons and on those of CIFAR-10, Fashion-MNIST and AG News whose files are given (--data.cifar10 PATH) or can be
-    fetched; a column whose data are not here is left out, which is said. At paper scale every setting is the paper's: a GPU and
-    days for each run (`softmatch plan` tells how many). The paper's numbers stand beside the measured ones, and each of its
-    claims is tested over the seeds.
+    At laptop scale, an experiment is small enough for two cores: small networks, 300 to 1,000 steps and five seeds, on the
+    built-in digits and two moons, and on CIFAR-10, Fashion-MNIST and AG News where their files are given (--data.cifar10 PATH) or
+    can be downloaded. A column without data is left out and reported. At paper scale, every setting is the paper's, and a run
+    takes a GPU for days (see `softmatch plan`). The paper's numbers are printed beside the measured ones, and its claims tested.
 
-    Runs are kept in reproduced/runs and shared by all tables and figures; none is made twice, and the same command goes on after
-    an interruption. Results are in reproduced/NAME-SCALE: a document, tables as Markdown, LaTeX and CSV, figures as PNG and PDF
+    Runs are kept in reproduced/runs, shared by all tables and figures, and never repeated; the same command resumes after an
+    interruption. Results are in reproduced/NAME-SCALE: a document, tables as Markdown, LaTeX and CSV, figures as PNG and PDF
     (extra plots), and a page with all curves.
 
-    Examples:
+    For example:
 
     - softmatch reproduce
     - softmatch reproduce fig-two-moons
     - softmatch reproduce table-main --data.cifar10 cifar10.npz --data.fashion-mnist fashion_mnist.npz
     - softmatch reproduce table-text --data.agnews agnews/ --encoder all-MiniLM-L6-v2/
-    - softmatch reproduce all --processes 2 --publish docs/results
+    - softmatch reproduce all --parallel-runs 2 --publish docs/results
     - softmatch reproduce table-longtail --scale paper --data.cifar10 cifar-10-python.tar.gz --on slurm --slurm.gpus 1
 
     Parameters
     ----------
     name:
-        Of the table or figure, or all.
+        Name of the table or figure, or all.
     scale:
-        laptop: minutes to an hour on two cores. paper: the paper's own settings.
+        Size of the experiments. laptop: minutes to an hour on two cores. paper: the paper's own settings.
     data:
-        Where the files of a source are, as --data of `softmatch train`: --data.cifar10 PATH, --data.agnews FOLDER.
+        Files of a dataset, as --data of `softmatch train`: --data.cifar10 PATH, --data.agnews FOLDER.
     encoder:
-        Folder that holds the encoder of texts: all-MiniLM-L6-v2, at paper scale BERT-Base. Default: the hub's copy of it.
+        Folder of the text encoder: all-MiniLM-L6-v2 at laptop scale, BERT-Base at paper scale.
     seeds:
-        How many, in the place of the scale's own number.
-    where:
-        Where runs are executed.
+        Number of seeds.
     out:
         Folder of runs and results.
     publish:
-        Folder in which a folder of the scale gets the documents, their pictures and the figures of every run; of all, an
-        overview of what became of each claim too.
+        Folder to copy documents, pictures and the figures of every run to, under the name of the scale. With all, an overview of
+        the claims is added.
     dry_run:
-        Say what would be run and how long it takes, and stop.
+        Print what would be run and how long it takes. Nothing is written.
     """
-    from rich.console import Console
-
+    from softmatch.cli.display import make_console
     from softmatch.experiments.paper import EXPERIMENTS
 
-    console, store = Console(emoji=False), Store(out)
+    console, store = make_console(talk), Store(out)
     if name is None:
         _list(console)
         return
     if name not in (*EXPERIMENTS, ALL):
         raise InputError(f"the paper has no table or figure {name!r}. {nearest(name, [*EXPERIMENTS, ALL])}")
     if seeds is not None and seeds < 1:
-        raise InputError(f"--seeds {seeds}: one or more are needed.")
+        raise InputError(f"--seeds {seeds}: give 1 or more.")
     _refuse_unknown(data or {})
     if encoder is not None:
         _refuse_other(encoder, scale)
@@ -108,13 +112,14 @@ def reproduce(
         number for plan in plans if (number := _one(plan, store, where or Where(), data, encoder, publish, dry_run, console))
     ]
     if name == ALL and publish is not None and not dry_run:
-        from softmatch.cli.app import command_line
         from softmatch.cli.display import say
         from softmatch.experiments.results.publish import write_overview
 
         say(console, str(write_overview(plans, store, publish / scale, command_line())))
     if failed:
-        raise TrainingError(f"{sum(failed)} runs failed; what they printed last stands above. The same command tries them again.")
+        raise TrainingError(
+            f"{sum(failed)} runs failed; the last lines they printed are above. The same command tries them again."
+        )
 
 
 def _one(
@@ -127,8 +132,7 @@ def _one(
     dry_run: bool,
     console: Console,
 ) -> int:
-    """Run and write one experiment; gives the number of runs that failed."""
-    from softmatch.cli.app import command_line
+    """Run and write one experiment; returns the number of failed runs."""
     from softmatch.cli.display import say
     from softmatch.cli.sweep_progress import run_sheets
     from softmatch.experiments.checking import check
@@ -169,9 +173,7 @@ def has_texts(plan: Reproduction) -> bool:
 
 
 def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
-    """What makes this experiment alone again: what was typed, without the data of others."""
-    from softmatch.cli.app import arguments, command_line, without_option
-
+    """Command that repeats this experiment alone: what was typed, without the data of others."""
     words = [plan.experiment.name if word == ALL else word for word in arguments()]
     needed = {run.source for run in plan.runs()}
     others = [f"--data.{source}" for source in data if source not in needed]
@@ -181,26 +183,26 @@ def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
 
 
 def describe(plan: Reproduction, store: Store, where: Where) -> str:
-    """How many runs are to be made, and how long that takes where it is known."""
+    """Say how many runs are missing, and how long they take where that is known."""
     from softmatch.distributed.launching import usable_cpus
     from softmatch.formatting import duration
 
     runs = plan.runs()
     missing = [run for run in runs if not store.is_finished(run)]
     if not runs:
-        return "Nothing is trained for it."
+        return "It needs no training."
     if not missing:
         return f"All {len(runs)} runs are finished."
     processes = where.processes or usable_cpus()
     seconds = plan.seconds(store, processes)
-    said = "" if seconds is None else f", about {duration(seconds)} with {processes} at a time"
+    said = "" if seconds is None else f", about {duration(seconds)} with {processes} in parallel"
     done = f" ({len(runs) - len(missing)} of {len(runs)} are finished)" if len(missing) < len(runs) else ""
-    days = " Each takes a GPU for a day or more: softmatch plan tells how long." if seconds is None else ""
-    return f"{len(missing)} runs are to be made{done}{said}.{days}"
+    days = " Each takes a GPU for a day or more; softmatch plan says how long." if seconds is None else ""
+    return f"{len(missing)} runs are missing{done}{said}.{days}"
 
 
 def _list(console: Console) -> None:
-    """Names, what they are, and what they take."""
+    """List the experiments with title and cost."""
     from rich.table import Table
     from rich.text import Text
 
@@ -215,12 +217,12 @@ def _list(console: Console) -> None:
         number = len({run.key for sheet in each.sheets["paper"] for run in sheet.runs()})
         files = [source for source in dict.fromkeys(run.source for run in runs.values()) if source not in EMBEDDED]
         needs = f" (with --data.{' --data.'.join(files)})" if files else ""
-        cost = f"laptop: {len(runs)} runs, {took} on two cores{needs}; paper: {number} runs" if runs else "nothing is trained"
+        cost = f"laptop: {len(runs)} runs, {took} on two cores{needs}; paper: {number} runs" if runs else "no training"
         table.add_row(Text(each.name, style="bold"), Text.assemble(f"{each.where}. {each.title}\n", (cost, "dim")))
     console.print(table)
     console.print(
         "Tables and figures share runs: all of them together take less than the sum. Columns whose data are not given and cannot"
-        " be fetched are left out; table-text has no others, and needs --encoder where the hub is out of reach.",
+        " be downloaded are left out; table-text needs --encoder if the Hugging Face hub cannot be reached.",
         style="dim",
     )
 
@@ -231,12 +233,12 @@ def _refuse_other(encoder: Path, scale: Scale) -> None:
 
     path = encoder / "config.json"
     if not path.is_file():
-        raise InputError(f"--encoder {encoder}: there is no such folder with the config.json of an encoder.")
+        raise InputError(f"--encoder {encoder}: there is no folder of an encoder, with a config.json.")
     found = parse_json(read_text(path), path)
     size = (found.get("num_hidden_layers"), found.get("hidden_size")) if isinstance(found, dict) else (None, None)
     if size != ENCODER_SIZES[scale]:
         wanted = "{} layers of {}".format(*ENCODER_SIZES[scale])
-        raise InputError(f"--encoder {encoder}: at {scale} scale it is one of {wanted}; this one has {size[0]} of {size[1]}.")
+        raise InputError(f"--encoder {encoder}: at {scale} scale, the encoder has {wanted}; this one has {size[0]} of {size[1]}.")
 
 
 def _refuse_unknown(data: dict[str, Path]) -> None:
@@ -244,6 +246,6 @@ def _refuse_unknown(data: dict[str, Path]) -> None:
 
     for source, path in data.items():
         if source not in SOURCES:
-            raise InputError(f"--data.{source}: there is no source {source!r}. {nearest(source, SOURCES)}")
+            raise InputError(f"--data.{source}: there is no dataset {source!r}. {nearest(source, SOURCES)}")
         if not path.expanduser().exists():
             raise InputError(f"--data.{source} {path}: there is no such file or folder.")

@@ -1,95 +1,163 @@
-"""What `softmatch train` does: open the source, find out whether a run goes on, train, print."""
+"""The commands train, check and bench. They import torch, through other modules, when they run: help must not wait for it."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
-from pathlib import Path
+import os
+from typing import TYPE_CHECKING, Annotated
 
-from softmatch.cli.display import Display, Reading, print_plan, print_result, say
-from softmatch.config import Config, read_file
-from softmatch.distributed.processes import first_of_machine, from_environment, joined, main_says, world
-from softmatch.errors import InputError
-from softmatch.runs.folder import RunFolder, is_finished
-from softmatch.training.bench import plan
-from softmatch.training.checkpoint import list_checkpoints
-from softmatch.training.job import run_job
-from softmatch.training.memory import keep_freed_memory
-from softmatch.training.opening import Job, open_job
-from softmatch.training.resume import decide, reopen
+from cyclopts import Parameter
 
-AUTO = "auto"
+from softmatch.cli.options import ARGUMENTS, MACHINE, OUTPUT, Flag, SettingsFile, TalkOrJson, given, settings_model
+from softmatch.cli.typed import arguments, without_option
+from softmatch.config import Config
+from softmatch.errors import FAILED, INTERRUPTED, InputError
+from softmatch.formatting import as_json
 
+STEP = (
+    *("labels", "method", "method_options", "network", "steps", "seed", "views", "labeled_batch", "unlabeled_batch"),
+    *("batch_statistics", "micro_batch", "optimizer", "lr", "weight_decay", "decay", "clip", "averages"),
+    *("statistics_momentum", "model_momentum", "batch_norm_momentum", "precision", "device", "threads", "compile"),
+)
+"""Settings that decide about a training step of images in memory, which `softmatch bench` reads."""
 
-def open_source(source: str | None, config: Config | None, file: Path | None, resuming: bool = False) -> Job:
-    """The source of the command line or the file, read; the file's settings under those of the command line."""
-    layer = read_file(file) if file is not None else {}
-    written = layer.pop("source", None)
-    name = source if source is not None else written if written is not None else "digits"
-    keep_freed_memory()
-    with first_of_machine(), Reading() if world().is_main else nullcontext() as progress:
-        return open_job(name, layer, _given(config), where=str(file or "settings"), progress=progress, resuming=resuming)
+if TYPE_CHECKING:
+    Settings = Config
+    StepSettings = Config
+else:
+    Settings, StepSettings = settings_model(Config.model_fields), settings_model(STEP)
 
-
-def _given(config: Config | None) -> dict[str, object]:
-    """Settings that stand on the command line."""
-    return {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
+SOURCE = (
+    "Data to train on: a folder of images (one folder per class, and unlabeled/), a .csv, .tsv, .jsonl, .parquet or .npz file, "
+    "or owner/name on the Hugging Face hub. Or a named dataset: digits, two-moons, cifar10, cifar100, svhn, stl10, imagenet, "
+    "fashion-mnist, agnews, dbpedia, imdb, amazon-5 or yelp-5."
+)
+Source = Annotated[str | None, Parameter(help=SOURCE, group=ARGUMENTS, show_default="digits")]
 
 
-def train_command(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
-    """See `softmatch.cli.train`."""
-    if resume is None and from_environment("TORCHELASTIC_RESTART_COUNT", 0):
-        resume = AUTO  # torchrun has started this command again after a failure
-    with joined():
-        if dry_run and (world().size > 1 or resume is not None):
-            raise InputError("--dry-run measures a new run in one process: leave out --resume and torchrun.")
-        _train(source, config, file, dry_run, resume)
+def train(
+    source: Source = None,
+    /,
+    *,
+    settings: Annotated[Settings | None, Parameter(name="*")] = None,
+    file: SettingsFile = None,
+    resume: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    dry_run: Annotated[bool, Flag] = False,
+    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
+    processes: Annotated[int, Parameter(group=MACHINE)] = 1,
+) -> None:
+    """Train a classifier, and a baseline on the labels only to compare it with.
 
+    Without arguments, SoftMatch trains on the built-in digits with 40 labels, in about a minute on two cores. With your own
+    data, of which a few samples are labelled, network, batches and steps are chosen by their size, and the error is measured on
+    labels that were left out. A new run folder gets settings, split, metrics, checkpoints, model, result.json and report.html.
 
-def _train(source: str | None, config: Config | None, file: Path | None, dry_run: bool, resume: str | None) -> None:
-    run: RunFolder | None
-    if resume is not None and resume != AUTO:
-        folder = Path(resume)
-        if file is not None or not resume:
-            raise InputError("--resume takes a run folder, or auto; a run goes on with its own settings: leave out --config.")
-        if config is not None and config.out is not None and config.out != folder:
-            raise InputError(f"--resume {folder} goes on in that folder: leave out --out. To keep it as it is, copy it first.")
-        if main_says(lambda: str(is_finished(folder))) == "True":
-            _say_finished(folder)
-            return
-        keep_freed_memory()
-        job, run = reopen(folder, source, _given(config))
-    else:
-        job = open_source(source, config, file, resuming=True)
-        if dry_run:
-            print_plan(plan(job))
-            return
-        run, finished = decide(job, resume == AUTO, _wants_to_go_on)
-        if finished:
-            _say_finished(job.config.out or Path())
-            return
-    if not world().is_main:
-        run_job(job, run=run)
+    For example:
+
+    - softmatch train
+    - softmatch train photos/
+    - softmatch train tickets.csv --text-column message --label-column category
+    - softmatch train tickets.csv --encoder sentence-transformers/all-MiniLM-L6-v2
+    - softmatch train digits --labels 10 --steps 2000 --method fixmatch --out runs/ten
+    - softmatch train --resume runs/ten
+    - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
+
+    Exit codes: 0 done, 1 training failed, 2 wrong usage, 75 stopped by a signal and saved, 130 interrupted.
+
+    Parameters
+    ----------
+    resume:
+        Run folder to resume with its own settings; give SOURCE too if the data have moved. auto: resume the unfinished run of
+        this command, if there is one. By default, you are prompted in a terminal.
+    dry_run:
+        Print the settings, and the time and memory estimated from a few steps. Nothing is written.
+    processes:
+        Number of processes on this machine, each with a share of every batch, such as one per GPU. The result is the same. For
+        several machines, start `torchrun … -m softmatch train …`.
+    """
+    if processes < 1:
+        raise InputError(f"--processes {processes}: give 1 or more.")
+    if processes > 1 and dry_run:
+        raise InputError("--dry-run measures a step in one process: leave out --processes.")
+    if processes > 1 and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+        raise InputError("torchrun has started these processes: use its --nproc-per-node instead of --processes.")
+    if processes > 1:
+        from softmatch.distributed.launching import launch
+
+        code = launch(processes, without_option(arguments(), "--processes"))
+        if code:
+            raise SystemExit(FAILED if code > 128 and code != INTERRUPTED else code)  # one of them was killed
         return
-    with Display() as display:
-        result = run_job(job, display, run=run)
-    print_result(result, said=[finding.text for finding in job.findings])
+    from softmatch.cli.running import run_train
+
+    run_train(source, given(settings), file, dry_run, resume, talk or TalkOrJson())
 
 
-def _say_finished(folder: Path) -> None:
-    if world().is_main:
-        print(f"{folder} is finished: its report is {folder / 'report.html'}.")
+def check(
+    source: Annotated[str, Parameter(help=SOURCE, group=ARGUMENTS)],
+    /,
+    *,
+    settings: Annotated[Settings | None, Parameter(name="*")] = None,
+    file: SettingsFile = None,
+    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
+) -> None:
+    """Check your data: what was understood, what looks wrong, what would be trained and how long it would take.
+
+    Nothing is written. `softmatch train` with the same arguments checks the same first, and stops on what cannot work.
+
+    For example:
+
+    - softmatch check photos/
+    - softmatch check tickets.csv --text-column message --label-column category
+    """
+    from softmatch.cli.running import run_check
+
+    run_check(source, given(settings), file, talk or TalkOrJson())
 
 
-def _wants_to_go_on(run: RunFolder) -> bool:
-    """Ask, on a terminal; elsewhere say how it could be done."""
-    saved = list_checkpoints(run.path / "checkpoints")
-    state = f", saved up to step {int(saved[-1].stem.removeprefix('step-')):,}" if saved else ""
-    text = f"{run.path} is an unfinished run of this very command{state}."
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say(Display().console, f"{text} To go on with it: --resume {run.path}, or --resume auto.", style="yellow")
-        return False
-    try:
-        return input(f"{text} Go on with it? [Y/n] ").strip().lower() in ("", "y", "yes")
-    except EOFError:
-        return False
+def bench(
+    *,
+    settings: Annotated[StepSettings | None, Parameter(name="*")] = None,
+    side: int = 32,
+    channels: int = 3,
+    classes: int = 10,
+    images: int = 4096,
+    repeats: int = 5,
+    json: Annotated[bool, Flag] = False,
+) -> None:
+    """Measure a training step on this machine: time of each part, images per second, memory and share of the peak speed.
+
+    By default this is the paper's step on CIFAR-10, a WRN-28-2 on 64 labelled and 448 unlabelled images, with separate batch
+    statistics. The images are random. The first steps of a run are measured: methods that do more later, such as cgmatch, darp
+    and cossl, cost more than this.
+
+    For example:
+
+    - softmatch bench
+    - softmatch bench --network wrn-10-2 --labeled-batch 16 --unlabeled-batch 112 --micro-batch 64
+    - softmatch bench --network resnet-50 --side 224 --classes 1000 --labeled-batch 8 --unlabeled-batch 8 --json
+
+    Parameters
+    ----------
+    side:
+        Side of the images in pixels.
+    channels:
+        Number of channels of the images, 1 or 3.
+    classes:
+        Number of classes.
+    images:
+        Number of images from which batches are sampled.
+    repeats:
+        Number of steps to measure.
+    json:
+        Print JSON instead of a table.
+    """
+    from softmatch.cli.summaries import print_bench
+    from softmatch.training.bench import bench as run
+    from softmatch.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    found = run(given(settings), side, channels, classes, images, repeats)
+    if json:
+        print(as_json(found.as_dict()))
+    else:
+        print_bench(found)

@@ -1,70 +1,87 @@
-"""The commands after training: parse, call, print. torch is imported only when a command needs it."""
+"""The commands after training. They import torch, through other modules, when they run: help must not wait for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from softmatch.config import split_names
+from softmatch.cli.options import (
+    ARGUMENTS,
+    OUTPUT,
+    Device,
+    FeatureColumns,
+    LabelColumn,
+    Moved,
+    OutFile,
+    OwnMethod,
+    OwnNetwork,
+    Raw,
+    Run,
+    Talk,
+    TalkOrJson,
+    TextColumn,
+)
+from softmatch.config import RUN_SETTINGS, split_names
+from softmatch.errors import InputError
+from softmatch.formatting import as_json, visible_lines
 
 if TYPE_CHECKING:
     from softmatch.cli.display import Reading
 
 
 def predict(
-    run: Path,
-    source: str,
+    run: Run,
+    source: Annotated[str, Parameter(group=ARGUMENTS)],
     /,
     *,
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    text: str | None = None,
-    features: str | None = None,
-    label: str | None = None,
-    probabilities: bool = True,
-    rows: int | None = None,
-    device: str = "auto",
-    network: str | None = None,
+    text: TextColumn = None,
+    features: FeatureColumns = None,
+    label: LabelColumn = None,
+    rows: Annotated[int | None, Parameter(show_default="by their size")] = None,
+    device: Device = "auto",
+    network: OwnNetwork = None,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT, allow_leading_hyphen=True)] = None,
+    probabilities: Annotated[bool, Parameter(group=OUTPUT)] = True,
+    raw: Raw = False,
+    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
 ) -> None:
-    """Predict a folder, a table, an image or a text, and write label, confidence and all probabilities.
+    """Predict a folder, a table, an image or a text, and write label, confidence and the probability of each class.
 
-    The source is read and predicted a piece at a time: it may be larger than memory. A file that cannot be read gets a row with
-    the reason in the column `problem`. Where the source has labels, the error on them is printed too.
+    The source is read in pieces and may be larger than memory. A file that cannot be read gets a row with the reason in the
+    column `problem`. If the source has labels, the error on them is printed too.
 
-    Examples:
+    For example:
 
     - softmatch predict runs/photos new-photos/
     - softmatch predict runs/tickets new.csv --out labelled.parquet
+    - softmatch predict runs/tickets new.csv --out - | head
     - softmatch predict runs/tickets "my card was swallowed"
-    - softmatch predict runs/photos one.jpg
 
     Parameters
     ----------
-    run:
-        Folder of a finished run.
     source:
-        What to predict, of the kind that the run was trained on; for a model of texts also a text itself.
-    out:
-        File to write, .csv, .tsv or .parquet. Default: a new file in predictions/ of the run; a single image or text is printed.
-    text, features, label:
-        Columns of the table, where they are called otherwise than in training; features separated by commas.
-    probabilities:
-        Write the probability of every class.
+        Data to predict, of the same kind as the training data; for a model of texts also a text in quotes.
     rows:
-        Samples in memory at a time. Default: by their size.
-    device:
-        auto, cpu, cuda, cuda:1, mps.
-    network:
-        file.py:name of your network, for a run with one of your own.
+        Number of samples in memory at a time.
+    out:
+        File to write. The name ends with .csv, .tsv, .jsonl or .parquet; - writes CSV to standard output. Default: a new file in
+        predictions/ of the run; the prediction of a single image or text is only printed.
+    probabilities:
+        Write the probability of each class.
     """
     from softmatch.data.records import Columns
     from softmatch.inference.predict import predict as run_predict
 
-    columns = Columns(label, text, split_names(features))
-    with _progress() as progress:
+    talk, columns = talk or TalkOrJson(), Columns(label, text, split_names(features))
+    if talk.as_json and out == Path("-"):
+        raise InputError("--json and --out - both write to standard output: leave out one of them.")
+    with _progress(talk) as progress:
         found = run_predict(
             run,
             source,
@@ -73,84 +90,74 @@ def predict(
             probabilities=probabilities,
             rows=rows,
             device=device,
-            progress=lambda done: progress(done, None),
+            progress=progress,
             network=network,
+            raw=raw,
         )
-    print(found.describe())
+    _tell(found, talk, to_stderr=out == Path("-"))
 
 
 def pseudo_labels(
-    run: Path,
+    run: Run,
     /,
     *,
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    source: str | None = None,
+    source: Moved = None,
     order: Literal["doubtful", "certain", "source"] = "doubtful",
-    method: str | None = None,
-    device: str = "auto",
-    network: str | None = None,
+    method: OwnMethod = None,
+    network: OwnNetwork = None,
+    device: Device = "auto",
+    out: OutFile = None,
+    raw: Raw = False,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
-    """Write the unlabelled samples of a run with pseudo-label, confidence and weight λ, those worth a look first.
+    """Write the unlabelled samples of a run with pseudo-label, confidence and weight λ, for review.
 
-    Examples:
+    For example:
 
     - softmatch pseudo-labels runs/photos
     - softmatch pseudo-labels runs/tickets --order certain --out sure.csv
 
     Parameters
     ----------
-    run:
-        Folder of a finished run.
-    out:
-        File to write, .csv, .tsv or .parquet. Default: pseudo_labels.csv in the run folder, or -2, -3, …
-    source:
-        Where the data are now, if they have moved.
     order:
-        doubtful: labelled samples with another pseudo-label, then the least confident first; certain: the most confident first;
-        source: as they stand there.
-    method, network:
-        file.py:name, for a run with a method or network of your own: their code runs only if you name it here.
-    device:
-        auto, cpu, cuda, cuda:1, mps.
+        Order of the rows. doubtful: labelled samples with another pseudo-label first, then the least confident. certain: the most
+        confident first. source: as in the data.
+    out:
+        File to write. The name ends with .csv, .tsv, .jsonl or .parquet. Default: pseudo_labels.csv in the run folder, or -2, …
     """
     from softmatch.inference.pseudo_labels import write_pseudo_labels
 
-    with _progress() as progress:
+    with _progress(talk) as progress:
         found = write_pseudo_labels(
-            run,
-            out,
-            source,
-            order=order,
-            method=method,
-            device=device,
-            progress=lambda done: progress(done, None),
-            network=network,
+            run, out, source, order=order, method=method, device=device, progress=progress, network=network, raw=raw
         )
-    print(found.describe())
+    _tell(found, talk)
 
 
 def suggest(
-    where: Path,
+    where: Annotated[Path, Parameter(group=ARGUMENTS)],
     /,
     *,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = 20,
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    source: str | None = None,
-    text: str | None = None,
-    features: str | None = None,
-    label: str | None = None,
+    source: Moved = None,
+    network: OwnNetwork = None,
+    text: TextColumn = None,
+    features: FeatureColumns = None,
+    label: LabelColumn = None,
     unlabeled: str | None = None,
-    image_size: int | None = None,
+    image_size: Annotated[int | None, Parameter(show_default="by the data")] = None,
     encoder: str | None = None,
     seed: int = 0,
-    device: str = "auto",
-    network: str | None = None,
+    device: Device = "auto",
+    out: OutFile = None,
+    raw: Raw = False,
+    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
 ) -> None:
-    """Choose what to label next: of a run, what it doubts; of a folder or table, before any training, what is typical.
+    """Choose samples to label next: for a run, those it is unsure of; for data before any training, typical ones.
 
-    Writes a table of the chosen samples with an empty column `label` to fill in.
+    The samples are written to a table with an empty column `label` to fill in.
 
-    Examples:
+    For example:
 
     - softmatch suggest photos/ --number 40
     - softmatch suggest runs/photos --number 40
@@ -158,86 +165,103 @@ def suggest(
     Parameters
     ----------
     where:
-        Folder of a finished run, or data of your own.
+        Folder of a finished run, or your own data.
     number:
-        How many samples.
-    out:
-        File to write, .csv, .tsv or .parquet. Default: to_label.csv in the run folder or here, or -2, -3, …
-    source:
-        Where the data of the run are now, if they have moved.
-    text, features, label, unlabeled, image_size, encoder:
-        For data of your own: as of `softmatch train`.
+        Number of samples to choose.
+    unlabeled:
+        Word that means unlabelled, in addition to an empty cell.
+    image_size:
+        Side in pixels to which images are resized.
+    encoder:
+        Pretrained encoder of texts or images: a folder, or a model ID of the Hugging Face hub.
     seed:
-        Of the groups.
-    device:
-        auto, cpu, cuda, cuda:1, mps.
-    network:
-        file.py:name of your network, for a run with one of your own.
+        Random seed of the clustering.
+    out:
+        File to write. The name ends with .csv, .tsv, .jsonl or .parquet. Default: to_label.csv in the run folder, or in the
+        current folder for data; or -2, …
     """
     from softmatch.data.records import Columns
     from softmatch.data.understanding import Reading
     from softmatch.inference.suggest import cold_start
     from softmatch.inference.suggest import suggest as run_suggest
 
-    with _progress() as progress:
-        if (where / "config.yaml").is_file():
-            found = run_suggest(
-                where,
-                number,
-                out,
-                source,
-                seed=seed,
-                device=device,
-                progress=lambda done: progress(done, None),
-                network=network,
-            )
+    columns = Columns(label, text, split_names(features), unlabeled)
+    with _progress(talk) as progress:
+        if (where / RUN_SETTINGS).is_file():
+            about = {"--label-column": label, "--text-column": text, "--feature-columns": features, "--unlabeled": unlabeled}
+            _refuse(f"{where} is a run, which has its own", {**about, "--image-size": image_size, "--encoder": encoder})
+            found = run_suggest(where, number, out, source, seed=seed, device=device, progress=progress, network=network, raw=raw)
         else:
-            columns = Columns(label, text, split_names(features), unlabeled)
+            _refuse(f"{where} is not a run folder", {"--source": source, "--network": network})
             reading = Reading(columns, image_size=image_size, encoder=encoder, device=device)
-            found = cold_start(str(where), number, out, reading, seed=seed, progress=progress)
-    print(found.describe())
+            found = cold_start(str(where), number, out, reading, seed=seed, progress=progress, raw=raw)
+    _tell(found, talk)
 
 
 def export(
-    run: Path,
+    run: Run,
     /,
     *,
     to: Literal["onnx", "torchscript", "safetensors"],
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     source: str | None = None,
-    network: str | None = None,
+    network: OwnNetwork = None,
+    out: OutFile = None,
+    talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
-    """Write the model for another runtime, with its preprocessing and class names, and compare it with the original.
+    """Export the model with its preparation and class names to another format, and compare it with the original.
 
-    ONNX and TorchScript are a graph from items (uint8 images, or features) to calibrated probabilities. It is loaded again in its
-    own runtime and compared on samples of the training data before the command says that it is done.
+    ONNX and TorchScript get a graph from uint8 images or features to calibrated probabilities. It is loaded in its own runtime
+    and compared on training samples before the command succeeds.
 
-    Examples:
+    For example:
 
     - softmatch export runs/photos --to onnx
     - softmatch export runs/tickets --to safetensors --out tickets-model
 
     Parameters
     ----------
-    run:
-        Folder of a finished run.
     to:
-        onnx (needs softmatch[onnx]), torchscript or safetensors.
-    out:
-        File to write, or folder for safetensors. Default: in export/ of the run.
+        Format: onnx (needs softmatch[onnx]), torchscript or safetensors.
     source:
-        Samples to compare on, where the run has kept none.
-    network:
-        file.py:name of your network, for a run with one of your own.
+        Samples to compare on, if the run folder has none.
+    out:
+        File to write, or a folder for safetensors. Default: a new name in export/ of the run.
     """
     from softmatch.inference.export import export as run_export
 
-    print(run_export(run, to, out, source, network=network).describe())
+    _tell(run_export(run, to, out, source, network=network), talk)
+
+
+def report(run: Annotated[Path, Parameter(group=ARGUMENTS, help="Run folder, finished or not.")], /) -> None:
+    """Write report.html of a run folder again."""
+    from softmatch.report import write_report
+    from softmatch.runs.folder import RunFolder
+
+    if not (run / RUN_SETTINGS).is_file():
+        raise InputError(f"{run} is not a run folder: it has no {RUN_SETTINGS}.")
+    print(write_report(RunFolder(run)))
 
 
 @contextmanager
-def _progress() -> Iterator[Reading]:
+def _progress(talk: Talk | None) -> Iterator[Reading]:
+    from rich.console import Console
+
     from softmatch.cli.display import Reading
 
-    with Reading() as progress:
+    with Reading(Console(stderr=True, quiet=talk is not None and talk.quiet, emoji=False)) as progress:
         yield progress
+
+
+def _tell(found: Any, talk: Talk | None, to_stderr: bool = False) -> None:
+    """Print a result in words, as JSON, or not at all."""
+    if isinstance(talk, TalkOrJson) and talk.as_json:
+        print(as_json(asdict(found)))
+    elif talk is None or not talk.quiet:
+        print(visible_lines(found.describe()), file=sys.stderr if to_stderr else sys.stdout)
+
+
+def _refuse(why: str, options: Mapping[str, object]) -> None:
+    """Raise InputError for the first of the options that was given."""
+    for option, value in options.items():
+        if value is not None:
+            raise InputError(f"{option} {value} is not read here: {why}. Leave it out.")

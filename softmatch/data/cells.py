@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
@@ -17,6 +18,20 @@ from softmatch.errors import InputError
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "missing"})
 """Words for a missing value in a column to learn from, in any case."""
 LARGEST_WHOLE = 2**53
+
+
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+"""Beginning of a cell that a spreadsheet runs as a formula, or of one that was guarded against that."""
+
+
+def guarded(text: str) -> str:
+    """Put ' before a cell of CSV that a spreadsheet would run as a formula; numbers such as -1.5 stay as they are."""
+    return f"'{text}" if FORMULA.match(text) and parse_number(text) is None else text
+
+
+def unguarded(text: str) -> str:
+    """Inverse of `guarded`."""
+    return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 
 def is_missing(text: str) -> bool:

@@ -37,7 +37,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     prepared = examples.preparation
     embedded = prepared is not None and prepared.takes == "text" and prepared.settings()["kind"] == "encoder"
     return {
-        "model": f"mlp-{width}",
+        "network": f"mlp-{width}",
         "steps": 1000,
         "unlabeled_batch": 512 if embedded else 256,
         "optimizer": "adam",
@@ -54,12 +54,12 @@ def _images(examples: Examples, quick: bool) -> dict[str, Any]:
     if quick:
         return {"steps": 20_000, "views": views}
     width = 32 if side <= 16 else 16
-    return {"model": f"small-conv-{width}", "steps": 800, "unlabeled_batch": 64, "views": views, "folds": 3}
+    return {"network": f"small-conv-{width}", "steps": 800, "unlabeled_batch": 64, "views": views, "folds": 3}
 
 
 def _encoder(examples: Examples, encoder: str) -> dict[str, Any]:
     return {
-        "model": f"encoder={encoder}",
+        "network": f"encoder={encoder}",
         "steps": 500,
         "labeled_batch": 8,
         "unlabeled_batch": 16,

@@ -173,12 +173,12 @@ def make_long_tailed_split(
         if not few:
             raise InputError(
                 f"class {name!r} would get no labelled sample: {head_labeled} / {abs(gamma):g} is less than one. "
-                "Raise --head-labels or lower --imbalance."
+                "Raise --largest-class-labels or lower --imbalance."
             )
         if len(those) < few + more:
             raise InputError(
                 f"class {name!r} has {len(those)} samples, {few} labelled and {more} more unlabelled are asked for: "
-                f"lower --head-labels ({head_labeled}) or --head-unlabeled ({head_unlabeled})."
+                f"lower --largest-class-labels ({head_labeled}) or --largest-class-unlabeled ({head_unlabeled})."
             )
         order = those[torch.randperm(len(those), generator=generator)]
         labeled.append(order[:few])

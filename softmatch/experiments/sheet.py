@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from softmatch.config import Config, merge
+from softmatch.config import Config, former_names, merge
 from softmatch.errors import InputError
 
 Settings = Mapping[str, Any]
@@ -51,7 +51,8 @@ class Run:
     @cached_property
     def key(self) -> str:
         """Identity of the run: two runs with the same source, data, settings and files of code have the same key."""
-        decisive = {key: value for key, value in self.settings.items() if key not in ELSEWHERE and value not in (None, {})}
+        known = former_names(self.settings)  # as the keys of existing runs were made
+        decisive = {key: value for key, value in known.items() if key not in ELSEWHERE and value not in (None, {})}
         if "workers" in decisive:  # the views depend on whether processes make them, not on how many
             decisive["workers"] = bool(decisive["workers"])
         also = [part for part in (self.made_of, code_of(decisive)) if part]

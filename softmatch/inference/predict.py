@@ -26,7 +26,7 @@ from softmatch.data.records import Columns, Inputs, Opened, Records
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
-from softmatch.inference.writing import Cell, Values, choose_path, write_table
+from softmatch.inference.writing import STDOUT, Cell, Values, choose_path, write_table
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
 from softmatch.runs.model import Model, load_model
@@ -121,8 +121,9 @@ def predict(
     device: str = "auto",
     progress: Progress | None = None,
     network: Network | None = None,
+    raw: bool = False,
 ) -> Predictions:
-    """Predict everything in a source, and write it as CSV or Parquet: name, label, confidence, p_… of each class, problem.
+    """Predict all samples of a source, and write name, label, confidence, p_… of each class and problem as a table.
 
     A file that cannot be read gets a row that says so in the column `problem`, and the rest goes on. The file appears when
     it is complete, and nothing is ever overwritten.
@@ -131,14 +132,15 @@ def predict(
         run: folder of a finished run.
         source: what `open_source` takes: a folder or file, an id of the hub, a frame or array. For a model of texts, whatever
             is no path and does not end like a table is a text itself.
-        out: a name in .csv, .tsv or .parquet. Default: predictions/ of the run, a new name; a single image or text is only
-            returned.
+        out: a name in .csv, .tsv, .jsonl or .parquet, or - for CSV on standard output. Default: a new file in predictions/ of
+            the run; a single image or text is only returned.
         columns: where the columns of the source are called otherwise than in training. Labels, where there are some, are
             compared with.
         probabilities: false leaves out the p_… of each class.
         rows: samples in memory at a time.
         device: "auto", "cpu", "cuda", …
         network: of your own, for a run with one; see `load_model`.
+        raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
     """
     model = load_model(run, network)
     use_device(model, choose_device(device))
@@ -151,14 +153,16 @@ def predict(
         raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text COLUMN.") from error
     tally = _Tally(model.classes)
     path = None
-    if out is not None or not single:
+    if out == STDOUT:
+        path = out
+    elif out is not None or not single:
         path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
     header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number"}
     if probabilities:
         header |= {f"p_{name}": "number" for name in model.classes}
     header["problem"] = "text"
     with ExitStack() as stack:
-        write = None if path is None else stack.enter_context(write_table(path, header))
+        write = None if path is None else stack.enter_context(write_table(path, header, raw))
         for piece in pieces:
             tally.add(piece)
             if write is not None:
@@ -167,7 +171,7 @@ def predict(
                 progress(tally.samples)
         if not tally.samples:
             raise InputError(f"there is nothing to predict in {_stem(source)}: it holds no samples.")
-    return tally.result(path)
+    return tally.result(None if path == STDOUT else path)
 
 
 def use_device(model: Model, device: torch.device) -> None:
@@ -250,7 +254,7 @@ def _trained_columns(run: Path) -> Columns:
         settings = read_file(run / "config.yaml")
     except InputError:
         return Columns()
-    label, unlabeled = (value if isinstance(value := settings.get(key), str) else None for key in ("label", "unlabeled"))
+    label, unlabeled = (value if isinstance(value := settings.get(key), str) else None for key in ("label_column", "unlabeled"))
     return Columns(label=label, unlabeled=unlabeled)
 
 

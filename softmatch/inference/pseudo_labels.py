@@ -64,19 +64,21 @@ def write_pseudo_labels(
     device: str = "auto",
     progress: Progress | None = None,
     network: Network | None = None,
+    raw: bool = False,
 ) -> WrittenPseudoLabels:
-    """Write the unlabelled pool as CSV or Parquet: name, pseudo_label, confidence, weight, given_label; text for texts.
+    """Write the unlabelled pool as a table: name, pseudo_label, confidence, weight, given_label; text for texts.
 
     Confidence is the calibrated probability of the pseudo-label, by the averaged network on the plain sample. The weight is λ
     as the method's state at the end of training gives it for that prediction; during training it was given for the weak view.
 
     Args:
-        out: a name in .csv, .tsv or .parquet. Default: pseudo_labels.csv of the run, or -2, -3, …
+        out: a name in .csv, .tsv, .jsonl or .parquet. Default: pseudo_labels.csv of the run, or -2, -3, …
         source: the data, if they are elsewhere now.
         order: "doubtful": labelled samples with another pseudo-label, then the least confident first; "certain": the most
             confident first; "source": as they stand there.
         method: of your own, for a run with one: its file is run only if you name it here.
         network: of your own, for a run with one; see `load_model`.
+        raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
     """
     if order not in get_args(Order):
         raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')
@@ -97,7 +99,7 @@ def write_pseudo_labels(
         "given_label": [given[k] for k in places],
     }
     path = choose_path(out, Path(run), "pseudo_labels.csv")
-    write_samples(path, table, ("confidence", "weight"), pool.texts(names))
+    write_samples(path, table, ("confidence", "weight"), pool.texts(names), raw)
     weight = None if judged.weights is None else float(judged.weights.double().mean())
     return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, judged.reason)
 

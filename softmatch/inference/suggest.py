@@ -68,6 +68,7 @@ def suggest(
     device: str = "auto",
     progress: Progress | None = None,
     network: Network | None = None,
+    raw: bool = False,
 ) -> Suggestions:
     """Choose unlabelled samples to label next: those the model doubts, no two of a kind, and no oddities.
 
@@ -77,9 +78,10 @@ def suggest(
     Args:
         run: folder of a finished run.
         number: of samples.
-        out: a name in .csv, .tsv or .parquet. Default: to_label.csv of the run, or -2, -3, …
+        out: a name in .csv, .tsv, .jsonl or .parquet. Default: to_label.csv of the run, or -2, -3, …
         source: the data, if they are elsewhere now.
         network: of your own, for a run with one; see `load_model`.
+        raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
     """
     _refuse_number(number)
     refuse_unfit(out)  # now, not after minutes
@@ -94,7 +96,7 @@ def suggest(
     names = pool.names(pool.positions[chosen])
     path = choose_path(out, Path(run), "to_label.csv")
     table = {"name": names, "label": [None] * len(names), **_reasons(pool.model.classes, probs, chosen, sizes)}
-    write_samples(path, table, ("margin",), pool.texts(names))
+    write_samples(path, table, ("margin",), pool.texts(names), raw)
     mean, usual = float(margin[chosen].mean()), float(margin[free].mean())
     sure = bool((margin[chosen] > SURE).all())
     what = "different from each other; the model is sure of them all" if sure else "doubtful and different"
@@ -147,6 +149,7 @@ def cold_start(
     *,
     seed: int = 0,
     progress: ReadingProgress | None = None,
+    raw: bool = False,
 ) -> Suggestions:
     """Choose samples to label before anything is trained: the most typical one of each cluster (TypiClust).
 
@@ -157,8 +160,9 @@ def cold_start(
     Args:
         source: a folder, table, array … of your own, with a few labels or none; or a named source.
         number: of samples.
-        out: a name in .csv, .tsv or .parquet. Default: to_label.csv in the current folder, or -2, -3, …
+        out: a name in .csv, .tsv, .jsonl or .parquet. Default: to_label.csv in the current folder, or -2, -3, …
         reading: columns, image size, encoder.
+        raw: as of `suggest`.
     """
     _refuse_number(number)
     refuse_unfit(out)
@@ -170,7 +174,7 @@ def cold_start(
     reasons = [f"the most typical of {size} similar samples" for size in sizes]
     table: dict[str, Values] = {"name": picked, "label": [None] * len(chosen), "reason": reasons}
     path = choose_path(out, Path(), "to_label.csv")
-    write_samples(path, table, (), None if texts is None else [texts[k] for k in chosen])
+    write_samples(path, table, (), None if texts is None else [texts[k] for k in chosen], raw)
     explanation = f"{len(chosen)} of {len(names):,} samples, each typical of a group of its own."
     return Suggestions(tuple(picked), tuple(chosen), path, explanation, notes)
 

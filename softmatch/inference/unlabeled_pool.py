@@ -37,8 +37,8 @@ from softmatch.training.task import Task
 
 ROWS = 4096
 READING = (
-    *("data", "seed", "split_seed", "label", "text", "features", "unlabeled", "image_size", "encoder", "fine_tune", "device"),
-    *("max_tokens", "train_per_class", "validation_per_class"),
+    *("data", "seed", "split_seed", "unlabeled", "image_size", "encoder", "fine_tune", "device"),
+    *("label_column", "text_column", "feature_columns", "max_tokens", "train_per_class", "validation_per_class"),
 )
 """Settings that say how the data are read. No other setting of a run folder decides anything here."""
 
@@ -163,7 +163,7 @@ def _read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
     """The records of the run's source, a piece at a time."""
     if isinstance(where, str) and where in SOURCES:
         return iter([texts_of(where, config.model_copy(update={"augmented": NO_COLUMNS})).train])
-    columns = columns_for(model, Columns(label=config.label, unlabeled=config.unlabeled))
+    columns = columns_for(model, Columns(label=config.label_column, unlabeled=config.unlabeled))
     return open_source(where, columns, need_label=False).stream(ROWS)
 
 

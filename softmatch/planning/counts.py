@@ -90,7 +90,7 @@ def records(setting: Setting) -> int:
 def count(setting: Setting, processes: int = 1) -> Counted:
     """Count what a run does; InputError if the method or the network cannot serve the setting."""
     config, data = setting.config, setting.data
-    name = choose_network(config.model, data.kind, data.shape)
+    name = choose_network(config.network, data.kind, data.shape)
     network, cost = planned_network(name, data.shape, data.classes) if not is_encoder(name) else (None, _encoder_cost(setting))
     features = cost.features or HIDDEN
     most = min(BATCH, NUMBERS // (features + data.classes))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from softmatch.formatting import MINUS
 from softmatch.report.run_contents import number
 
 THIN = "\u202f"  # narrow no-break space, between thousands and before units
-MINUS = "\u2212"
 
 
 def count(value: Any, one: str = "", many: str = "") -> str:
@@ -21,15 +21,8 @@ def percent(fraction: float) -> str:
     return f"{_decimal(fraction * 100)}{THIN}%"
 
 
-def signed(fraction: float) -> str:
-    """Percentage points with their sign; a second decimal where the first would show a difference as none."""
-    points = fraction * 100
-    digits = 2 if points and abs(points) < 0.05 else 1
-    return ("" if round(points, digits) <= 0 else "+") + _decimal(points, digits)
-
-
-def _decimal(value: float, digits: int = 1) -> str:
-    text = f"{abs(value):,.{digits}f}".replace(",", THIN)
+def _decimal(value: float) -> str:
+    text = f"{abs(value):,.1f}".replace(",", THIN)
     return (MINUS if value < 0 and float(text.replace(THIN, "")) else "") + text
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from softmatch.data.split import count_positions
+from softmatch.formatting import signed
 from softmatch.methods import BASELINE, proper_name
 from softmatch.report.measured import error_name, on_samples, why_not_measured
-from softmatch.report.numbers import THIN, count, duration, pair, percent, signed
+from softmatch.report.numbers import THIN, count, duration, pair, percent
 from softmatch.report.run_contents import Contents, number
+from softmatch.runs.verdict import judge
 
 MOSTLY = 0.999  # a share from which on a part counts as all
 
@@ -50,21 +52,8 @@ def verdict(contents: Contents) -> tuple[str, str]:
             "so whether the unlabelled data helped is not known."
         ), "alone"
     first = f"{given} {name} {made}; trained on the labels alone the same network makes {percent(supervised)}."
-    sentence, kind = _compare(difference, pair(result.get("difference_interval")))
-    return f"{first} {sentence}", kind
-
-
-def _compare(difference: float, interval: tuple[float, float] | None) -> tuple[str, str]:
-    if interval is None:
-        return f"The difference is {signed(difference)} points; without an interval it cannot be judged.", "open"
-    bounds = f"{signed(interval[0])} to {signed(interval[1])}"
-    if interval[0] <= 0 <= interval[1]:
-        return (
-            f"The two cannot be told apart: the difference is {signed(difference)} points, "
-            f"and its 95{THIN}% interval, {bounds}, contains zero."
-        ), "open"
-    kind = "helped" if difference < 0 else "hurt"
-    return f"The unlabelled data {kind}: {signed(difference)} points, 95{THIN}% interval {bounds}.", kind
+    sentence, kind = judge(difference, pair(result.get("difference_interval")))
+    return f"{first} {sentence.replace(' %', f'{THIN}%')}", kind
 
 
 def _unfinished(contents: Contents) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from softmatch.config import write_config
+from softmatch.config import renamed, write_config
 from softmatch.data.fingerprint import content, fingerprint
 from softmatch.distributed.processes import first_of_machine, joined, main_says, world
 from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
@@ -77,7 +77,7 @@ def train(
     Args:
         source: a name, the path of a folder or file, an id of the hub, a pandas frame, or a pair of arrays (X, y) in which −1,
             None or NaN is unlabelled.
-        network: an nn.Module of your own, copied for each run, or a function that makes one; instead of `model`.
+        network: the setting of that name; or an nn.Module of your own, copied for each run, or a function that makes one.
         resume: "auto" goes on with an unfinished run of the same source and settings, where there is one. A run folder: go on
             with that run, with its settings; the source is needed only if it was no file and no name.
 
@@ -85,8 +85,13 @@ def train(
         >>> result = train("digits", labels=40, method="softmatch")  # doctest: +SKIP
         >>> result.test_error, result.supervised_test_error  # doctest: +SKIP
     """
-    if network is not None and settings.get("model") is not None:
-        raise InputError("give either network or model, not both.")
+    settings = renamed(settings, "train", warn=True)
+    named = settings.pop("network", None)  # by its former name, model
+    if named is not None and network is not None:
+        raise InputError("train: model is the former name of network. Give one of them.")
+    network = named if network is None else network
+    if isinstance(network, str):
+        settings["network"], network = network, None
     with joined():
         if resume is not None and resume != "auto":
             given = None if isinstance(source, str) and source == "digits" else source
@@ -95,7 +100,7 @@ def train(
         with first_of_machine():
             job = open_job(source, settings, resuming=resume == "auto")
         if network is not None:
-            job = replace(job, config=job.config.model_copy(update={"model": describe_network(network)}))
+            job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
         found, finished = decide(job, True, lambda run: False) if resume == "auto" else (None, False)
         if finished:
             raise InputError(f"{job.config.out} is finished: there is nothing to do.")
@@ -126,7 +131,7 @@ def _own_state() -> Iterator[None]:
 def _run_job(job: Job, listener: Listener | None, network: Network | None, run: RunFolder | None) -> Result:
     started = time.perf_counter()
     if network is not None:
-        job = replace(job, config=job.config.model_copy(update={"model": describe_network(network)}))
+        job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
     task = prepare_job(job, network)
     method = build_method(task, job.config.method)  # before anything is written: a wrong option costs nothing
     folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from softmatch.calibration import Calibration, calibrate, class_figures
+from softmatch.data.cells import guarded
 from softmatch.data.folds import Evaluation
 from softmatch.files.atomic import write_atomically
 from softmatch.formatting import quoted
@@ -134,6 +135,6 @@ def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> No
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["name", "label", "predicted", "confidence", "right"])
     for i in order:
-        row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])], f"{float(confidence[i]):.4f}"]
-        table.writerow([*row, "no" if wrong[i] else "yes"])
+        row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])]]
+        table.writerow([*map(guarded, row), f"{float(confidence[i]):.4f}", "no" if wrong[i] else "yes"])
     write_atomically(run.path / "held_out.csv", text.getvalue().encode("utf-8", "replace"))

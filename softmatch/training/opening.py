@@ -26,7 +26,7 @@ from softmatch.files.paths import expand_home
 from softmatch.recipes import complete, require_versions
 from softmatch.runs.folder import refuse_used
 
-OWN_ONLY = ("label", "text", "features", "unlabeled", "test", "evaluation", "folds", "image_size")
+OWN_ONLY = ("label_column", "text_column", "feature_columns", "unlabeled", "test", "evaluation", "folds", "image_size")
 """Settings that are about a user's own files."""
 ENCODED = ("encoder", "fine_tune", "augmented", "max_tokens")
 """Settings that are about these, or about the texts of a named source."""
@@ -100,7 +100,7 @@ def open_job(
             raise InputError(f"{error} {nearest(error.where, SOURCES)}") from error
     else:
         understood = _understand_texts(named.name, asked, progress)
-    labeled = asked.labels or asked.head_labels or int((understood.examples.labels != UNLABELED).sum())
+    labeled = asked.labels or asked.largest_class_labels or int((understood.examples.labels != UNLABELED).sum())
     defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
     config = complete(title, {**defaults, **known}, user, where=where)
     fixed: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def split_seed(config: Config) -> int:
 def reading_of(config: Config) -> Reading:
     """What the settings say about a user's own files."""
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
-    columns = Columns(config.label, config.text, split_names(config.features), config.unlabeled, augmented)
+    columns = Columns(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented)
     return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device, config.max_tokens)
 
 

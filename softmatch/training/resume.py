@@ -139,7 +139,7 @@ def resume_command(folder: Path, job: Job) -> str:
     command = f"softmatch train --resume {shlex.quote(str(folder))}"
     if code_in([config.method, config.method_options]):
         command += f" --method {shlex.quote(config.method)}"
-    return command + (f" --model {shlex.quote(config.model)}" if is_own(config.model) else "")
+    return command + (f" --network {shlex.quote(config.network)}" if is_own(config.network) else "")
 
 
 def _settings(folder: Path) -> tuple[str, Config]:
@@ -166,8 +166,8 @@ def _same(one: Config, other: Config) -> str | None:
 def _refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Network | None, folder: Path) -> None:
     named = code_in([asked.get("method"), asked.get("method_options")])
     own = [("method", code_in([config.method, config.method_options]) - named)]
-    if network is None and is_own(config.model):
-        own.append(("model", {config.model} - {asked.get("model")}))
+    if network is None and is_own(config.network):
+        own.append(("network", {config.network} - {asked.get("network")}))
     for key, unnamed in own:
         if unnamed:
             raise InputError(

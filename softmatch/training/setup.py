@@ -52,7 +52,7 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     evaluation = choose_evaluation(job)
-    chosen = choose_network(config.model, examples.kind, examples.items.shape[1:]) if network is None else network
+    chosen = choose_network(config.network, examples.kind, examples.items.shape[1:]) if network is None else network
     _refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
@@ -134,7 +134,7 @@ def effective(task: Task) -> dict[str, Any]:
     share = "the network's own" if is_own(task.network) else _norm_share(task, build_method(task, config.method))
     found |= {
         "labels": len(task.split.labeled),
-        "model": task.network_name,
+        "network": task.network_name,
         "device": str(task.device),
         "processes": task.processes,
         "threads": torch.get_num_threads(),

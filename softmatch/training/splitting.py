@@ -42,14 +42,12 @@ def choose_evaluation(job: Job) -> Evaluation:
 def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
     if config.imbalance is None:
         return make_split(examples, config.labels or len(examples.classes) * 4, seed, config.test_fraction)
-    if config.head_labels is None or config.head_unlabeled is None:
-        raise InputError(
-            f"a long-tailed split of {source!r} needs --head-labels and --head-unlabeled: the sizes of the largest class."
-        )
+    if config.largest_class_labels is None or config.largest_class_unlabeled is None:
+        raise InputError(f"a long-tailed split of {source!r} needs --largest-class-labels and --largest-class-unlabeled.")
     return make_long_tailed_split(
         examples,
-        head_labeled=config.head_labels,
-        head_unlabeled=config.head_unlabeled,
+        head_labeled=config.largest_class_labels,
+        head_unlabeled=config.largest_class_unlabeled,
         gamma=config.imbalance,
         gamma_unlabeled=config.unlabeled_imbalance,
         seed=seed,

@@ -59,7 +59,7 @@ class Task:
     @property
     def has_twin(self) -> bool:
         """Whether the same network is also trained on the labels alone, to compare with."""
-        return self.config.twin and self.config.method != "supervised" and self.evaluation.kind != "none"
+        return self.config.baseline and self.config.method != "supervised" and self.evaluation.kind != "none"
 
     @property
     def test(self) -> tuple[Tensor | ImageFiles, Tensor]:

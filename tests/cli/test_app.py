@@ -67,9 +67,10 @@ def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
         "40 labelled, 1,218 unlabelled",
         "539 held-out samples",
         "error",
-        "labels alone",
+        "baseline (labels only)",
         "quantity",
         "Report",
+        "Next        softmatch check YOUR-DATA",
     ):
         assert text in out
     again = call("train", *QUICK, folder=tmp_path)
@@ -80,15 +81,15 @@ def test_a_file_and_the_command_line_over_it(tmp_path: Path, said: Callable[...,
     (tmp_path / "s.yaml").write_text(
         "source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n"
     )
-    said("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-twin")
+    said("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-baseline")
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert (config["source"], config["steps"], config["seed"], config["method"]) == ("two-moons", 15, 4, "fixmatch")
     assert config["method_options"] == {"threshold": 0.9}
-    assert config["twin"] is False
+    assert config["baseline"] is False
 
 
 def test_options_of_methods_and_views(tmp_path: Path, said: Callable[..., str]) -> None:
-    said("train", *QUICK, "--no-twin", "--out", "run", "--method-options.k", "3", "--views.cutout", "0.2")
+    said("train", *QUICK, "--no-baseline", "--out", "run", "--method-options.k", "3", "--views.cutout", "0.2")
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["method_options"] == {"k": 3}
     assert config["views"]["cutout"] == 0.2
@@ -128,7 +129,7 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_divergence_exits_with_1(said: Callable[..., str]) -> None:
-    message = said("train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-twin", code=1)
+    message = said("train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-baseline", code=1)
     assert "stopped at step" in message
 
 
@@ -160,7 +161,7 @@ def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
         "5",
         "--out",
         "run",
-        "--no-twin",
+        "--no-baseline",
     ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
@@ -177,7 +178,7 @@ def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_terminal_gets_a_live_display(tmp_path: Path) -> None:
-    """In a real pseudo-terminal: a bar for the twin and the run, with step, loss, f, g, error."""
+    """In a real pseudo-terminal: a bar for the baseline and the run, with step, loss, f, g, error."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "softmatch", "train", *QUICK, "--out", "run"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
@@ -195,7 +196,7 @@ def test_a_terminal_gets_a_live_display(tmp_path: Path) -> None:
     os.close(master)
     assert process.wait(timeout=60) == 0
     text = shown.decode()
-    for word in ("supervised", "20/20", "loss", "f 0.", "g 0.", "error", "\x1b["):
+    for word in ("baseline", "20/20", "loss", "f 0.", "g 0.", "error", "\x1b["):
         assert word in text
 
 
@@ -205,7 +206,7 @@ def write_cifar10(path: Path) -> None:
     np.savez(path, x_train=images[:40], y_train=np.arange(40) % 10, x_test=images[40:], y_test=np.arange(20) % 10)
 
 
-SMALL = ["--labels", "10", "--labeled-batch", "4", "--unlabeled-batch", "8", "--model", "wrn-10-1", "--threads", "1"]
+SMALL = ["--labels", "10", "--labeled-batch", "4", "--unlabeled-batch", "8", "--network", "wrn-10-1", "--threads", "1"]
 
 
 def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path, said: Callable[..., str]) -> None:
@@ -223,7 +224,7 @@ def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path, said: Callable[.
 def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Callable[..., str]) -> None:
     write_cifar10(tmp_path / "some.npz")
     out = said("train", "cifar10", "--data", "some.npz", "--dry-run", *SMALL)
-    for text in ("the whole run", "memory", "images/s", "wrn-10-1"):
+    for text in ("whole run", "memory", "images/s", "wrn-10-1"):
         assert text in out
     assert re.search(r"micro_batch +64\n", re.sub(r" +\n", "\n", out))
     assert [path.name for path in tmp_path.iterdir()] == ["some.npz"]
@@ -247,11 +248,11 @@ def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Callable[..., str]) 
         (["train", "cifar10", "--data", "text.npz"], "text.npz"),
         (["train", "digits", "--data", "text.npz"], "embedded"),
         (["train", "digits", "--recipe", "paper"], "no experiment on 'digits'"),
-        (["train", "digits", "--imbalance", "10"], "--head-labels"),
-        (["train", "digits", "--model", "missing.py:net"], "there is no file missing.py"),
+        (["train", "digits", "--imbalance", "10"], "--largest-class-labels"),
+        (["train", "digits", "--network", "missing.py:net"], "there is no file missing.py"),
         (["train", "digits", "--views.pad", "-1"], "pad must be"),
         (["bench", "--side", "0"], "bench needs"),
-        (["bench", "--model", "wrn-29-2x"], "no network"),
+        (["bench", "--network", "wrn-29-2x"], "no network"),
     ],
 )
 def test_mistakes_with_image_data(

@@ -70,7 +70,7 @@ def test_a_dataset_becomes_a_folder_that_the_papers_recipe_takes(folder: Path, c
         (["pets.csv", "--via", "words", "--data", "x"], "--data x: this is for datasets such as agnews, and pets.csv is a file"),
         (["pets.csv", "--via", "words", "--train-per-class", "2"], "--train-per-class 2: this is for datasets"),
         (["pets.csv", "--via", "words", "--validation-per-class", "2"], "--validation-per-class 2: this is for datasets"),
-        (["agnews", "--via", "words", "--text", "t"], "--text t: this is for tables, and agnews is a dataset"),
+        (["agnews", "--via", "words", "--text-column", "t"], "--text-column t: this is for tables, and agnews is a dataset"),
         (["agnews", "--via", "words", "--data", "."], "--data . has no table of agnews"),
     ],
     ids=range(12),

@@ -19,9 +19,9 @@ from softmatch.experiments.executors.here import start_child
 from softmatch.experiments.results.measures import MEASURES
 from tests.experiments.tiny import METHODS, times, wait_for
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 TINY = shlex.split(
-    "--steps 6 --evaluate-every 3 --checkpoint-every 2 --labeled-batch 4 --unlabeled-batch 8 --model mlp-8 --device cpu"
+    "--steps 6 --evaluate-every 3 --checkpoint-every 2 --labeled-batch 4 --unlabeled-batch 8 --network mlp-8 --device cpu"
 )
 
 
@@ -36,7 +36,7 @@ def test_a_grid_is_made_once_and_grows(folder: Path, capsys: pytest.CaptureFixtu
     assert main([*command, "softmatch{k: 3}", "--labels", "4,6", "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "0 of 2 finished · 0 running · 2 waiting" in said
-    assert "2 runs are to be made: this is a dry run, nothing is written." in said
+    assert "2 runs are missing. This is a dry run: nothing is written." in said
     assert list(folder.iterdir()) == []
     assert main([*command, "softmatch{k: 3}", "--labels", "4,6"]) == 0
     said = capsys.readouterr().out
@@ -56,7 +56,7 @@ def test_a_grid_is_made_once_and_grows(folder: Path, capsys: pytest.CaptureFixtu
     assert sorted({row["row"] for row in rows}) == ["softmatch{k: 3}", "supervised"]
     assert len(rows) == 4
     settings = [path.read_text() for path in (folder / "comparisons" / "runs").glob("*softmatch*.yaml")]
-    assert all("twin: false\n" in text and "method_options:\n  k: 3\n" in text for text in settings)
+    assert all("baseline: false\n" in text and "method_options:\n  k: 3\n" in text for text in settings)
     assert main([*command, "softmatch{k: 3},supervised", "--labels", "4,6"]) == 0  # there is nothing left to do
     assert times(folder / "comparisons" / "runs") == after
 
@@ -66,10 +66,10 @@ def test_a_comparison_that_is_killed_and_stopped_ends_as_if_nothing_had_happened
 ) -> None:
     (folder / "own.py").write_text(METHODS)
     settings = shlex.split(
-        "--steps 100 --evaluate-every 5 --checkpoint-every 20 --labeled-batch 4 --unlabeled-batch 8 --model mlp-8"
+        "--steps 100 --evaluate-every 5 --checkpoint-every 20 --labeled-batch 4 --unlabeled-batch 8 --network mlp-8"
     )
     methods = "own.py:Slow,own.py:Slow{max_weight: 0.5}"
-    command = ["compare", "two-moons", "--methods", methods, "--seeds", "1", *settings, "--threads", "1", "--processes", "2"]
+    command = ["compare", "two-moons", "--methods", methods, "--seeds", "1", *settings, "--threads", "1", "--parallel-runs", "2"]
     assert main([*command, "--name", "both", "--out", "whole"]) == 0
     command += ["--name", "both", "--out", "parts"]
 
@@ -113,7 +113,7 @@ def test_a_comparison_that_is_killed_and_stopped_ends_as_if_nothing_had_happened
 
 def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "own.py").write_text(METHODS)
-    (folder / "settings.yaml").write_text("source: two-moons\nsteps: 6\nmodel: mlp-8\nlabeled_batch: 4\nunlabeled_batch: 8\n")
+    (folder / "settings.yaml").write_text("source: two-moons\nsteps: 6\nnetwork: mlp-8\nlabeled_batch: 4\nunlabeled_batch: 8\n")
     command = ["compare", "-c", "settings.yaml", "--methods", "own.py:Broken,fixmatch", "--seeds", "1", "--retries", "1"]
     assert main([*command, "--name", "mine", "--steps", "4"]) == 1
     said = capsys.readouterr()
@@ -143,24 +143,24 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
         ("--methods 'uda{temperature: 0}'", "method 'uda': temperature = 0: input should be greater than 0."),
         ("--methods 'saw+softmatch{base_options: {k: 0}}'", "method 'softmatch': k = 0: input should be greater than 0."),
         ("--methods 'softmatch{momentum: 2, k: 1}'", "(options: momentum = 2, k = 1)"),
-        ("--methods softmatch --measure 'worst clas'", "there is no measure 'worst clas'. Did you mean 'worst class'?"),
+        ("--methods softmatch --metric 'worst clas'", "there is no measure 'worst clas'. Did you mean 'worst class'?"),
         ("--methods 'softmatch{k: 1'", "--methods softmatch{k: 1 is not valid YAML"),
         ("--methods 'softmatch{1}'", "--methods softmatch{1}: give NAME, or NAME{option: value}"),
         ("--methods softmatch,,fixmatch", "--methods : give NAME"),
         ("--methods softmatch,softmatch", "the row 'softmatch' is in two-moons-"),
-        ("--methods softmatch --labels 4,x", "--labels takes whole numbers separated by commas, 'x' is none."),
+        ("--methods softmatch --labels 4,x", "--labels takes whole numbers separated by commas; 'x' is not one."),
         ("--methods softmatch --labels 4,4", "the column 'two-moons, 4 labels' is in two-moons-4-4-labels-"),
         ("--methods softmatch --labels 0", "two-moons, 0 labels: settings: labels = 0"),
-        ("--methods softmatch --imbalance inf", "--imbalance takes numbers separated by commas, 'inf' is none."),
+        ("--methods softmatch --imbalance inf", "--imbalance takes numbers separated by commas; 'inf' is not one."),
         ("--methods softmatch --labels 4 --imbalance 5", "--labels and --imbalance exclude each other"),
-        ("--methods softmatch --seeds 0", "--seeds 0 --first-seed 0: one seed or more"),
+        ("--methods softmatch --seeds 0", "--seeds 0 --first-seed 0: give 1 or more seeds"),
         ("--methods softmatch --steps 0", "steps = '0': input should be greater than or equal to 1"),
         ("--methods softmatch --method fixmatch", "--method"),
-        ("--methods softmatch --name ../other", "--name ../other: letters, digits, dashes and dots make a name"),
-        ("--methods softmatch --name runs", "--name runs: letters"),
+        ("--methods softmatch --name ../other", "--name ../other: a name consists of letters, digits, dashes and dots"),
+        ("--methods softmatch --name runs", "--name runs: a name"),
         (
             "--methods softmatch -c settings.yaml",
-            "settings.yaml: labels is not one setting of all runs here: take it out and give",
+            "settings.yaml: labels is not shared by all runs here. Remove it, and give",
         ),
         ("--methods softmatch --data nowhere.npz", "two-moons: "),
         ("--methods softmatch --on ray --slurm.time 5", "--slurm only works with --on slurm"),
@@ -184,7 +184,7 @@ def test_a_table_of_another_measure_has_a_folder_of_its_own(folder: Path, capsys
     assert main(command) == 0
     before = times(folder)
     capsys.readouterr()
-    assert main([*command, "--measure", "worst class"]) == 0
+    assert main([*command, "--metric", "worst class"]) == 0
     assert "Error of the worst class in per cent" in " ".join(capsys.readouterr().out.split())
     assert {path: time for path, time in times(folder).items() if path in before} == before
     assert {path.name for path in (folder / "comparisons").iterdir()} == {"runs", "mine", "mine-worst-class"}
@@ -253,7 +253,7 @@ def test_names_of_comparisons(tmp_path: Path) -> None:
     def name(source: str, labels: str | None, common: dict[str, object], given: str | None = None, row: str = "uda") -> str:
         return make_sheet(source, row, _columns(source, labels, None), [0], common, given).name
 
-    plain = name("digits", "40,1000", {"twin": False, "device": "cpu"})
+    plain = name("digits", "40,1000", {"baseline": False, "device": "cpu"})
     assert plain.startswith("digits-40-1000-labels-")
     assert plain == name("digits", "40,1000", {})  # nothing there decides about the outcome
     assert name("digits", None, {}, row="uda") != name("digits", None, {}, row="vat")  # no table takes another's place
@@ -267,14 +267,27 @@ def test_names_of_comparisons(tmp_path: Path) -> None:
 def test_other_data_of_the_same_name_are_other_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{'a' if number % 2 else 'b'},{number % 2},{number / 50}" for number in range(50)]
     (folder / "d.csv").write_text("\n".join(["y,p,q", *rows]))
-    command = ["compare", "d.csv", "--methods", "supervised", "--label", "y", "--seeds", "1", "--steps", "3", "--folds", "2"]
+    command = [
+        "compare",
+        "d.csv",
+        "--methods",
+        "supervised",
+        "--label-column",
+        "y",
+        "--seeds",
+        "1",
+        "--steps",
+        "3",
+        "--folds",
+        "2",
+    ]
     assert main([*command, "--dry-run"]) == 0
     assert main(command) == 0
     assert "[1/1]" in capsys.readouterr().out
     assert main([*command, "--dry-run"]) == 0
-    assert "0 runs are to be made" in capsys.readouterr().out
+    assert "0 runs are missing" in capsys.readouterr().out
     (folder / "d.csv").write_text("\n".join(["y,p,q", *reversed(rows)]))
     assert main([*command, "--dry-run"]) == 0
-    assert "1 run is to be made" in capsys.readouterr().out
+    assert "1 run is missing" in capsys.readouterr().out
     (folder / "d.csv").write_text("nonsense")
     assert main([*command, "--dry-run"]) == 2

@@ -164,7 +164,7 @@ def test_settings_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
         ("--images 100 --vectors 100 --device v100", "--images, --vectors: give one source of data"),
         ("--texts 100 --device v100", "--texts needs --tokens"),
         ("some/folder --device v100", "a plan is made without data"),
-        ("digits --device v100 --model wrn-11-2", "the depth of a WRN"),
+        ("digits --device v100 --network wrn-11-2", "the depth of a WRN"),
         ("digits --device v100 --views.nosuch 3", "has no option 'nosuch'"),
         ("agnews --device cpu --recipe paper --measure", "--measure needs the texts and the encoder"),
     ],

@@ -30,10 +30,10 @@ def test_it_lists_every_table_and_figure(capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "message"),
     [
         (["table-mian"], "Did you mean 'table-main'?"),
-        (["table-main", "--seeds", "0"], "--seeds 0: one or more are needed"),
-        (["table-main", "--data.cifar11", "x"], "--data.cifar11: there is no source 'cifar11'. Did you mean 'cifar10'?"),
+        (["table-main", "--seeds", "0"], "--seeds 0: give 1 or more"),
+        (["table-main", "--data.cifar11", "x"], "--data.cifar11: there is no dataset 'cifar11'. Did you mean 'cifar10'?"),
         (["table-main", "--data.cifar10", "gone.npz"], "--data.cifar10 gone.npz: there is no such file or folder."),
-        (["table-text", "--encoder", "gone"], "--encoder gone: there is no such folder with the config.json"),
+        (["table-text", "--encoder", "gone"], "--encoder gone: there is no folder of an encoder"),
         (["fig-ua", "--scale", "phone"], "--scale"),
     ],
 )
@@ -61,9 +61,9 @@ def test_an_experiment_from_the_command_to_its_document(
     )
     monkeypatch.setattr(paper, "EXPERIMENTS", {"tiny": tiny})
     out, docs = tmp_path / "out", tmp_path / "docs"
-    command = ["reproduce", "tiny", "--out", str(out), "--publish", str(docs), "--processes", "2"]
+    command = ["reproduce", "tiny", "--out", str(out), "--publish", str(docs), "--parallel-runs", "2"]
     assert main([*command, "--dry-run"]) == 0
-    assert "4 runs are to be made, about" in capsys.readouterr().out
+    assert "4 runs are missing, about" in capsys.readouterr().out
     assert not out.exists()
     assert main(command) == 0
     printed = capsys.readouterr().out
@@ -84,7 +84,7 @@ def test_an_experiment_from_the_command_to_its_document(
 
 def test_the_command_of_one_experiment_has_its_own_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["--scale", "laptop", "all", "--data.agnews=news", "--data.cifar10", "c.npz", "--encoder", "e", "--seeds", "2"]
-    monkeypatch.setattr("softmatch.cli.app._arguments", ["reproduce", *given])
+    monkeypatch.setattr("softmatch.cli.app.typed._words", ["reproduce", *given])
     data = {"agnews": Path("news"), "cifar10": Path("c.npz")}
     monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None)
     commands = {name: command_of(plan(paper.EXPERIMENTS[name], "laptop", {}), data) for name in ("table-text", "fig-ua")}

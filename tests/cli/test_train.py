@@ -9,13 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from softmatch.cli import app as cli
-from softmatch.cli.app import main, without_option
+from softmatch.cli.app import main
+from softmatch.config import former_names
+from softmatch.errors import STOPPED
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.loop import Trainer
 
-QUICK = ["two-moons", "--steps", "12", "--evaluate-every", "4", "--checkpoint-every", "4", "--no-twin"]
+QUICK = ["two-moons", "--steps", "12", "--evaluate-every", "4", "--checkpoint-every", "4", "--no-baseline"]
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def test_a_stopped_run_goes_on_as_the_message_says(
 ) -> None:
     assert main(["train", *QUICK, "--out", "whole"]) == 0
     stop_after(7, monkeypatch)
-    assert main(["train", *QUICK, "--out", "run"]) == cli.STOPPED == 75
+    assert main(["train", *QUICK, "--out", "run"]) == STOPPED == 75
     said = capsys.readouterr().err
     assert "stopped by SIGTERM at step 7 of 12" in said
     assert said.rstrip().endswith("softmatch train --resume run")
@@ -53,6 +55,18 @@ def test_a_stopped_run_goes_on_as_the_message_says(
         assert (folder / "run" / name).read_bytes() == (folder / "whole" / name).read_bytes()
     assert main(["train", "--resume", "run"]) == 0
     assert "run is finished" in capsys.readouterr().out
+
+
+def test_a_run_of_version_01_resumes(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its config.yaml has former names of settings."""
+    stop_after(7, monkeypatch)
+    assert main(["train", *QUICK, "--out", "run"]) == STOPPED
+    settings = yaml.safe_load((folder / "run" / "config.yaml").read_text())
+    (folder / "run" / "config.yaml").write_text(yaml.safe_dump(former_names(settings)))
+    assert "twin" in (folder / "run" / "config.yaml").read_text()
+    capsys.readouterr()
+    assert main(["train", "--resume", "run"]) == 0
+    assert "is now called" not in capsys.readouterr().err
 
 
 def test_auto_goes_on_begins_and_ends(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +90,7 @@ def test_without_a_terminal_an_unfinished_run_is_named_and_left(
     before = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
     assert main(["train", *QUICK]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"runs/{begun.name} is an unfinished run of this very command" in said
+    assert f"runs/{begun.name} is an unfinished run of this command" in said
     assert "--resume auto" in said
     assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == before
     assert main(["train", *QUICK, "--resume", "auto"]) == 0
@@ -138,8 +152,3 @@ def test_mistakes(
     assert message in said
     assert "Traceback" not in said
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
-
-
-def test_options_are_taken_out_of_a_command() -> None:
-    assert without_option(["train", "--processes", "2", "x", "--steps=3"], "--processes") == ["train", "x", "--steps=3"]
-    assert without_option(["train", "--processes=2", "--processes-not", "2"], "--processes") == ["train", "--processes-not", "2"]

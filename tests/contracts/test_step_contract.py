@@ -43,7 +43,7 @@ EARLY: dict[str, dict[str, Any]] = {
 def make(source: str, method: str, **settings: Any) -> Trainer:
     base = {"steps": STEPS, "unlabeled_batch": 24, "labeled_batch": 20, "threads": 1, "labels": 20, "method": method}
     if source == "digits":
-        base |= {"model": "small-conv-4"}
+        base |= {"network": "small-conv-4"}
     config = make_config(find_source(source).defaults, base, settings)
     task = prepare(source, config)
     return make_trainer(task, build_method(task, method))

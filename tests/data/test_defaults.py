@@ -30,7 +30,7 @@ def _images(side: int, classes: int = 3) -> Examples:
 def test_vectors(size: int, classes: int, labeled: int) -> None:
     examples = _vectors(2000, size, classes, labeled)
     config = make_config(suitable(examples, labeled, CPU))
-    network = build_network(config.model, (size,), classes)
+    network = build_network(config.network, (size,), classes)
     assert network(torch.zeros(2, size)).shape == (2, classes)
     assert config.method == "softmatch"
     assert 16 <= config.labeled_batch <= 64
@@ -39,7 +39,7 @@ def test_vectors(size: int, classes: int, labeled: int) -> None:
 @pytest.mark.parametrize("side", [8, 32, 64, 128])
 def test_images_on_a_cpu_get_a_network_that_a_cpu_can_train(side: int) -> None:
     config = make_config(suitable(_images(side), 12, CPU))
-    network = build_network(config.model, (3, side, side), 3).eval()
+    network = build_network(config.network, (3, side, side), 3).eval()
     assert network(torch.zeros(2, 3, side, side)).shape == (2, 3)
     assert sum(p.numel() for p in network.parameters()) < 200_000
     assert config.views["pad"] == side // 8
@@ -47,7 +47,7 @@ def test_images_on_a_cpu_get_a_network_that_a_cpu_can_train(side: int) -> None:
 
 def test_images_on_an_accelerator_get_the_network_of_their_size() -> None:
     found = suitable(_images(32), 12, torch.device("cuda"))
-    assert "model" not in found
+    assert "network" not in found
     assert found["steps"] > suitable(_images(32), 12, CPU)["steps"]
 
 
@@ -58,5 +58,5 @@ def test_all_labelled_is_supervised() -> None:
 
 def test_an_encoder_to_be_trained() -> None:
     found = suitable(_images(32), 12, CPU, encoder="/some/where")
-    assert found["model"] == "encoder=/some/where"
+    assert found["network"] == "encoder=/some/where"
     assert found["optimizer"] == "adamw"

@@ -206,7 +206,7 @@ def test_a_killed_worker_ends_a_run_with_a_message(folder: Path, tmp_path_factor
             (tree / part / name).mkdir(parents=True)
             for number in range(6):
                 shutil.copy(folder / f"{2 * number + 1:02}.jpg", tree / part / name / f"{number}.JPEG")
-    options = "--labels 4 --labeled-batch 2 --unlabeled-batch 4 --model small-conv --steps 100000 --workers 1 --no-twin"
+    options = "--labels 4 --labeled-batch 2 --unlabeled-batch 4 --network small-conv --steps 100000 --workers 1 --no-baseline"
     command = [sys.executable, "-m", "softmatch", "train", "imagenet", "--data", str(tree), *options.split()]
     run = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -225,7 +225,7 @@ def test_samples_without_a_label_stay_out_of_long_tailed_splits() -> None:
 @pytest.mark.parametrize(
     ("head_labeled", "head_unlabeled", "message"),
     [
-        (12, 40, r"class 'c0' has 40 samples, 12 labelled and 40 more unlabelled are asked for: lower --head-labels \(12\)"),
+        (12, 40, r"class 'c0' has 40 samples, 12 labelled and 40 more unlabelled are asked for: lower --largest-class-labels"),
         (3, 10, r"class 'c2' would get no labelled sample: 3 / 4 is less than one"),
     ],
 )

@@ -73,5 +73,5 @@ def test_my_weighting_is_the_margin_and_trains(tmp_path: Path) -> None:
     weights = method.weighting(torch.tensor([[0.7, 0.2, 0.1]]))  # type: ignore[operator, union-attr]  # a Match
     assert float(weights) == pytest.approx(0.25)
     name = f"{EXAMPLES / 'my_weighting.py'}:Margin"
-    result = train("digits", method=name, out=tmp_path / "run", steps=10, twin=False, threads=1, unlabeled_batch=16)
+    result = train("digits", method=name, out=tmp_path / "run", steps=10, baseline=False, threads=1, unlabeled_batch=16)
     assert result.quantity is not None

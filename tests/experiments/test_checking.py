@@ -33,10 +33,10 @@ GOOD = {"soft": {"method": "softmatch", "method_options": {"k": 3}}, "fix": {"me
             "wrong, all: method 'softmatch': k = 'banana': input should be a valid number.",
         ),
         (GOOD | {"wrong": {"lr": -1}}, {"all": {}}, "wrong, all: settings: lr = -1"),
-        (GOOD | {"wrong": {"model": "mpl"}}, {"all": {}}, "wrong, all: there is no network 'mpl'"),
+        (GOOD | {"wrong": {"network": "mpl"}}, {"all": {}}, "wrong, all: there is no network 'mpl'"),
         (GOOD, {"all": {}, "many": {"labels": 5000}}, "many: "),
         (GOOD, {"other": {"data": "nowhere"}}, "other: "),
-        (GOOD, {"text": {"text": "message"}}, "text: --text is for data of your own"),
+        (GOOD, {"text": {"text": "message"}}, "text: --text-column is for data of your own"),
     ],
     ids=["method", "option", "value", "setting", "network", "labels", "data", "own"],
 )

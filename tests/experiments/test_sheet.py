@@ -107,6 +107,6 @@ def test_of_a_folder_names_sizes_and_times_count(tmp_path: Path) -> None:
 def test_code_is_found_wherever_it_is_named(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("x = 1")
-    named = {"method": f"saw+{mine}:x", "method_options": {"list": [f"{mine}:y"]}, "model": "gone.py:x", "labels": 4}
+    named = {"method": f"saw+{mine}:x", "method_options": {"list": [f"{mine}:y"]}, "network": "gone.py:x", "labels": 4}
     assert code_of(named) == {str(mine): digest(mine)}
     assert code_of({"method": "softmatch.weightings:Linear"}) == {}

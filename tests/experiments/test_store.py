@@ -11,7 +11,7 @@ from softmatch.errors import InputError
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
 
-RUN = Run("digits", {"method": "softmatch", "method_options": {"k": 3}, "labels": 40, "seed": 2, "twin": False})
+RUN = Run("digits", {"method": "softmatch", "method_options": {"k": 3}, "labels": 40, "seed": 2, "baseline": False})
 
 
 def finish(store: Store, run: Run, result: str = '{"test_error": 0.25}') -> None:

@@ -16,9 +16,9 @@ TINY: dict[str, Any] = {
     "checkpoint_every": 2,
     "labeled_batch": 4,
     "unlabeled_batch": 8,
-    "model": "mlp-8",
+    "network": "mlp-8",
     "device": "cpu",
-    "twin": False,
+    "baseline": False,
 }
 METHODS = """
 import time

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits, load_wine
 import softmatch
 from tests.own.sources import write_csv
 
-QUICK = {"twin": False, "labeled_batch": 16, "unlabeled_batch": 32, "evaluation": "none", "device": "cpu"}
+QUICK = {"baseline": False, "labeled_batch": 16, "unlabeled_batch": 32, "evaluation": "none", "device": "cpu"}
 WORDS = {
     "animals": ("cat", "dog", "horse", "cow", "pet", "fur", "tail", "paw"),
     "food, drink": ("bread", "cheese", "apple", "soup", "eat", "cook", "taste", "dinner"),
@@ -27,7 +27,7 @@ def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     run = tmp_path_factory.mktemp("digits") / "run"
     settings = {key: value for key, value in QUICK.items() if key != "evaluation"}
-    softmatch.train("digits", steps=60, labels=40, model="small-conv-4", evaluate_every=60, out=run, **settings)
+    softmatch.train("digits", steps=60, labels=40, network="small-conv-4", evaluate_every=60, out=run, **settings)
     return run
 
 
@@ -54,7 +54,7 @@ def table_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [(*values, f"g{label}") for values, label in zip(wine.data.tolist(), wine.target.tolist(), strict=True)]
     write_csv(folder / "truth.csv", rows, header)
     write_csv(folder / "wine.csv", [row if k % 6 == 0 else (*row[:-1], "") for k, row in enumerate(rows)], header)
-    softmatch.train(str(folder / "wine.csv"), label="grade", steps=80, out=folder / "run", **QUICK)
+    softmatch.train(str(folder / "wine.csv"), label_column="grade", steps=80, out=folder / "run", **QUICK)
     return folder
 
 
@@ -67,5 +67,5 @@ def image_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         place = folder / "images" / (f'=a "{label % 2}", b' if number < 30 else "unlabeled")
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray((pixels * 15.9).astype(np.uint8)).save(place / f'{number}, "q"\n😀.png')
-    softmatch.train(str(folder / "images"), steps=3, model="small-conv-4", out=folder / "run", **QUICK)
+    softmatch.train(str(folder / "images"), steps=3, network="small-conv-4", out=folder / "run", **QUICK)
     return folder

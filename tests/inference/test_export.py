@@ -132,7 +132,7 @@ def test_an_encoder_that_was_trained_too_is_in_the_graph(tmp_path: Path) -> None
     rows = [("cat dog bird", "a"), ("the tree mat", "b")] * 6 + [("bird cat", ""), ("tree", "")] * 6
     source = write_csv(tmp_path / "t.csv", rows, ("text", "label"))
     run = tmp_path / "run"
-    softmatch.train(str(source), encoder=str(encoder), fine_tune=True, steps=1, twin=False, evaluation="none", out=run)
+    softmatch.train(str(source), encoder=str(encoder), fine_tune=True, steps=1, baseline=False, evaluation="none", out=run)
     shutil.rmtree(encoder)
     found = export(run, "torchscript")
     assert found.difference < 1e-5
@@ -151,7 +151,7 @@ def test_a_frozen_encoder_of_images_is_not_in_the_graph(tmp_path: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (16, 16), (number * 15, 255 * (number % 2), 90)).save(place / f"{number}.png")
     run = tmp_path / "run"
-    softmatch.train(str(images), encoder=str(encoder), steps=1, twin=False, evaluation="none", out=run)
+    softmatch.train(str(images), encoder=str(encoder), steps=1, baseline=False, evaluation="none", out=run)
     found = export(run, "torchscript")
     assert "float features that the pretrained encoder makes" in found.begins
     assert "pixels" not in found.begins

@@ -219,7 +219,7 @@ def test_rows_that_cannot_be_used_do_not_stop_the_others(tmp_path: Path) -> None
     """The first and the last of a piece fail alone with the same words as the piece does."""
     x = np.random.default_rng(0).normal(size=(30, 2))
     y = ["a" if point[0] > 0 else "b" for point in x]
-    softmatch.train((x, y), steps=2, twin=False, evaluation="none", out=tmp_path / "run", device="cpu")
+    softmatch.train((x, y), steps=2, baseline=False, evaluation="none", out=tmp_path / "run", device="cpu")
     good = predict(tmp_path / "run", x, tmp_path / "good.csv")
     x[[0, 13, 19, 29]] = np.nan
     found = predict(tmp_path / "run", x, tmp_path / "p.csv", rows=20)
@@ -240,7 +240,7 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_text_encoder(folder / "encoder")
     rows = [("the cat sat" if k % 2 else "a dog ran", str(k), ("A", "B")[k % 2] if k < 12 else "") for k in range(40)]
     write_csv(folder / "texts.csv", [(f"{text} {number}", label) for text, number, label in rows], ("text", "label"))
-    settings = {"steps": 2, "twin": False, "evaluation": "none", "device": "cpu"}
+    settings = {"steps": 2, "baseline": False, "evaluation": "none", "device": "cpu"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOFTMATCH_CACHE", str(folder / "cache"))
         softmatch.train(str(folder / "texts.csv"), encoder=str(folder / "encoder"), out=folder / "run", **settings)

@@ -83,7 +83,7 @@ def test_texts_stand_beside_their_pseudo_labels_and_confidences_are_calibrated(t
 
 
 def test_why_there_are_no_weights(tmp_path: Path) -> None:
-    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "twin": False}
+    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "baseline": False}
     softmatch.train("two-moons", method="supervised", out=tmp_path / "plain", **quick)
     found = write_pseudo_labels(tmp_path / "plain")
     assert found.reason == "no weights: supervised has no λ for each sample"
@@ -98,7 +98,7 @@ def test_code_of_the_users_own_is_run_only_if_named(tmp_path: Path) -> None:
     code = f"from pathlib import Path\nfrom softmatch import Threshold\nPath({str(trace)!r}).touch()\n"
     (tmp_path / "mine.py").write_text(code + "class Mine(Threshold):\n    def __init__(self):\n        super().__init__(0.7)\n")
     name = f"{tmp_path / 'mine.py'}:Mine"
-    softmatch.train("two-moons", method=name, steps=2, labeled_batch=4, unlabeled_batch=8, twin=False, out=tmp_path / "run")
+    softmatch.train("two-moons", method=name, steps=2, labeled_batch=4, unlabeled_batch=8, baseline=False, out=tmp_path / "run")
     trace.unlink()
     assert f"--method {name}" in write_pseudo_labels(tmp_path / "run").reason
     assert not trace.exists()
@@ -147,7 +147,7 @@ def test_a_method_inside_another_is_found_again_with_its_options(tmp_path: Path)
         "from softmatch import Threshold\nclass Mine(Threshold):\n    def __init__(self):\n        super().__init__(0.7)\n"
     )
     name = f"{tmp_path / 'mine.py'}:Mine"
-    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "twin": False, "out": tmp_path / "run"}
+    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "baseline": False, "out": tmp_path / "run"}
     softmatch.train("two-moons", method="influence", method_options={"base": name, "lr": 0.02}, **quick)
     assert write_pseudo_labels(tmp_path / "run").reason.endswith(f"--method influence+{name}")
     found = write_pseudo_labels(tmp_path / "run", method=f"influence+{name}")

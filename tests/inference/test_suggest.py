@@ -66,7 +66,7 @@ def test_copies_are_suggested_once_and_never_of_a_labelled_sample(tmp_path: Path
     labeled = [(*point, "ab"[point[0] > 0]) for point in points[:10]]
     others = [*points[10:], points[3], points[12], points[20]]
     source = write_csv(tmp_path / "t.csv", [*labeled, *[(*point, "") for point in others]], ("x", "y", "label"))
-    softmatch.train(str(source), steps=3, twin=False, evaluation="none", out=tmp_path / "run")
+    softmatch.train(str(source), steps=3, baseline=False, evaluation="none", out=tmp_path / "run")
     found = suggest(tmp_path / "run", 50, tmp_path / "s.csv")
     rows = read_csv(source)
     content = [(rows[k]["x"], rows[k]["y"]) for k in found.positions]
@@ -85,7 +85,7 @@ def test_texts_are_shown_and_the_default_is_in_the_run(text_folder: Path, tmp_pa
 
 
 def test_a_network_that_shows_no_features(tmp_path: Path) -> None:
-    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "twin": False}
+    quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "baseline": False}
     network = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     softmatch.train("two-moons", network=network, out=tmp_path / "run", **quick)
     assert len(set(suggest(tmp_path / "run", 5, network=network).names)) == 5
@@ -99,7 +99,7 @@ def test_impossible_wishes(digits_run: Path, tmp_path: Path) -> None:
     full = write_csv(tmp_path / "full.csv", [(1, "a"), (2, "b"), (3, "a")], ("x", "label"))
     with pytest.raises(InputError, match="no sample without a label"):
         cold_start(full, 2, tmp_path / "c.csv")
-    softmatch.train(str(full), steps=1, twin=False, evaluation="none", out=tmp_path / "run")
+    softmatch.train(str(full), steps=1, baseline=False, evaluation="none", out=tmp_path / "run")
     with pytest.raises(InputError, match="nothing left to label"):
         suggest(tmp_path / "run")
     assert not (tmp_path / "c.csv").exists()

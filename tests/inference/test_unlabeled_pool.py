@@ -164,7 +164,7 @@ def test_no_network_that_the_folder_names_is_run(table_folder: Path, tmp_path: P
     config = run / "config.yaml"
     written = yaml.safe_load(config.read_text())
     for name in (f"{run / 'evil.py'}:net", "evil:net"):
-        config.write_text(yaml.safe_dump({**written, "model": name}))
+        config.write_text(yaml.safe_dump({**written, "network": name}))
         assert len(open_pool(run).positions) == 178
         assert len(suggest(run, 3).names) == 3
         assert write_pseudo_labels(run).weight is not None

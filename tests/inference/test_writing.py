@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import subprocess
 import sys
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from softmatch.data.own.delimited import Delimited
 
 from softmatch.errors import InputError, SoftmatchError
-from softmatch.inference.writing import choose_path, free_path, write_table
+from softmatch.inference.writing import STDOUT, choose_path, free_path, write_table
 
 HARD = [
     'a "b", c',
@@ -33,7 +35,7 @@ HARD = [
 @pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ","), ("t.tsv", "\t")])
 def test_hard_cells_survive(tmp_path: Path, name: str, delimiter: str) -> None:
     path = tmp_path / name
-    with write_table(path, {'na"me': "text", "p_a,b": "number", "n": "count"}) as write:
+    with write_table(path, {'na"me': "text", "p_a,b": "number", "n": "count"}, raw=True) as write:
         write({'na"me': HARD[:5], "p_a,b": torch.linspace(0, 1, 5), "n": range(5)})
         write({'na"me': HARD[5:], "p_a,b": [0.25] * 7, "n": [7] * 7})
     with path.open(newline="", encoding="utf-8") as file:
@@ -44,6 +46,39 @@ def test_hard_cells_survive(tmp_path: Path, name: str, delimiter: str) -> None:
     assert [row[2] for row in rows] == ["0", "1", "2", "3", "4", *["7"] * 7]
     assert path.read_bytes().startswith(b'"na""me"')
     assert b"\r\n" not in path.read_bytes().replace(b"both\r\n", b"")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_formulas_of_spreadsheets_are_guarded_and_read_back(tmp_path: Path, name: str) -> None:
+    cells = [*HARD[:-1], "=cmd|' /C calc'!A0", "+x", "'=1", "''-a", "'tis", "'", "-1.5", "+3e2", "-", "--", "\rx"]
+    path = tmp_path / name
+    with write_table(path, {"name": "text", "label": "text"}) as write:
+        write({"name": cells, "label": ["-minus"] * len(cells)})
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file, delimiter="\t" if name == "t.tsv" else ",")
+    assert header == ["name", "label"]
+    written = dict(zip(cells, [row[0] for row in rows], strict=True))
+    assert written["=1+1"] == "'=1+1"
+    assert written["@x"] == "'@x"
+    assert {written[cell] for cell in ("-2", "-1.5", "+3e2")} == {"-2", "-1.5", "+3e2"}
+    assert written["'tis"] == "'tis"
+    (piece,) = Delimited(path).pieces(["name", "label"], 100)
+    assert list(piece["name"]) == cells
+    assert set(piece["label"]) == {"-minus"}
+
+
+def test_json_lines_have_numbers_and_nulls(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with write_table(path, {"name": "text", "p": "number", "n": "count"}) as write:
+        write({"name": ["=ü", None], "p": torch.tensor([1 / 3, torch.nan]), "n": [1, None]})
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert rows == [{"name": "=ü", "p": 0.333333, "n": 1}, {"name": None, "p": None, "n": None}]
+
+
+def test_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    with write_table(STDOUT, {"name": "text"}) as write:
+        write({"name": ["a", "=b"]})
+    assert capsys.readouterr().out == "name\na\n'=b\n"
 
 
 def test_parquet_has_types_and_pieces(tmp_path: Path) -> None:
@@ -114,11 +149,11 @@ def test_names_are_counted_on_and_suffixes_checked(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     (tmp_path / "a-2.csv").symlink_to("nowhere")
     assert choose_path(None, tmp_path, "a.csv") == tmp_path / "a-3.csv"
-    with pytest.raises(InputError, match=r"must end with \.csv or"):
+    with pytest.raises(InputError, match=r"must end with \.csv, \.tsv, \.jsonl or"):
         choose_path(tmp_path / "a.xlsx", tmp_path, "a.csv")
     with pytest.raises(InputError, match="there is no folder"):
         choose_path(tmp_path / "no" / "a.csv", tmp_path, "a.csv")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         free_path(tmp_path / "a.csv" / "sub", "a.csv")
 
 

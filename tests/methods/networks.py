@@ -73,6 +73,6 @@ def trainer(method: str, source: str = "digits", **settings: Any) -> Trainer:
     """A trainer of eight steps."""
     base = {"steps": 8, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "method": method}
     if source == "digits":
-        base |= {"model": "small-conv-8"}
+        base |= {"network": "small-conv-8"}
     task = prepare(source, make_config(find_source(source).defaults, base, settings))
     return make_trainer(task, build_method(task, task.config.method))

@@ -26,7 +26,7 @@ from softmatch.training.setup import build_method, make_trainer, prepare_example
 SEEDS = (0, 1, 2)
 SETTINGS: Mapping[str, Any] = {
     "labels": 40,
-    "model": "mlp",
+    "network": "mlp",
     "steps": 300,
     "labeled_batch": 40,
     "unlabeled_batch": 128,

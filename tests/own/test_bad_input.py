@@ -18,7 +18,7 @@ from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from tests.own.sources import blobs, pictures, texts, write_csv
 
-QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-twin", "--evaluation", "none")
+QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-baseline", "--evaluation", "none")
 
 
 NAMESPACES = (
@@ -97,7 +97,7 @@ def test_a_class_with_one_sample(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_class_without_any_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = pictures(tmp_path / "photos")
     (folder / "empty class").mkdir()
-    assert "empty class" in trained(tmp_path, capsys, folder, "--model", "small-conv-4")
+    assert "empty class" in trained(tmp_path, capsys, folder, "--network", "small-conv-4")
 
 
 def test_images_that_are_damaged_huge_or_odd_are_left_out_or_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,7 @@ def test_images_that_are_damaged_huge_or_odd_are_left_out_or_read(tmp_path: Path
     frames[0].save(rest / "moving.gif", save_all=True, append_images=frames[1:])
     Image.new("1", (12_000, 12_000)).save(rest / "huge.png")
     (rest / "loop").symlink_to(folder)
-    said = trained(tmp_path, capsys, folder, "--model", "small-conv-4")
+    said = trained(tmp_path, capsys, folder, "--network", "small-conv-4")
     for name in ("cut.png", "empty.png", "huge.png"):
         assert name in said
     for name in ("print.jpg", "deep.png", "moving.gif"):
@@ -123,7 +123,7 @@ def test_images_that_are_damaged_huge_or_odd_are_left_out_or_read(tmp_path: Path
 def test_strange_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = pictures(tmp_path / 'my photos \'n "more"')
     (folder / "dark").rename(folder / "dark 🌑 <b>&\n'\"")
-    said = trained(tmp_path, capsys, folder, "--model", "small-conv-4")
+    said = trained(tmp_path, capsys, folder, "--network", "small-conv-4")
     assert "2 classes" in said
     report = (tmp_path / "run" / "report.html").read_text()
     assert "dark 🌑 <b>" not in report
@@ -141,7 +141,7 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, capsys: py
     for source, options, shown in (
         (
             folder,
-            ("--model", "small-conv-4"),
+            ("--network", "small-conv-4"),
             (r"/broken\x1b[2J.png: not an image", r"dark\x1b[31m", r"two\rlines\n.png"),
         ),
         (tmp_path / "t.csv", ("--label", "label\x1b[2J"), (r"a\x9b2J", r"b\x9b2J")),
@@ -226,7 +226,7 @@ def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_a_full_disk(tmp_path: Path) -> None:
     source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
     disk.mkdir()
-    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --model mlp-256 --out {disk}/run"
+    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --network mlp-256 --out {disk}/run"
     done = on_a_disk(disk, "size=128k", f"{train}; code=$?; ls -A {disk}/run/model; exit $code")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "No space left" in done.stderr

@@ -27,7 +27,7 @@ from softmatch.training.setup import build_method, make_trainer
 
 
 def counted(method: str = "softmatch", number: int = 1000, tested: int = 5, **options: Any) -> Counted:
-    given = {"model": "small-conv-16", "labeled_batch": 8, "unlabeled_batch": 16, "steps": 50, "labels": 40}
+    given = {"network": "small-conv-16", "labeled_batch": 8, "unlabeled_batch": 16, "steps": 50, "labels": 40}
     setting = own_setting(
         Own("image", number, (1, 8, 8), 10, tested), ({**given, "method": method, **options},), "cpu", "settings"
     )

@@ -19,7 +19,7 @@ SAMPLES = 15_000
 
 
 def setting(method: str, number: int = SAMPLES, device: str = "cuda", **options: Any) -> Setting:
-    given = {"method": method, "labels": 40, "steps": 1000, "model": "small-conv-8", **options}
+    given = {"method": method, "labels": 40, "steps": 1000, "network": "small-conv-8", **options}
     return own_setting(Own("image", number, (3, 8, 8), 10, 5), (given,), device, "settings")
 
 

@@ -101,7 +101,7 @@ def test_many_images_of_your_own_stay_in_files() -> None:
 def test_defaults_of_your_own_data_follow_the_device() -> None:
     assert own(labels=100).config.steps == 20_000
     on_cpu = own_setting(Own("image", 5000, (3, 32, 32), 10), ({},), "cpu", "settings")
-    assert (on_cpu.config.steps, on_cpu.config.model) == (800, "small-conv-16")
+    assert (on_cpu.config.steps, on_cpu.config.network) == (800, "small-conv-16")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_defaults_of_your_own_data_follow_the_device() -> None:
             lambda: named("cifar10", unlabeled_batch=200_000_000),
             "--unlabeled-batch 200000000: a plan is made for batches of up to 16,384",
         ),
-        (lambda: named("cifar10", model="wrn-10-1024", labeled_batch=1000), "--labeled-batch 1000: a plan is made for batches"),
+        (lambda: named("cifar10", network="wrn-10-1024", labeled_batch=1000), "--labeled-batch 1000: a plan is made for batches"),
         (lambda: named("cifar10", views={"cutuot": 1}), "has no option 'cutuot'. Did you mean 'cutout'"),
         (lambda: named("agnews", recipe="paper", method="vat"), "cannot train on items of kind 'text'"),
     ],

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from softmatch.errors import InputError
+from softmatch.formatting import signed
 from softmatch.report.charts import compact, thin
 from softmatch.report.measured import how_measured
-from softmatch.report.numbers import count, duration, percent, signed
+from softmatch.report.numbers import count, duration, percent
 from softmatch.report.outcome import results_section
 from softmatch.report.page_data import DOTS, MOMENTS, page_data
 from softmatch.report.reliability import calibration_section
@@ -169,15 +170,15 @@ def test_many_points_keep_the_labelled_ones() -> None:
 @pytest.mark.parametrize(
     ("result", "kind", "sentence"),
     [
-        ({}, "helped", "The unlabelled data helped: -12.8 points, 95 % interval -15.9 to -9.8."),
-        ({"difference": 0.02, "difference_interval": [0.003, 0.038]}, "hurt", "hurt: +2.0 points, 95 % interval +0.3 to +3.8."),
+        ({}, "helped", "The unlabelled data helped: -12.8 points (95 % interval -15.9 to -9.8)."),
+        ({"difference": 0.02, "difference_interval": [0.003, 0.038]}, "hurt", "hurt: +2.0 points (95 % interval +0.3 to +3.8)."),
         (
             {"difference": -0.002, "difference_interval": [-0.012, 0.009]},
             "open",
-            "cannot be told apart: the difference is -0.2 points, and its 95 % interval, -1.2 to +0.9, contains zero.",
+            "No clear difference: -0.2 points (95 % interval -1.2 to +0.9) contains zero.",
         ),
-        ({"difference": -0.01, "difference_interval": [-0.02, 0.0]}, "open", "-2.0 to 0.0, contains zero."),
-        ({"difference": -0.01, "difference_interval": None}, "open", "without an interval it cannot be judged."),
+        ({"difference": -0.01, "difference_interval": [-0.02, 0.0]}, "open", "-2.0 to 0.0) contains zero."),
+        ({"difference": -0.01, "difference_interval": None}, "open", "Without an interval it cannot be judged."),
     ],
 )
 def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: str) -> None:

@@ -18,7 +18,7 @@ from softmatch.training.opening import open_job
 from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.own.sources import blobs
 
-SMALL: dict[str, Any] = {"model": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
+SMALL: dict[str, Any] = {"network": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
 
 
 def small_bench(**options: Any) -> Any:
@@ -71,7 +71,7 @@ def test_a_plan_adds_up() -> None:
     assert found.evaluations == 50
     expected = 50 * (found.measurement.seconds + found.twin) + 2 * 50 * found.evaluation
     assert found.seconds == pytest.approx(expected)
-    alone = plan(replace(job, config=job.config.model_copy(update={"twin": False})), steps=2)
+    alone = plan(replace(job, config=job.config.model_copy(update={"baseline": False})), steps=2)
     assert alone.twin is None
 
 

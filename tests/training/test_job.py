@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import softmatch
-from softmatch.config import read_file
+from softmatch.config import FormerName, read_file
 from softmatch.data import find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
@@ -73,7 +73,7 @@ def test_config_yaml_repeats_the_run(run: tuple[RunFolder, softmatch.Result], tm
 
 
 def test_the_twin_changes_nothing_but_the_comparison(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
-    alone = train("digits", out=tmp_path / "alone", twin=False, **QUICK)
+    alone = train("digits", out=tmp_path / "alone", baseline=False, **QUICK)
     assert alone.test_error == run[1].test_error
     assert alone.supervised_test_error is None
     assert alone.difference_interval is None
@@ -95,7 +95,7 @@ def test_checkpoints_are_complete(run: tuple[RunFolder, softmatch.Result]) -> No
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_from_its_name(method: str, tmp_path: Path) -> None:
-    result = train("two-moons", out=tmp_path / "run", method=method, twin=False, **QUICK)
+    result = train("two-moons", out=tmp_path / "run", method=method, baseline=False, **QUICK)
     assert 0 <= result.test_error <= 1
     assert json.loads((tmp_path / "run" / "boundary.json").read_text())["points"]
 
@@ -105,12 +105,12 @@ def test_a_weighting_of_ones_own_needs_one_file(tmp_path: Path) -> None:
         "import torch\nfrom softmatch import Weighting\n\n\nclass Root(Weighting):\n"
         "    def forward(self, probs, pseudo_labels=None):\n        return probs.max(-1).values.sqrt()\n"
     )
-    result = train("digits", out=tmp_path / "run", method=f"{tmp_path}/mine.py:Root", twin=False, **QUICK)
+    result = train("digits", out=tmp_path / "run", method=f"{tmp_path}/mine.py:Root", baseline=False, **QUICK)
     assert result.quantity is not None
 
 
 def test_nothing_is_written_when_the_settings_are_wrong(tmp_path: Path) -> None:
-    for wrong in ({"labels": 41}, {"method": "softmach"}, {"method_options": {"kk": 3}}, {"model": "resnet"}):
+    for wrong in ({"labels": 41}, {"method": "softmach"}, {"method_options": {"kk": 3}}, {"network": "resnet"}):
         with pytest.raises(InputError):
             train("digits", out=tmp_path / "run", **{**QUICK, **wrong})
     with pytest.raises(InputError, match="views"):
@@ -123,7 +123,7 @@ def test_divergence_names_the_step_the_checkpoint_and_what_to_try(tmp_path: Path
         train(
             "two-moons",
             out=tmp_path / "run",
-            twin=False,
+            baseline=False,
             steps=40,
             evaluate_every=1,
             checkpoint_every=1,
@@ -156,7 +156,7 @@ class Reshapes(nn.Module):
 def test_a_network_of_ones_own_from_training_to_prediction(tmp_path: Path) -> None:
     result = train("digits", network=Reshapes, out=tmp_path / "run", **QUICK)
     name = f"{Reshapes.__module__}:Reshapes"
-    assert read_file(result.run / "config.yaml")["model"] == name, "the run cannot be repeated with another network by mistake"
+    assert read_file(result.run / "config.yaml")["network"] == name, "the run cannot be repeated with another network by mistake"
     with pytest.raises(InputError, match="network of your own"):
         load_model(result.run)
     model = load_model(result.run, network=Reshapes)
@@ -189,13 +189,18 @@ def test_networks_that_do_not_fit_are_refused_before_anything_is_written(
 
 
 def test_a_network_and_a_name_exclude_each_other() -> None:
-    with pytest.raises(InputError, match="either network or model"):
+    with pytest.warns(FormerName, match="model is now called network"), pytest.raises(InputError, match="former name of network"):
         train("digits", network=nn.Identity(), model="mlp")
 
 
+def test_a_network_may_be_a_name(tmp_path: Path) -> None:
+    run = train("digits", network="mlp-8", baseline=False, out=tmp_path / "run", **QUICK).run
+    assert read_file(run / "config.yaml")["network"] == "mlp-8"
+
+
 def test_a_long_tailed_run(tmp_path: Path) -> None:
-    given = {"imbalance": 10, "unlabeled_imbalance": -10, "head_labels": 20, "head_unlabeled": 60}
-    result = train("digits", out=tmp_path / "run", twin=False, **given, **QUICK)
+    given = {"imbalance": 10, "unlabeled_imbalance": -10, "largest_class_labels": 20, "largest_class_unlabeled": 60}
+    result = train("digits", out=tmp_path / "run", baseline=False, **given, **QUICK)
     split, labels = RunFolder(result.run).read_json("split.json"), find_source("digits").load(0).labels
     counts = torch.bincount(labels[split["labeled"]], minlength=10).tolist()
     assert (counts[0], counts[-1]) == (20, 2)
@@ -204,7 +209,7 @@ def test_a_long_tailed_run(tmp_path: Path) -> None:
 
 
 def test_a_long_tail_needs_the_sizes_of_its_head(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs --head-labels and --head-unlabeled"):
+    with pytest.raises(InputError, match="needs --largest-class-labels and --largest-class-unlabeled"):
         train("digits", imbalance=10, out=tmp_path / "run", **QUICK)
 
 

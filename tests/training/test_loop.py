@@ -21,7 +21,7 @@ from softmatch.training.task import Task
 
 def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:
     base = {"steps": 12, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1}
-    small = {"model": "small-conv-4"} if source == "digits" else {}
+    small = {"network": "small-conv-4"} if source == "digits" else {}
     config = make_config(find_source(source).defaults, base, small, settings)
     task: Task = prepare(source, config)
     trainer = make_trainer(task, build_method(task, config.method))
@@ -167,7 +167,7 @@ def test_without_a_compiler_the_message_says_so(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(config.cpp, "cxx", (None, "/nonexistent"))
     torch._dynamo.reset()
     with pytest.raises(InputError, match=r"torch\.compile failed.*Leave out --compile"):
-        finish(make(steps=2, compile=True, model="mlp", batch_statistics="separate"))
+        finish(make(steps=2, compile=True, network="mlp", batch_statistics="separate"))
     torch._dynamo.reset()
 
 

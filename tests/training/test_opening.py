@@ -22,7 +22,7 @@ def test_own_data_get_settings_by_size_and_the_user_wins(tmp_path: Path) -> None
     job = open_job(str(blobs(tmp_path / "my data.csv")), {"steps": 7, "views": {"swap": 0.5}})
     assert job.source == str(tmp_path / "my data.csv")
     assert job.name == "my-data"
-    assert (job.config.model, job.config.steps) == ("mlp-64", 7)
+    assert (job.config.network, job.config.steps) == ("mlp-64", 7)
     assert job.config.views == {"weak_noise": 0.1, "strong_noise": 0.5, "swap": 0.5}
 
 
@@ -47,7 +47,7 @@ def test_arrays_are_a_source() -> None:
     x = np.random.default_rng(0).normal(size=(40, 3))
     job = open_job((x, [0, 1] * 10 + [-1] * 20))
     assert job.examples.classes == ("0", "1")
-    assert job.config.model == "mlp-64"
+    assert job.config.network == "mlp-64"
 
 
 def test_all_labelled_trains_supervised_unless_told_otherwise(tmp_path: Path) -> None:

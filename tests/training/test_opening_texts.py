@@ -53,7 +53,7 @@ def again(job: Job) -> Examples:
 def test_without_an_encoder_texts_become_vectors(folder: Path) -> None:
     job = open_job("agnews", {"data": folder, "steps": 7})
     config, examples = job.config, job.examples
-    assert (job.source, job.name, config.labels, config.steps, config.model) == ("agnews", "agnews", 40, 7, "mlp-64")
+    assert (job.source, job.name, config.labels, config.steps, config.network) == ("agnews", "agnews", 40, 7, "mlp-64")
     assert examples.kind == "vector"
     assert examples.classes == ("World", "Sports", "Business", "Sci/Tech")
     assert (len(examples), examples.augmented is not None and examples.augmented.shape[1]) == (48, 2)
@@ -68,7 +68,7 @@ def test_an_encoder_makes_features_or_is_trained_on_tokens(folder: Path, encoder
     assert (frozen.examples.kind, frozen.examples.items.shape[1], frozen.examples.augmented) == ("vector", 16, None)
     tuned = open_job("agnews", {"data": folder, "encoder": str(encoder), "fine_tune": True, "max_tokens": 5})
     assert (tuned.examples.kind, tuned.examples.items.shape[1]) == ("text", 5)
-    assert tuned.config.model == f"encoder={encoder}"
+    assert tuned.config.network == f"encoder={encoder}"
     assert same(tuned.examples, again(tuned))
 
 
@@ -96,7 +96,7 @@ def test_paths_are_kept_from_the_root(folder: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_recipe_trains_validates_and_is_found_again(folder: Path, encoder: Path, tmp_path: Path) -> None:
     given: dict[str, Any] = {"data": folder, "recipe": "paper", "encoder": str(encoder), "max_tokens": 8}
-    given |= {"steps": 3, "validation_per_class": 2, "labels": 8, "out": tmp_path / "run", "twin": False}
+    given |= {"steps": 3, "validation_per_class": 2, "labels": 8, "out": tmp_path / "run", "baseline": False}
     result = train("agnews", **given)
     assert result.test_error is not None
     assert 0.0 <= result.test_error <= 1.0
@@ -129,7 +129,7 @@ def test_the_recipe_without_back_translations_is_refused_before_anything_is_writ
 @pytest.mark.parametrize(
     ("source", "option", "message"),
     [
-        ("agnews", {"label": "x"}, "--label is for data of your own; 'agnews' is a source"),
+        ("agnews", {"label": "x"}, "--label-column is for data of your own; 'agnews' is a source"),
         ("agnews", {"evaluation": "crossfit"}, "--evaluation is for data of your own"),
         ("agnews", {"fine_tune": True}, "--fine-tune trains a pretrained encoder: give one with --encoder"),
         ("agnews", {"max_tokens": 9}, "--max-tokens is for texts that a pretrained encoder reads"),
@@ -156,5 +156,5 @@ def test_what_is_there_already_is_refused_before_anything_is_read(tmp_path: Path
 
 def test_a_long_tail_of_texts_is_no_supervised_run(tmp_path: Path) -> None:
     assert len(news(1)) == 4
-    given = {"data": write_news(tmp_path), "imbalance": 4, "head_labels": 4, "head_unlabeled": 4}
+    given = {"data": write_news(tmp_path), "imbalance": 4, "largest_class_labels": 4, "largest_class_unlabeled": 4}
     assert open_job("agnews", given).config.method == "softmatch"

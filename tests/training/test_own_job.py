@@ -164,7 +164,7 @@ def test_texts_and_images(tmp_path: Path) -> None:
     items = model.preparation(["where is my parcel", "my bank card"])
     assert isinstance(items, torch.Tensor)
     assert model.predict_proba(items).shape == (2, 2)
-    by_image = softmatch.train(pictures(tmp_path / "photos"), out=tmp_path / "images", **QUICK, folds=2, model="small-conv-4")
+    by_image = softmatch.train(pictures(tmp_path / "photos"), out=tmp_path / "images", **QUICK, folds=2, network="small-conv-4")
     model = load_model(by_image.run)
     items = model.preparation([tmp_path / "photos" / "dark" / "000.png"])
     assert isinstance(items, torch.Tensor)

@@ -32,9 +32,9 @@ TINY: dict[str, Any] = {
     "unlabeled_batch": 8,
     "device": "cpu",
     "threads": 1,
-    "twin": False,
+    "baseline": False,
 }
-DIGITS: dict[str, Any] = {**TINY, "labels": 20, "model": "mlp"}
+DIGITS: dict[str, Any] = {**TINY, "labels": 20, "network": "mlp"}
 LOW = {"threshold": 0.2}
 FAMILIES: dict[str, dict[str, Any]] = {
     "softmatch": {},
@@ -85,7 +85,7 @@ def test_a_killed_run_of_every_family_ends_as_if_nothing_had_happened(endurance:
     "settings",
     [
         {"precision": "fp16", "clip": 1.0, "optimizer": "adamw", "lr": 1.0},  # so high that the scale of the loss must change
-        {"precision": "bf16", "model": "wrn-10-1", "averages": "paper"},
+        {"precision": "bf16", "network": "wrn-10-1", "averages": "paper"},
     ],
     ids=["fp16 and adamw", "bf16 and batch normalisation"],
 )
@@ -97,7 +97,7 @@ def test_other_ways_to_train_are_resumed_as_exactly(endurance: Endurance, settin
 
 def test_a_cross_fit_with_twins_is_killed_in_each_of_its_parts(endurance: Endurance, tmp_path: Path) -> None:
     source = blobs(tmp_path / "table.csv", labeled=20, unlabeled=20)
-    few = {"steps": 5, "twin": True, "evaluation": "crossfit", "folds": 2}
+    few = {"steps": 5, "baseline": True, "evaluation": "crossfit", "folds": 2}
     case, tally = Case("cross-fit", str(source), {**TINY, **few}), Tally()
     ends = endurance.endure(case, killed_at(3, 7, 12), tally, 3)
     assert_endured(tally, 3)
@@ -233,7 +233,7 @@ def test_code_that_a_run_folder_names_is_not_run(run: Path, tmp_path: Path) -> N
         ("method", "method: softmatch", f"method: {code}:Mine"),
         ("method", "method: softmatch", f"method: saw+{code}:Mine"),
         ("method", "method_options: {}", f"method_options: {{base: '{code}:Mine'}}"),
-        ("model", "model: auto", f"model: {code}:Mine"),
+        ("network", "network: auto", f"network: {code}:Mine"),
     ):
         assert old in written
         (run / "config.yaml").write_text(written.replace(old, new))

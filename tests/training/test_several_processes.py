@@ -19,7 +19,7 @@ from softmatch import train
 from softmatch.training.checkpoint import list_checkpoints
 
 STEPS = 120
-SETTINGS = {"labels": 40, "steps": STEPS, "evaluate_every": 40, "checkpoint_every": 10, "model": "mlp-16", "lr": 0.01}
+SETTINGS = {"labels": 40, "steps": STEPS, "evaluate_every": 40, "checkpoint_every": 10, "network": "mlp-16", "lr": 0.01}
 BATCHES = {"labeled_batch": 7, "unlabeled_batch": 13}
 """Of which no share is like another in two or three processes."""
 
@@ -72,9 +72,9 @@ def same_as_in_one_process(run: Path, reference: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="workers are found by Linux's /proc")
 def test_stopped_killed_and_moved_to_other_machines(tmp_path: Path) -> None:
     """Two processes are stopped by SIGTERM; two torchrun agents, as on two machines, go on, and survive the death of a worker."""
-    train("digits", out=tmp_path / "one", twin=False, threads=1, **SETTINGS, **BATCHES)
+    train("digits", out=tmp_path / "one", baseline=False, threads=1, **SETTINGS, **BATCHES)
     run = tmp_path / "run"
-    command = ["train", "digits", *options(), "--no-twin", "--out", str(run), "--resume", "auto"]
+    command = ["train", "digits", *options(), "--no-baseline", "--out", str(run), "--resume", "auto"]
     launcher = start([sys.executable, "-m", "softmatch", *command, "--processes", "2"], tmp_path)
     wait_for_step(run, 10, launcher)
     launcher.send_signal(signal.SIGTERM)

@@ -62,7 +62,7 @@ def test_other_threads_leave_signals_alone() -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # its copies use one thread
 def test_a_stopped_run_has_saved_the_very_step(tmp_path: Path) -> None:
     warm_up()
-    case, out = Case("two-moons", "two-moons", {**TINY, "device": "cpu", "threads": 1, "twin": False}), tmp_path / "run"
+    case, out = Case("two-moons", "two-moons", {**TINY, "device": "cpu", "threads": 1, "baseline": False}), tmp_path / "run"
     stopped = attempt(case, out, Strike(signal.SIGTERM, count=6))
     assert stopped.code == STOPPED
     assert "stopped by SIGTERM at step 6 of 9 (softmatch)" in stopped.said

@@ -56,7 +56,7 @@ def examples(encoder: Path) -> Examples:
 
 
 def _task(examples: Examples, encoder: Path, **settings: Any) -> Task:
-    config = make_config(QUICK, {"model": f"encoder={encoder}", "labels": 8}, settings)
+    config = make_config(QUICK, {"network": f"encoder={encoder}", "labels": 8}, settings)
     return prepare_examples("texts", config, examples)
 
 
@@ -174,7 +174,7 @@ def test_the_rate_of_the_head_reaches_the_optimiser(examples: Examples, encoder:
 
 
 def test_warm_up_reaches_the_steps() -> None:
-    config = make_config(find_source("digits").defaults, {"steps": 10, "warmup": 4, "lr": 0.5, "model": "small-conv-4"})
+    config = make_config(find_source("digits").defaults, {"steps": 10, "warmup": 4, "lr": 0.5, "network": "small-conv-4"})
     task = prepare("digits", config)
     trainer = make_trainer(task, build_method(task, config.method))
     rates = []

@@ -11,7 +11,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from softmatch.data.cells import parse_number
+from softmatch.data.cells import parse_number, unguarded
 from softmatch.data.readers.text_lines import Lines
 from softmatch.data.records import Finding, Piece, refuse_twice
 from softmatch.errors import InputError
@@ -60,7 +60,7 @@ class Delimited:
                 yield piece
                 piece, count = {name: [] for name in wanted}, 0
             for name, cells in piece.items():
-                cells.extend(map(get[name], chunk))
+                cells.extend(map(unguarded, map(get[name], chunk)))
             count += len(chunk)
         if count:
             yield piece

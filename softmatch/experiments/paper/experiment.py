@@ -10,7 +10,7 @@ from softmatch.experiments.paper.paper_numbers import Published
 from softmatch.experiments.paper.scales import LAPTOP_SEEDS, PAPER_SEEDS, Scale, laptop, paper
 from softmatch.experiments.sheet import Column, Row, Sheet
 
-ALONE = {"twin": False}
+ALONE = {"baseline": False}
 """The baseline is a row of its own where it is wanted."""
 
 

@@ -21,11 +21,11 @@ SECONDS: Mapping[str, float] = {"digits": 8.0, "two-moons": 6.0, "fashion-mnist"
 LONG_TAILED_SECONDS: Mapping[str, float] = {**SECONDS, "cifar10": 35.0}
 """Rough duration of a run at laptop scale with one thread, measured for docs/results on two busy cores."""
 
-SMALL: Settings = {"model": "small-conv-8", "labeled_batch": 16, "unlabeled_batch": 48, "steps": 600, "evaluate_every": 100}
+SMALL: Settings = {"network": "small-conv-8", "labeled_batch": 16, "unlabeled_batch": 48, "steps": 600, "evaluate_every": 100}
 """Settings for images at laptop scale, with six records."""
 LONGER: Settings = {**SMALL, "steps": 960, "evaluate_every": 160}
 """Settings for CIFAR-10, where no method gains from unlabelled images within 600 steps."""
-DIGITS: Settings = {"model": "small-conv-16", "steps": 300, "evaluate_every": 50}
+DIGITS: Settings = {"network": "small-conv-16", "steps": 300, "evaluate_every": 50}
 LONG_TAILED: Settings = {
     **SMALL,
     "unlabeled_batch": 32,
@@ -75,7 +75,7 @@ def laptop(source: str, labels: int) -> Column:
 
 def laptop_long_tailed(source: str, gamma: int) -> Column:
     if source == "digits":  # there are 180 of a class
-        settings = {**DIGITS, "imbalance": gamma, "head_labels": 20, "head_unlabeled": 80}
+        settings = {**DIGITS, "imbalance": gamma, "largest_class_labels": 20, "largest_class_unlabeled": 80}
     else:
         settings = {**LONG_TAILED, "imbalance": gamma}
     return Column(f"γ = {gamma}", source, settings, f"{TITLES[source]}-LT")

@@ -19,7 +19,7 @@ from softmatch.experiments.executors import HEADING, Ended, Where, here, open_ex
 from softmatch.experiments.executors.here import execute, start_child
 from tests.experiments.tiny import wait_for
 
-LONG = shlex.split("train two-moons --model mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-twin --out run")
+LONG = shlex.split("train two-moons --network mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-baseline --out run")
 
 
 def test_output_goes_to_the_log_after_a_heading(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ STEPS = (10, 20, 30, 40)
 
 
 def make_sheet(rows: Sequence[Row] = ROWS, columns: Sequence[Column] = (MOONS,), seeds: Sequence[int] = (0, 1)) -> Sheet:
-    return Sheet("fig-try", "A try", rows, columns, seeds, {"twin": False})
+    return Sheet("fig-try", "A try", rows, columns, seeds, {"baseline": False})
 
 
 def record_of(run: Run, step: int, **changes: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.experiments.figures.stored import MOONS, ROWS, cells_of, finish, make
 def test_a_real_run_gives_every_figure_of_one_sheet(tmp_path: Path) -> None:
     column = Column("4", "two-moons", {"steps": 4, "evaluate_every": 2}, "Two moons")
     sheet, store = make_sheet(rows=(Row("SoftMatch", {"method": "softmatch"}),), columns=(column,), seeds=(0, 1)), Store(tmp_path)
-    softmatch.train("two-moons", steps=4, evaluate_every=2, twin=False, out=store.folder(sheet.runs()[0]))
+    softmatch.train("two-moons", steps=4, evaluate_every=2, baseline=False, out=store.folder(sheet.runs()[0]))
     for figure in FIGURES.values():
         made = figure(cells_of(sheet, store, column), "A try")
         assert made is not None

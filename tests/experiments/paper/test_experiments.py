@@ -51,7 +51,7 @@ def test_every_run_can_be_made(name: str, scale: Scale) -> None:
                 10, num_unlabeled=50, num_labeled=10, class_counts=(1,) * 10, class_prior=(0.1,) * 10, shape=(3, 32, 32)
             )
             build(config.method, problem, config.method_options)  # refuses unknown methods and options
-            assert config.twin is False
+            assert config.baseline is False
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -101,9 +101,9 @@ def test_the_papers_scale_is_its_exact_setting() -> None:
         (run.method, run.source, run.settings["labels"]): effective(run) for run in runs_of(EXPERIMENTS["table-main"], "paper")
     }
     soft = main["softmatch", "cifar10", 40]
-    assert (soft.steps, soft.model, soft.labeled_batch, soft.unlabeled_batch, soft.lr) == (2**20, "wrn-28-2", 64, 448, 0.03)
+    assert (soft.steps, soft.network, soft.labeled_batch, soft.unlabeled_batch, soft.lr) == (2**20, "wrn-28-2", 64, 448, 0.03)
     assert (soft.statistics_momentum, soft.model_momentum, soft.weight_decay) == (0.999, 0.999, 5e-4)
-    assert (main["softmatch", "cifar100", 400].model, main["softmatch", "stl10", 40].model) == ("wrn-28-8", "wrn-37-2")
+    assert (main["softmatch", "cifar100", 400].network, main["softmatch", "stl10", 40].network) == ("wrn-28-8", "wrn-37-2")
     assert main["mean_teacher", "svhn", 40].unlabeled_batch == 64
     assert len(EXPERIMENTS["table-main"].sheets["paper"][0].seeds) == 3
     tails = [effective(run) for run in runs_of(EXPERIMENTS["table-longtail"], "paper")]
@@ -128,7 +128,7 @@ def test_what_is_said_about_the_laptops_settings_is_so() -> None:
     for experiment in EXPERIMENTS.values():
         for run in runs_of(experiment, "laptop") if FEW_STEPS in experiment.differs else []:
             config = effective(run)
-            shape = (config.model, config.steps, config.labeled_batch, config.unlabeled_batch, config.batch_statistics)
+            shape = (config.network, config.steps, config.labeled_batch, config.unlabeled_batch, config.batch_statistics)
             if run.source == "digits":
                 assert shape == ("small-conv-16", 300, 40, 96, "joint")
             else:

@@ -155,7 +155,7 @@ def test_options_of_the_alignment_are_refused(options: dict[str, object], messag
 
 def trainer(name: str) -> Trainer:
     """Twelve steps in three generations, on long-tailed digits."""
-    tail = {"imbalance": 4.0, "head_labels": 8, "head_unlabeled": 20, "labeled_batch": 16}
+    tail = {"imbalance": 4.0, "largest_class_labels": 8, "largest_class_unlabeled": 20, "labeled_batch": 16}
     options = {"generations": 3, "base": "softmatch"}
     return make_trainer(f"softmatch.methods.longtail.crest:{name}", steps=12, method_options=options, **tail)
 

@@ -1,0 +1,178 @@
+"""Options that commands share: help panels, defaults as help shows them, and the settings that each command reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+from cyclopts.help import DefaultFormatter
+from pydantic import BaseModel, ConfigDict, create_model
+
+from softmatch.config import Config
+
+
+class Folded(DefaultFormatter):
+    """Formatter of the panels that only --help-all prints."""
+
+    open = False
+
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
+        if Folded.open:
+            super().__call__(console, options, panel)
+
+
+PANELS: Mapping[str, str] = {
+    "Your data": "labels label_column text_column feature_columns unlabeled data image_size",
+    "Encoder": "encoder fine_tune max_tokens augmented",
+    "Method": "method method_options network baseline",
+    "Length and seed": "steps seed split_seed",
+    "Measuring": "test evaluation folds test_fraction evaluate_every",
+    "Output": "out",
+}
+"""Settings that `--help` shows, by panel."""
+MORE: Mapping[str, str] = {
+    "Optimiser": "labeled_batch unlabeled_batch optimizer lr weight_decay decay clip warmup views layer_decay head_rate "
+    "tuned_layers lora head length_buckets",
+    "Machine": "device precision threads workers compile micro_batch checkpoint_every",
+    "Paper and long tail": "recipe imbalance unlabeled_imbalance largest_class_labels largest_class_unlabeled train_per_class "
+    "validation_per_class batch_statistics averages statistics_momentum model_momentum batch_norm_momentum",
+}
+"""Settings that `--help-all` shows in addition."""
+BY_DATA = "by the data"
+DEFAULTS: Mapping[str, str] = {
+    **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "image_size", "max_tokens"), BY_DATA),
+    **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr"), BY_DATA),
+    **dict.fromkeys(("weight_decay", "warmup", "layer_decay", "head_rate", "model_momentum"), BY_DATA),
+    **dict.fromkeys(("test_fraction", "folds"), BY_DATA),
+    "data": "cache, then the Hugging Face hub",
+    "augmented": "aug_0, aug_1, … of the table",
+    "split_seed": "the same as the seed",
+    "evaluate_every": "a fortieth of the run",
+    "checkpoint_every": "a tenth of the run",
+    "out": "a new folder in runs/",
+    "clip": "no clipping",
+    "tuned_layers": "all layers",
+    "length_buckets": "50",
+    "threads": "chosen by torch",
+    "workers": "by the data and the machine",
+    "micro_batch": "64 on a CPU, no limit elsewhere",
+    "unlabeled_imbalance": "the same as --imbalance",
+    "largest_class_labels": "the paper's number for CIFAR",
+    "largest_class_unlabeled": "the paper's number for CIFAR",
+    "train_per_class": "all",
+    "validation_per_class": "the test set",
+    "statistics_momentum": "by --averages",
+    "batch_norm_momentum": "by --averages",
+}
+"""Defaults that are not a value of their own, as help shows them."""
+
+ARGUMENTS, OPTIONS, SOURCES, ENCODER, METHOD, LENGTH, MEASURING, OUTPUT = (
+    Group.create_ordered(name) for name in ("Arguments", "Options", *PANELS)
+)
+WHERE = Group.create_ordered("Where to run")
+FOLDED = {name: Group.create_ordered(name, help_formatter=Folded()) for name in MORE}
+MACHINE = FOLDED["Machine"]
+_PANEL = {
+    **{
+        field: group
+        for group, names in zip((SOURCES, ENCODER, METHOD, LENGTH, MEASURING, OUTPUT), PANELS.values(), strict=True)
+        for field in names.split()
+    },
+    **{field: FOLDED[panel] for panel, names in MORE.items() for field in names.split()},
+}
+
+
+def settings_model(names: Collection[str], **changed: Any) -> Any:
+    """Model of the settings that a command reads, each an option in its help panel.
+
+    Args:
+        changed: fields whose default or description differs from that of `Config`.
+    """
+    fields: dict[str, Any] = {}
+    for name in (name for name in _PANEL if name in names):
+        field, annotation = changed.get(name, Config.model_fields[name]), Config.model_fields[name].annotation
+        shown: Any = None if name in changed else DEFAULTS.get(name)
+        if annotation is bool:
+            shown = f"--{'' if field.default else 'no-'}{name.replace('_', '-')}"
+        if field.default_factory is not None:
+            shown = DEFAULTS.get(name, False)
+        fields[name] = (Annotated[annotation, Parameter(group=_PANEL[name], show_default=shown)], field)
+    return create_model("Settings", __config__=ConfigDict(extra="forbid", frozen=True), **fields)
+
+
+def placed_model(model: type[BaseModel], panel: Group, **names: str) -> Any:
+    """A model whose fields are options in one help panel.
+
+    Args:
+        names: options of fields that are not called like them.
+    """
+    fields: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        parameter = Parameter(group=panel, name=names.get(name))
+        fields[name] = (Annotated[field.annotation, parameter], field)
+    return create_model(model.__name__, __base__=model, **fields)
+
+
+def given(settings: BaseModel | None) -> dict[str, Any]:
+    """Settings that are on the command line."""
+    return {} if settings is None else {key: getattr(settings, key) for key in settings.model_fields_set}
+
+
+Flag = Parameter(negative=(), show_default=False, group=OUTPUT)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How much a command prints."""
+
+    quiet: Annotated[bool, Flag, Parameter(name=["--quiet", "-q"], help="Print only warnings and errors, and no progress.")] = (
+        False
+    )
+    verbose: Annotated[bool, Flag, Parameter(name=["--verbose", "-v"], help="Print more, and a traceback with an error.")] = False
+
+
+@dataclass(frozen=True)
+class TalkOrJson(Talk):
+    """How much a command prints, or its result as JSON."""
+
+    as_json: Annotated[
+        bool,
+        Flag,
+        Parameter(name="--json", help="Print the result as JSON on standard output, and everything else on standard error."),
+    ] = False
+
+
+Run = Annotated[Path, Parameter(help="Folder of a finished run.", group=ARGUMENTS)]
+Moved = Annotated[str | None, Parameter(name="--source", help="New location of the run's data, if they have moved.")]
+OwnNetwork = Annotated[
+    str | None, Parameter(name="--network", help="file.py:name of your own network, if the run used one. Its code is run.")
+]
+OwnMethod = Annotated[
+    str | None, Parameter(name="--method", help="file.py:name of your own method, if the run used one. Its code is run.")
+]
+Device = Annotated[str, Parameter(help=Config.model_fields["device"].description)]
+LabelColumn = Annotated[str | None, Parameter(name="--label-column", help=Config.model_fields["label_column"].description)]
+TextColumn = Annotated[str | None, Parameter(name="--text-column", help=Config.model_fields["text_column"].description)]
+FeatureColumns = Annotated[
+    str | None, Parameter(name="--feature-columns", help=Config.model_fields["feature_columns"].description)
+]
+SettingsFile = Annotated[
+    Path | None,
+    Parameter(
+        name=["--config", "-c"],
+        group=OUTPUT,
+        help="YAML file of settings: `source`, and options of this command with _ for -. Options override the file.",
+    ),
+]
+OutFile = Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT)]
+Raw = Annotated[
+    bool,
+    Flag,
+    Parameter(
+        help="Write CSV cells that start with = + - or @ as they are. By default such cells get a leading ' so that a "
+        "spreadsheet does not run them as formulas; softmatch removes it on reading.",
+    ),
+]

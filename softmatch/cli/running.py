@@ -1,0 +1,145 @@
+"""What `softmatch train` and `softmatch check` do: open the data, find a run to resume, train, print. Imports torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from softmatch.cli.display import Display, Reading, make_console, say
+from softmatch.cli.options import TalkOrJson
+from softmatch.cli.summaries import check_facts, print_check, print_plan, print_result, print_settings
+from softmatch.config import read_file
+from softmatch.distributed.processes import first_of_machine, from_environment, joined, main_says, world
+from softmatch.errors import InputError
+from softmatch.formatting import as_json
+from softmatch.runs.folder import RunFolder, is_finished
+from softmatch.training.bench import plan
+from softmatch.training.checkpoint import list_checkpoints
+from softmatch.training.job import run_job
+from softmatch.training.memory import keep_freed_memory
+from softmatch.training.opening import Job, open_job
+from softmatch.training.resume import decide, reopen
+from softmatch.training.task import Task
+
+AUTO = "auto"
+
+
+class _Verbose(Display):
+    """A display that prints all settings first."""
+
+    def understood(self, task: Task, run: RunFolder) -> None:
+        super().understood(task, run)
+        print_settings(task, self.console)
+        self.console.print()
+
+
+def open_source(source: str | None, given: Mapping[str, Any], file: Path | None, talk: TalkOrJson, resuming: bool = False) -> Job:
+    """Read the source that the command line or the file names; the command line overrides the file's settings."""
+    layer = read_file(file) if file is not None else {}
+    written = layer.pop("source", None)
+    name = source if source is not None else written if written is not None else "digits"
+    keep_freed_memory()
+    reading = Reading(Console(stderr=True, quiet=talk.quiet, emoji=False))
+    with first_of_machine(), reading if world().is_main else nullcontext() as progress:
+        return open_job(name, layer, given, where=str(file or "settings"), progress=progress, resuming=resuming)
+
+
+def run_check(source: str, given: Mapping[str, Any], file: Path | None, talk: TalkOrJson) -> None:
+    """See `softmatch.cli.train.check`."""
+    job = open_source(source, given, file, talk)
+    planned = plan(job)
+    if talk.as_json:
+        print(as_json(check_facts(planned, job.findings)))
+    else:
+        print_check(planned, job.findings, make_console(talk), talk.verbose)
+
+
+def run_train(
+    source: str | None, given: Mapping[str, Any], file: Path | None, dry_run: bool, resume: str | None, talk: TalkOrJson
+) -> None:
+    """See `softmatch.cli.train.train`."""
+    if resume is None and from_environment("TORCHELASTIC_RESTART_COUNT", 0):
+        resume = AUTO  # torchrun has started this command again after a failure
+    with joined():
+        if dry_run and (world().size > 1 or resume is not None):
+            raise InputError("--dry-run measures a new run in one process: leave out --resume and torchrun.")
+        if dry_run:
+            job = open_source(source, given, file, talk)
+            planned = plan(job)
+            if talk.as_json:
+                print(as_json(check_facts(planned, job.findings)))
+            else:
+                print_plan(planned, make_console(talk))
+            return
+        if resume is not None and resume != AUTO:
+            found = _reopen(Path(resume) if resume else None, source, given, file, talk)
+        else:
+            found = _open(source, given, file, resume == AUTO, talk)
+        if found is not None:
+            _train(*found, talk)
+
+
+def _reopen(
+    folder: Path | None, source: str | None, given: Mapping[str, Any], file: Path | None, talk: TalkOrJson
+) -> tuple[Job, RunFolder | None] | None:
+    """The job and folder of a run to resume; None if it is finished."""
+    if file is not None or folder is None:
+        raise InputError("--resume takes a run folder, or auto. A run resumes with its own settings: leave out --config.")
+    if given.get("out") not in (None, folder):
+        raise InputError(f"--resume {folder} continues in that folder: leave out --out. To keep it as it is, copy it first.")
+    if main_says(lambda: str(is_finished(folder))) == "True":
+        _say_finished(folder, talk)
+        return None
+    keep_freed_memory()
+    return reopen(folder, source, given)
+
+
+def _open(
+    source: str | None, given: Mapping[str, Any], file: Path | None, auto: bool, talk: TalkOrJson
+) -> tuple[Job, RunFolder | None] | None:
+    """The job of the command line, with the folder of an unfinished run of it; None if --out is finished."""
+    job = open_source(source, given, file, talk, resuming=True)
+    run, finished = decide(job, auto, lambda run: _wants_to_resume(run, talk))
+    if finished:
+        _say_finished(job.config.out or Path(), talk)
+        return None
+    return job, run
+
+
+def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> None:
+    if not world().is_main:
+        run_job(job, run=run)
+        return
+    console = make_console(talk)
+    with (_Verbose if talk.verbose else Display)(console) as display:
+        result = run_job(job, display, run=run)
+    print_result(result, job.source, said=[finding.text for finding in job.findings], console=console)
+    if talk.as_json:
+        print(as_json(asdict(result)))
+
+
+def _say_finished(folder: Path, talk: TalkOrJson) -> None:
+    if world().is_main:
+        say(make_console(talk), f"{folder} is finished. Its report is {folder / 'report.html'}.")
+        if talk.as_json:
+            print(as_json({"run": folder, **RunFolder(folder).read_json("result.json")}))
+
+
+def _wants_to_resume(run: RunFolder, talk: TalkOrJson) -> bool:
+    """Ask on a terminal; elsewhere print how to resume."""
+    saved = list_checkpoints(run.path / "checkpoints")
+    state = f", saved up to step {int(saved[-1].stem.removeprefix('step-')):,}" if saved else ""
+    text = f"{run.path} is an unfinished run of this command{state}."
+    if talk.as_json or talk.quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        say(make_console(talk), f"{text} Resume it with --resume {run.path}, or --resume auto.", style="yellow")
+        return False
+    try:
+        return input(f"{text} Resume it? [Y/n] ").strip().lower() in ("", "y", "yes")
+    except EOFError:
+        return False

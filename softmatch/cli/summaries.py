@@ -1,0 +1,252 @@
+"""What the commands show at the end: the result of a training, the plan of a dry run, a check and a benchmark."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from softmatch.cli.display import describe, make_console, say, say_finding
+from softmatch.data.records import Finding
+from softmatch.data.sources import SOURCES
+from softmatch.formatting import duration, percent, visible_lines
+from softmatch.runs.verdict import judge
+from softmatch.training.bench import Bench, Measurement, Plan
+from softmatch.training.job import Result
+from softmatch.training.measure import HURT
+from softmatch.training.setup import effective
+from softmatch.training.task import Task
+
+GIGABYTE = 2**30
+PLACES = 5
+CLASSES = 20
+
+
+def verdict(result: Result) -> str:
+    """Say whether the unlabelled data helped, with the interval of the difference."""
+    if result.test_error is None:
+        return f"The error was not measured. {result.evaluation['reason']}"
+    if result.difference is None:
+        if result.method == "supervised":
+            return "Trained on the labels only."
+        return "No baseline was trained, so it is not known whether the unlabelled data helped."
+    sentence, kind = judge(result.difference, result.difference_interval)
+    return f"{sentence} Consider --method supervised, or more labels." if kind == "hurt" else sentence
+
+
+def print_result(result: Result, source: str, said: Sequence[str] = (), console: Console | None = None) -> None:
+    """Print the errors, the verdict, the files and the next commands.
+
+    Args:
+        source: data that were trained on.
+        said: warnings that were printed before.
+    """
+    console = console or make_console()
+    console.print()
+    if result.test_error is not None and result.test_error_interval is not None:
+        table = Table(title=None, box=None, padding=(0, 3, 0, 0))
+        table.add_column("")
+        table.add_column("test error", justify="right")
+        table.add_column("95 % interval", justify="right")
+        low, high = result.test_error_interval
+        interval = f"{percent(low)} to {percent(high)}"
+        table.add_row(f"[bold]{result.method}[/bold]", f"[bold]{percent(result.test_error)}[/bold]", interval)
+        if result.supervised_test_error is not None:
+            table.add_row("baseline (labels only)", percent(result.supervised_test_error), "")
+        console.print(table)
+        console.print()
+    say(console, verdict(result))
+    say(console, measured_how(result))
+    if result.quantity is not None:
+        quality = "" if result.quality is None else f", quality {percent(result.quality)}"
+        say(console, f"Pseudo-labels at the end: quantity {percent(result.quantity)}{quality}.")
+    if result.calibration is not None:
+        say(console, _confidence(result.calibration))
+    for warning in result.warnings:
+        if warning != HURT and warning not in said and (warning != result.evaluation["reason"] or result.test_error is not None):
+            say_finding(console, Finding("warning", warning))
+    say(console, f"Total time: {duration(result.seconds)}.\n")
+    say(console, f"Run folder  {result.run}\nReport      {result.run / 'report.html'}")
+    if (result.run / "held_out.csv").exists():
+        say(console, f"Mistakes    {result.run / 'held_out.csv'}")
+    first, second = next_commands(result, source)
+    say(console, f"Next        {first}\n            {second}")
+
+
+def next_commands(result: Result, source: str) -> tuple[str, str]:
+    """The two most useful commands after training."""
+    run = shlex.quote(str(result.run))
+    if source in SOURCES:
+        return "softmatch check YOUR-DATA", f"softmatch compare {source} --methods supervised,fixmatch,softmatch"
+    return f"softmatch predict {run} NEW-DATA", f"softmatch suggest {run}"
+
+
+def _confidence(found: dict[str, Any]) -> str:
+    """Say how far confidence and accuracy are apart; nothing where it is not known."""
+    if found["ece"] is None:
+        return ""
+    off = f"Confidence is off by {100 * found['ece']:.1f} points on average ({100 * found['ece_by_chance']:.1f} by chance alone)"
+    if found["temperature"] in (None, 1.0) or found["ece_scaled"] is None:
+        return f"{off}."
+    scaled = f"{100 * found['ece_scaled']:.1f} after scaling by the temperature {found['temperature']:.2f}"
+    return f"{off}, {scaled}, which the saved model uses."
+
+
+def measured_how(result: Result) -> str:
+    """Say what the error was measured on; nothing where it was not measured."""
+    number = f"{result.test_samples:,}"
+    return {
+        "test": f"Measured on {number} test samples.",
+        "holdout": f"Measured on {number} held-out samples, which were not trained on.",
+        "crossfit": f"Measured on the {number} labelled samples, each left out once ({result.evaluation['folds']} folds). "
+        "The saved model is trained on all labels.",
+        "none": "",
+    }[result.evaluation["kind"]]
+
+
+def memory(found: Measurement) -> str:
+    """Format memory: '2.31 GiB at the peak, 0.42 before the first step'."""
+    return f"{found.memory / GIGABYTE:.2f} GiB at the peak, {found.memory_before / GIGABYTE:.2f} before the first step"
+
+
+def print_settings(task: Task, console: Console) -> None:
+    """Print all effective settings."""
+    console.print()
+    settings = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in effective(task).items():
+        settings.add_row(f"[dim]{key}[/dim]", Text("–" if value is None or value == {} else visible_lines(str(value))))
+    console.print(settings)
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Print what a run would do and cost."""
+    describe(plan.task, console, "none: this is a dry run, nothing is written")
+    print_settings(plan.task, console)
+    console.print()
+    measured, config = plan.measurement, plan.task.config
+    speed = f"{measured.images / measured.seconds:,.0f} images/s"
+    cost = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows = {
+        "step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
+        "step of the baseline": "no baseline" if plan.twin is None else duration(plan.twin),
+        "evaluation": f"{duration(plan.evaluation)}, {plan.evaluations} times per network",
+        "whole run": f"about {duration(plan.seconds)} for {config.steps:,} steps, at the current load of the machine",
+        "memory": memory(measured),
+    }
+    for key, value in rows.items():
+        cost.add_row(f"[dim]{key}[/dim]", value)
+    console.print(cost)
+
+
+def print_bench(bench: Bench) -> None:
+    """Print the figures of `softmatch bench`."""
+    console = make_console()
+    setting, found = bench.setting, bench.measurement
+    micro = f", up to {setting['micro_batch']} at a time" if setting["micro_batch"] else ""
+    console.print(
+        f"{setting['network']} ({setting['parameters']:,} parameters), {setting['method']}, "
+        f"{setting['labeled_batch']} + {setting['unlabeled_batch']} images of {setting['image']}, "
+        f"{setting['batch_statistics']} batch statistics{micro}, {setting['precision']}, "
+        f"{setting['device']}, {setting['threads']} threads, torch {setting['torch']}"
+    )
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("part of a step")
+    table.add_column("seconds", justify="right")
+    table.add_column("share", justify="right")
+    total = sum(found.parts.values())
+    for name, seconds in found.parts.items():
+        table.add_row(name, f"{seconds:.4f}", f"{seconds / total:.1%}")
+    table.add_row("[bold]step[/bold]", f"[bold]{found.seconds:.4f}[/bold]", "")
+    console.print(table)
+    figures = found.as_dict()
+    console.print(f"step: median of {len(found.step)}, {min(found.step):.4f} to {max(found.step):.4f} s")
+    console.print(f"processor time: {figures['cpu_seconds_per_step']:.4f} s per step")
+    console.print(f"images through the network: {figures['images_per_second']:,.0f} per second")
+    console.print(
+        f"arithmetic: {figures['gflop_per_step']:,.1f} GFLOP per step, {figures['gflops']:,.0f} GFLOP/s, "
+        f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)"
+    )
+    console.print(f"memory: {memory(found)}")
+
+
+def print_check(plan: Plan, findings: Sequence[Finding], console: Console, verbose: bool = False) -> None:
+    """Print what `softmatch check` understood and found, and what training would do and cost."""
+    task = plan.task
+    describe(replace(task, findings=()), console, "none: this is a check, nothing is written")
+    if verbose:
+        print_settings(task, console)
+    console.print()
+    _print_classes(task, console)
+    console.print()
+    for finding in sorted(findings, key=lambda finding: finding.level != "warning"):
+        say_finding(console, finding)
+        for place in finding.places[:PLACES]:
+            say(console, f"    {place}", style="dim")
+        if len(finding.places) > PLACES:
+            say(console, f"    … {len(finding.places) - PLACES:,} more", style="dim")
+    if not any(finding.level == "warning" for finding in findings):
+        say(console, "No problems were found.")
+    folds = len(task.evaluation.folds)
+    trainings = ["the model"] if not folds else [f"{folds} folds", "the model on all labels"]
+    if plan.twin is not None:
+        trainings.append(f"{folds} baselines" if folds else "its baseline")
+    say(
+        console,
+        f"\nTraining would take about {duration(plan.seconds)} here: {', '.join(trainings)}; {task.config.steps:,} steps each. "
+        "Start it with softmatch train and the same arguments.",
+    )
+
+
+def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
+    """What `softmatch check` understood and found, for JSON."""
+    task = plan.task
+    labels = _visible_labels(task)
+    counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
+    return {
+        "source": task.source,
+        "kind": task.examples.kind,
+        "samples": len(task.examples),
+        "classes": dict(zip(task.examples.classes, counts, strict=True)),
+        "unlabeled": int((labels < 0).sum()),
+        "evaluation": {"kind": task.evaluation.kind, "folds": len(task.evaluation.folds) or None},
+        "network": task.network_name,
+        "parameters": task.parameters,
+        "seconds": plan.seconds,
+        "memory_bytes": plan.measurement.memory,
+        "settings": effective(task),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _visible_labels(task: Task) -> torch.Tensor:
+    """Labels of all samples, −1 for those that are unlabelled or hidden."""
+    labels = task.examples.labels.clone()
+    if task.config.labels is not None:
+        labels[~torch.isin(torch.arange(len(labels)), task.split.labeled)] = -1
+    return labels
+
+
+def _print_classes(task: Task, console: Console) -> None:
+    labels = _visible_labels(task)
+    counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
+    test = None if task.examples.test is None else task.examples.test.labels
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("class")
+    table.add_column("labelled", justify="right")
+    tested = [] if test is None else torch.bincount(test, minlength=len(counts)).tolist()
+    if test is not None:
+        table.add_column("test", justify="right")
+    rows = sorted(zip(task.examples.classes, counts, tested or counts, strict=True), key=lambda row: row[1])
+    shown = rows if len(rows) <= CLASSES else [*rows[: CLASSES // 2], *rows[-CLASSES // 2 :]]
+    for name, count, tests in shown:
+        table.add_row(Text(visible_lines(name)), f"{count:,}", *([f"{tests:,}"] if test is not None else []))
+    table.add_row("unlabelled", f"{int((labels < 0).sum()):,}")
+    console.print(table)
+    if len(rows) > len(shown):
+        say(console, f"({len(rows):,} classes: the {CLASSES // 2} with the fewest labels and the {CLASSES // 2} with the most)")
