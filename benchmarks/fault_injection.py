@@ -283,7 +283,7 @@ class Endurance:
                 tally.problems.append(f"{case.name}, {strike}: {problem}")
             if ended.code == 0:
                 break
-            must_say = f"going on after step {step}" if (step := _stopped_at(ended)) else ""
+            must_say = f"resuming after step {step}" if (step := _stopped_at(ended)) else ""
             if left and fault.damage is not None and (said := fault.damage(self.chance, out)) is not None:
                 tally.faults += 1
                 must_say = said

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from softmatch.data.records import Finding
-from softmatch.formatting import duration
+from softmatch.formatting import duration, percent
+from softmatch.formatting import signed as points
 from softmatch.networks import ENCODER
 from softmatch.runs.folder import RunFolder
 from softmatch.training.bench import Bench, Measurement, Plan
@@ -30,16 +31,6 @@ LINES_WITHOUT_TERMINAL = 10
 GIGABYTE = 2**30
 PLACES = 5
 CLASSES = 20
-
-
-def percent(fraction: float | None) -> str:
-    """'2.6 %', or a dash where nothing can be said."""
-    return "–" if fraction is None else f"{100 * fraction:.1f} %"
-
-
-def points(fraction: float) -> str:
-    """A difference in percentage points, with its sign: '−12.8'."""
-    return f"{100 * fraction:+.1f}".replace("-", "−")
 
 
 class Display:
@@ -273,7 +264,7 @@ def print_plan(plan: Plan, console: Console | None = None) -> None:
     cost = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows = {
         "a step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
-        "the twin's step": "no twin" if plan.twin is None else duration(plan.twin),
+        "the baseline's step": "no baseline" if plan.baseline is None else duration(plan.baseline),
         "an evaluation": f"{duration(plan.evaluation)}, {plan.evaluations} of them for each network",
         "the whole run": f"about {duration(plan.seconds)} for {config.steps:,} steps, if the machine stays as busy as it is",
         "memory": memory(measured),
@@ -337,7 +328,7 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console | None
         say(console, "Nothing to worry about was found.")
     folds = len(task.evaluation.folds)
     trainings = ["the model"] if not folds else [f"{folds} folds", "the model of all labels"]
-    if plan.twin is not None:
+    if plan.baseline is not None:
         trainings.append(f"{folds} twins on the labels alone" if folds else "its twin on the labels alone")
     say(
         console,

@@ -10,13 +10,13 @@ from softmatch.cli.display import Display, Reading, print_plan, print_result, sa
 from softmatch.config import Config, read_file
 from softmatch.distributed.processes import first_of_machine, from_environment, joined, main_says, world
 from softmatch.errors import InputError
-from softmatch.runs.folder import RunFolder
+from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.training.bench import plan
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.job import run_job
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job, open_job
-from softmatch.training.resume import decide, is_finished, reopen
+from softmatch.training.resume import decide, reopen
 
 AUTO = "auto"
 

@@ -13,7 +13,7 @@ from softmatch.errors import InputError
 from softmatch.experiments.measures import Files, Measure, measure_named
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
-from softmatch.report.cleaning import number
+from softmatch.report.run_contents import number
 
 State = Literal["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing"]
 """finished: with the figure that is asked for; unmeasured: finished without it; unreadable: its result is damaged;

@@ -11,7 +11,7 @@ from softmatch.experiments.collecting import Cell, Results
 from softmatch.experiments.layout import plain
 from softmatch.files.untrusted import read_text
 from softmatch.report.charts import thin
-from softmatch.report.cleaning import Record, number
+from softmatch.report.run_contents import Record, number
 
 MEASURES = {"error": "test_error", "quantity": "quantity", "quality": "quality"}
 """By their names on the page; what a record calls them."""

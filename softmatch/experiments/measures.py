@@ -10,7 +10,7 @@ from statistics import fmean, pstdev
 from typing import Any, Literal
 
 from softmatch.errors import InputError, nearest
-from softmatch.report.cleaning import Record, figures, mapping, number
+from softmatch.report.run_contents import Record, figures, mapping, number
 from softmatch.runs.folder import RunFolder
 
 

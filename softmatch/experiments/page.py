@@ -14,8 +14,8 @@ from softmatch.experiments.collecting import Cell, Entry
 from softmatch.experiments.curves import curves
 from softmatch.experiments.layout import Layout, figure, interval, plain, probability, signed
 from softmatch.experiments.tables import last_words, link
-from softmatch.report.numbers import duration, percent
-from softmatch.report.pages import Page
+from softmatch.formatting import duration
+from softmatch.report.pages import Page, percent
 
 HERE = Path(__file__).parent
 PAGE = Page(HERE / "page.html", [HERE / "page.js"], [HERE / "page.css"])

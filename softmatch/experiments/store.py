@@ -17,6 +17,7 @@ import yaml
 from softmatch.errors import InputError
 from softmatch.experiments.sheet import Run
 from softmatch.files.untrusted import parse_json, read_text
+from softmatch.runs.folder import is_finished
 
 
 class Store:
@@ -43,9 +44,8 @@ class Store:
         return self.root / sheet
 
     def is_finished(self, run: Run) -> bool:
-        """Whether a run has its figures and its report, as `softmatch.training.resume.is_finished` has it."""
-        folder = self.folder(run)
-        return (folder / "result.json").is_file() and (folder / "report.html").is_file()
+        """Whether a run has its figures and its report."""
+        return is_finished(self.folder(run))
 
     def result(self, run: Run) -> dict[str, Any] | None:
         """result.json of a finished run."""

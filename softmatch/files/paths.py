@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def expand_home(where: str | Path) -> Path:
-    """A path with the folder that "~" or "~name" means; as it stands where nobody is called so, and then it is simply not there.
+    """Expand "~" and "~name" in a path; where there is no such user the path stays as it is, and does not exist.
 
     Example:
         >>> str(expand_home("~nobody-of-that-name/data.csv"))

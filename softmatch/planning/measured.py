@@ -16,7 +16,8 @@ from softmatch.planning.setting import Setting
 from softmatch.planning.timing import Speed
 from softmatch.training.bench import device_name, measure
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.setup import build_method, make_trainer, prepare_examples
+from softmatch.training.opening import Job
+from softmatch.training.setup import build_method, make_trainer, prepare_job
 from softmatch.training.task import Task
 
 STEPS, BUDGET = 4, 30.0
@@ -43,7 +44,7 @@ def random_task(setting: Setting, device: str) -> Task:
         items = torch.randn(number, *data.shape, generator=random)
     names = tuple(map(str, range(data.classes)))
     test = Examples(items[:2], torch.arange(2) % data.classes, names, data.kind)
-    return prepare_examples("random", config, Examples(items, torch.arange(number) % data.classes, names, data.kind, test=test))
+    return prepare_job(Job("random", config, Examples(items, torch.arange(number) % data.classes, names, data.kind, test=test)))
 
 
 def sized_method(task: Task, name: str, unlabeled: int) -> Method:

@@ -18,8 +18,9 @@ from softmatch.errors import InputError
 from softmatch.methods.base import Forward
 from softmatch.methods.cgmatch import CGMatch, LabelHistory, cgmatch, count_gap, generalized_cross_entropy
 from softmatch.step import Batch, Output
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, Step, close
+from tests.prepared import prepare
 
 UNLABELED = 10
 

@@ -19,8 +19,9 @@ from softmatch.methods import Problem, build, fixmatch, pseudo_label, softmatch,
 from softmatch.methods.base import Forward
 from softmatch.methods.influence import Curvature, Influence, conjugate_gradients, influence
 from softmatch.step import Batch, Labeled
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.golden import close
+from tests.prepared import prepare
 
 CLASSES, SIZE, UNLABELED = 4, 3, 12
 

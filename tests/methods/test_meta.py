@@ -18,8 +18,9 @@ from softmatch.methods.base import Forward
 from softmatch.methods.meta import MetaPseudoLabels, meta_pseudo_labels
 from softmatch.step import Batch
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.golden import close
+from tests.prepared import prepare
 
 CLASSES, LR = 3, 0.2
 

@@ -19,8 +19,9 @@ from softmatch.methods.match import Match
 from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
 from softmatch.step import Batch
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.golden import close
+from tests.prepared import prepare
 
 CLASSES, SIZE = 3, 4
 

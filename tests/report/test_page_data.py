@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from softmatch.errors import InputError
-from softmatch.report.charts import compact, thin
 from softmatch.report.measured import how_measured
 from softmatch.report.numbers import count, duration, percent, signed
 from softmatch.report.outcome import results_section
+
+from softmatch.errors import InputError
+from softmatch.report.charts import compact, thin
 from softmatch.report.page_data import DOTS, MOMENTS, page_data
 from softmatch.report.reliability import calibration_section
 from softmatch.report.run_contents import Contents, read

@@ -35,7 +35,7 @@ def test_new_folders_get_new_names(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         RunFolder.create(tmp_path / "file" / "run")
 
 

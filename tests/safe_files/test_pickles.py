@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from softmatch.classifier_folder import read_folder
 
 from softmatch import report
-from softmatch.classifier_folder import read_folder
 from softmatch.config import read_file
 from softmatch.data.own import open_source
 from softmatch.data.preparations import plain_preparation

@@ -15,8 +15,9 @@ from softmatch.errors import InputError
 from softmatch.recipes import complete
 from softmatch.training.bench import PARTS, bench, matmul_flops, measure, plan
 from softmatch.training.opening import open_job
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.own.sources import blobs
+from tests.prepared import prepare
 
 SMALL: dict[str, Any] = {"model": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
 

@@ -15,8 +15,9 @@ from softmatch.data import Batches, find_source
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.training.loop import Record, Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from softmatch.training.task import Task
+from tests.prepared import prepare
 
 
 def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:

@@ -17,8 +17,9 @@ from softmatch.methods.base import Forward, MakeOptimizer, Method
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Output
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import _refuse_unfit, make_trainer, prepare
+from softmatch.training.setup import _refuse_unfit, make_trainer
 from softmatch.training.task import Task
+from tests.prepared import prepare
 
 
 def make_task(source: str = "two-moons", network: Any = None, **settings: Any) -> Task:

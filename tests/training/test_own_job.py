@@ -17,8 +17,8 @@ from softmatch.config import make_config
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from softmatch.training.job import Result
-from softmatch.training.setup import prepare
 from tests.own.sources import blobs, pictures, texts, write_csv
+from tests.prepared import prepare
 from tests.tiny_encoder import make_text_encoder
 
 QUICK: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 16, "labeled_batch": 8, "threads": 1}

@@ -122,13 +122,13 @@ def _flipped(content: bytearray) -> bytes:
 def _torn_metrics(chance: Random, out: Path) -> str:
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"step": 6, "lo')
-    return "going on after step 5"
+    return "resuming after step 5"
 
 
 def _cut_metrics(chance: Random, out: Path) -> str:
     (out / "metrics.jsonl").write_bytes((out / "metrics.jsonl").read_bytes()[:20])
     (out / ".result.json.0123abcd").write_bytes(b"half of")  # left behind
-    return "going on after step 5"
+    return "resuming after step 5"
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from softmatch.errors import InputError
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model, save_model
-from softmatch.training.setup import build_method, effective, make_trainer, prepare
+from softmatch.training.setup import build_method, effective, make_trainer
 from softmatch.training.task import Task
+from tests.prepared import prepare
 
 
 def test_devices() -> None:

@@ -19,8 +19,9 @@ from softmatch.errors import InputError
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, effective, make_trainer, prepare, prepare_examples
+from softmatch.training.setup import build_method, effective, make_trainer
 from softmatch.training.task import Task
+from tests.prepared import prepare, prepare_examples
 from tests.tiny_encoder import WORDS, make_resnet, make_text_encoder
 
 QUICK: dict[str, Any] = {

@@ -29,7 +29,7 @@ from softmatch.experiments.figures.style import (
 )
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
-from softmatch.report.cleaning import number
+from softmatch.report.run_contents import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -19,8 +19,7 @@ from softmatch.experiments.figures.style import ALL, INK, WRONG, colours, new_fi
 from softmatch.experiments.sheet import Column, Sheet
 from softmatch.experiments.store import Store
 from softmatch.metrics import BINS
-from softmatch.report.cleaning import Record, number
-from softmatch.report.run_contents import Contents
+from softmatch.report.run_contents import Contents, Record, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,8 +17,7 @@ from softmatch.experiments.figures.reading import Series, class_figures, finishe
 from softmatch.experiments.figures.style import INK, colours, means, new_figure, panel, percent_range, step_axis, styled
 from softmatch.experiments.sheet import Column, Sheet
 from softmatch.experiments.store import Store
-from softmatch.report.cleaning import Record
-from softmatch.report.run_contents import Contents
+from softmatch.report.run_contents import Contents, Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from softmatch.experiments.sheet import Column, Row, Sheet
 from softmatch.experiments.store import Store
-from softmatch.report.cleaning import Record, number
-from softmatch.report.run_contents import Contents, read
+from softmatch.report.run_contents import Contents, Record, number, read
 from softmatch.runs.folder import RunFolder
 
 Values = NDArray[np.float64]

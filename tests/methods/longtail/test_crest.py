@@ -15,8 +15,9 @@ from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, softmatch
 from softmatch.methods.longtail.crest import CReST, CReSTPlus, choose, crest, crest_plus, sampling_shares
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.golden import CLASSES, STEP_1, STEP_2, close
+from tests.prepared import prepare
 
 COUNTS = (2, 16, 4)
 PROBLEM = Problem(num_classes=CLASSES, num_unlabeled=9, class_counts=COUNTS, class_prior=(2 / 22, 16 / 22, 4 / 22))
