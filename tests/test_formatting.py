@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmatch.formatting import quoted, some
+from softmatch.formatting import duration, percent, quoted, signed, some
 
 
 def test_the_first_few_as_they_are() -> None:
@@ -16,3 +16,9 @@ def test_the_first_few_in_quotes() -> None:
     assert quoted(list("abcdefg")) == "'a', 'b', 'c', 'd', 'e' and 2 more"
     assert quoted(list("abc"), 2, "classes") == "'a', 'b' and 1 more classes"
     assert quoted(("a", "b"), 2, "classes") == "'a', 'b'"
+
+
+def test_numbers() -> None:
+    assert [percent(x) for x in (0, 0.0264, 1, -0.00001, None)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %", "–"]
+    assert [signed(x) for x in (0.0, 0.0123, -0.0123, -0.0004, 0.0004)] == ["0.0", "+1.2", "−1.2", "−0.04", "+0.04"]
+    assert [duration(s) for s in (9.44, 75.4, 3725, 5 * 3600, 4e5)] == ["9.44 s", "75.4 s", "62.1 min", "5.0 h", "4.6 days"]

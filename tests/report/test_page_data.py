@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from softmatch.report.measured import how_measured
-from softmatch.report.numbers import count, duration, percent, signed
-from softmatch.report.outcome import results_section
 
 from softmatch.errors import InputError
 from softmatch.report.charts import compact, thin
-from softmatch.report.page_data import DOTS, MOMENTS, page_data
+from softmatch.report.page_data import DOTS, MOMENTS, page_data, results_section
+from softmatch.report.pages import count, percent
 from softmatch.report.reliability import calibration_section
 from softmatch.report.run_contents import Contents, read
-from softmatch.report.wording import missing, tiles, verdict, warnings
+from softmatch.report.wording import how_measured, missing, tiles, verdict, warnings
 from softmatch.runs.folder import RunFolder
 from tests.report.example import CLASSES, make_boundary, make_calibration, make_record, make_run, rewrite_records
+
+BASELINE = "Baseline (labels only)"
 
 
 def plain(text: str) -> str:
@@ -32,7 +32,7 @@ def names(charts: list[dict[str, Any]]) -> list[list[str]]:
 
 def test_charts_of_a_complete_run(tmp_path: Path) -> None:
     data = page_data(read(make_run(tmp_path / "run")))
-    assert names(data["charts"]) == [["SoftMatch", "Labels alone"], ["Quantity f", "Quality g"]]
+    assert names(data["charts"]) == [["SoftMatch", BASELINE], ["Quantity f", "Quality g"]]
     assert names(data["statistics"]) == [["μ", "σ"], ["E[p] upper", "E[p] lower"]]
     assert names(data["losses"]) == [["Total", "Supervised", "Unsupervised"], ["Learning rate"]]
     assert data["statistics"][0]["series"][1]["values"][0] == 0.2  # σ is the root of the variance, 0.04
@@ -64,8 +64,8 @@ def test_statistics_of_many_classes_are_summed_up(tmp_path: Path) -> None:
 
 def test_supervised_run_has_no_pseudo_labels(tmp_path: Path) -> None:
     data = page_data(read(make_run(tmp_path / "run", method="supervised")))
-    assert names(data["charts"]) == [["Labels alone"]]
-    assert [panel["title"] for panel in data["boundary"]["panels"]] == ["Labels alone"]
+    assert names(data["charts"]) == [[BASELINE]]
+    assert [panel["title"] for panel in data["boundary"]["panels"]] == [BASELINE]
     assert not data["histograms"]
     assert data["truth"] is None
     assert data["moments"][0]["classes"] is None
@@ -86,20 +86,20 @@ def test_no_weight_is_not_called_unknown_truth(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", method="fixmatch", result={"quality": None, "quantity": 0.0})
     rewrite_records(run, lambda r: r.update(quality=None, quantity=0.0))
     contents = read(run)
-    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "nothing has weight"
+    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "no sample has weight"
     assert missing(contents) == []
 
 
-def test_twin_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> None:
+def test_a_baseline_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", steps=10)
     (run.path / "twin" / "metrics.jsonl").unlink()
-    run.twin().append_record(make_record(7, 2, "supervised"))
+    run.baseline().append_record(make_record(7, 2, "supervised"))
     chart = page_data(read(run))["charts"][0]
     assert chart["x"] == [5, 7, 10]
     assert [series["values"] for series in chart["series"]] == [[0.08, None, 0.05], [None, 0.15, None]]
 
 
-def test_reading_does_not_make_a_twin_folder(tmp_path: Path) -> None:
+def test_reading_does_not_make_a_folder_for_the_baseline(tmp_path: Path) -> None:
     read(make_run(tmp_path / "run", twin=False))
     assert not (tmp_path / "run" / "twin").exists()
 
@@ -174,7 +174,7 @@ def test_many_points_keep_the_labelled_ones() -> None:
         (
             {"difference": -0.002, "difference_interval": [-0.012, 0.009]},
             "open",
-            "cannot be told apart: the difference is -0.2 points, and its 95 % interval, -1.2 to +0.9, contains zero.",
+            "no clear difference: it is -0.2 points, and its 95 % interval, -1.2 to +0.9, contains zero.",
         ),
         ({"difference": -0.01, "difference_interval": [-0.02, 0.0]}, "open", "-2.0 to 0.0, contains zero."),
         ({"difference": -0.01, "difference_interval": None}, "open", "without an interval it cannot be judged."),
@@ -182,17 +182,15 @@ def test_many_points_keep_the_labelled_ones() -> None:
 )
 def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: str) -> None:
     text, found = verdict(read(make_run(tmp_path / "run", result=result)))
-    first = (
-        "With 4 labels SoftMatch makes 2.6 % errors on 1 539 held-out samples; trained on the labels alone the same network makes"
-    )
-    assert plain(text).startswith(f"{first} 15.4 %. ")
+    first = "With 4 labels SoftMatch makes 2.6 % errors on 1 539 held-out samples"
+    assert plain(text).startswith(f"{first}; the baseline, trained on the labels only, makes 15.4 %. ")
     assert plain(text).endswith(sentence)
     assert found == kind
 
 
 def test_verdict_without_comparison(tmp_path: Path) -> None:
     alone, _ = verdict(read(make_run(tmp_path / "alone", twin=False)))
-    assert plain(alone).endswith("so whether the unlabelled data helped is not known.")
+    assert plain(alone).endswith("so it is not known whether the unlabelled data helped.")
     supervised, _ = verdict(read(make_run(tmp_path / "supervised", method="supervised")))
     assert "There is no pseudo-labelling to judge." in supervised
     unfinished, _ = verdict(read(make_run(tmp_path / "unfinished", finished=False, steps=20, settings={"steps": 1200})))
@@ -233,7 +231,7 @@ def test_older_run_with_the_test_set_of_its_source(tmp_path: Path) -> None:
 def test_cross_fit_is_named_over_its_figures(tmp_path: Path) -> None:
     contents = read(make_run(tmp_path / "run", evaluation="crossfit"))
     assert tiles(contents)[0]["name"] == "Cross-fitted error"
-    assert page_data(contents)["charts"][0]["caption"].startswith("The share of the labelled samples")
+    assert page_data(contents)["charts"][0]["caption"].startswith("The share of labelled samples")
     assert "so its own error is expected to be slightly lower" in (how_measured(contents) or "")
 
 
@@ -242,7 +240,7 @@ def test_unmeasured_run(tmp_path: Path) -> None:
     sentence, kind = verdict(contents)
     assert kind == "unmeasured"
     assert sentence == (
-        "How accurate this model is could not be measured. 3 labelled samples are too few: label 20 or more, or give a test set."
+        "The accuracy of this model could not be measured. 3 labelled samples are too few: label 20 or more, or give a test set."
     )
     assert [tile["name"] for tile in tiles(contents)] == ["Quantity f", "Quality g", "Time"]
     assert how_measured(contents) is None
@@ -271,7 +269,7 @@ def test_partly_known_truth_is_no_estimate(tmp_path: Path) -> None:
     contents = read(run)
     assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "of those whose class is known"
     (note,) = missing(contents)
-    assert plain(note).startswith("The true class is known of 40.0 % of the pseudo-labels.")
+    assert plain(note).startswith("The true class is known for 40.0 % of the pseudo-labels.")
 
 
 def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
@@ -287,7 +285,7 @@ def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
     assert found is not None
     first, second = map(plain, found["paragraphs"])
     assert first == (
-        "On average the network is 89.7 % confident, and 80.2 % of its predictions are right: it is too sure of itself. "
+        "On average the network is 89.7 % confident, and 80.2 % of its predictions are right: it is overconfident. "
         "Of the 991 predictions with a confidence of 75 to 100 % (90.0 % on average), 80.0 % were right."
     )
     assert second.startswith(
@@ -298,7 +296,7 @@ def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
     assert [shape["few"] for shape in before] == [True, False]
     assert before[0]["top"] == 8  # all right: the bar is as high as the picture
     assert before[1]["top"] - before[1]["mark"] == pytest.approx(0.1 * 240)  # the mark is 10 points above the bar
-    assert [panel["title"] for panel in found["panels"]] == ["As the network says it", "After temperature scaling, T = 1.75"]
+    assert [panel["title"] for panel in found["panels"]] == ["Before temperature scaling", "After temperature scaling, T = 1.75"]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +337,7 @@ def test_results_of_classes_worst_first(tmp_path: Path) -> None:
     ]
     found = results_section(read(make_run(tmp_path / "run", evaluation="holdout", result={"classes": classes})))
     assert found is not None
-    assert found["heads"] == ["Labels", "Tested", "Error", "Error, labels alone", "Precision", "Recall"]
+    assert found["heads"] == ["Labels", "Tested", "Error", "Baseline error", "Precision", "Recall"]
     rows = [[row["name"], *map(plain, row["cells"])] for row in found["rows"]]
     assert rows == [
         ["d", "3", "20", "50.0 %", "50.0 %", "50.0 %", "50.0 %"],
@@ -350,8 +348,8 @@ def test_results_of_classes_worst_first(tmp_path: Path) -> None:
     assert [row["bar"] for row in found["rows"]] == [50, 50, 10, None]
     assert [plain(sentence) for sentence in found["sentences"]] == [
         "Half of the classes have an error of 50.0 % or less.",
-        "Compared with the labels alone, the error is lower in 1 class, higher in 1 and the same in 1.",
-        "Of 1 class no sample was tested.",
+        "Compared with the baseline, the error is lower in 1 class, higher in 1 and the same in 1.",
+        "No sample of 1 class was tested.",
     ]
 
 
@@ -361,7 +359,7 @@ def test_results_show_only_what_is_known(tmp_path: Path) -> None:
     assert (unmeasured["heads"], unmeasured["measured"], unmeasured["sentences"]) == (["Labels"], False, [])
     alone = results_section(read(make_run(tmp_path / "alone", evaluation="holdout", twin=False)))
     assert alone is not None
-    assert "Error, labels alone" not in alone["heads"]
+    assert "Baseline error" not in alone["heads"]
     assert results_section(read(make_run(tmp_path / "old"))) is None
 
 
@@ -381,5 +379,3 @@ def test_formats() -> None:
         "? labels",
     ]
     assert [plain(percent(x)) for x in (0, 0.0264, 1, -0.00001)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %"]
-    assert [plain(signed(x)) for x in (0.0, 0.0123, -0.0123, -0.0004, 0.0004)] == ["0.0", "+1.2", "-1.2", "-0.04", "+0.04"]
-    assert [plain(duration(s)) for s in (9.44, 75.4, 3725)] == ["9.4 s", "1 min 15 s", "1 h 02 min"]

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from softmatch.errors import InputError
+from softmatch.files.tensors import write_checked
 from softmatch.training import checkpoint
 from softmatch.training.checkpoint import (
     CheckpointWriter,
@@ -26,7 +27,6 @@ from softmatch.training.checkpoint import (
     load_checkpoint,
     newest_good,
     unflatten_optimizer,
-    write_checked,
 )
 
 
@@ -173,7 +173,7 @@ def test_a_checkpoint_under_another_name_is_refused(tmp_path: Path) -> None:
         write_checked(tmp_path / "step-000000003.safetensors", {}, notes)
         newest, wrong = newest_good(tmp_path)
         assert newest is None
-        assert "does not say of which step it is" in wrong[0]
+        assert "does not name its step" in wrong[0]
 
 
 def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_optimizer_state_round_trip(kind: type[torch.optim.Optimizer]) -> None:
 )
 def test_names_that_are_not_of_an_optimizer_are_refused(name: str) -> None:
     optimizer = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1, momentum=0.9)
-    with pytest.raises(InputError, match="is not of an optimiser of 2 parameters"):
+    with pytest.raises(InputError, match="is not a tensor of an optimiser with 2 parameters"):
         unflatten_optimizer(optimizer, {name: torch.zeros(2, 3)})
     with pytest.raises(InputError, match=r"'1.momentum_buffer' of the optimiser has shape \(2, 3\), its parameter \(2,\)"):
         unflatten_optimizer(optimizer, {"1.momentum_buffer": torch.zeros(2, 3)})

@@ -176,7 +176,7 @@ def test_a_network_object_is_not_changed_by_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (nn.Linear(3, 10), "cannot take items of 1×8×8"),
+        (nn.Linear(3, 10), "cannot process items of 1×8×8"),
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "a logit for each class"),
     ],
 )

@@ -192,7 +192,7 @@ class Fails(torch.nn.Module):
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), TrainingError, "step 1 needs more memory"),
         (RuntimeError("[enforce fail at alloc_cpu.cpp:1] . can't allocate memory: you tried"), TrainingError, "--micro-batch"),
-        (ValueError("Expected more than 1 value per channel when training, got [1, 8]"), InputError, "raise --labeled-batch"),
+        (ValueError("Expected more than 1 value per channel when training, got [1, 8]"), InputError, "Raise --labeled-batch"),
         (RuntimeError("shapes cannot be multiplied"), RuntimeError, "shapes cannot be multiplied"),
     ],
 )

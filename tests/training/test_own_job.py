@@ -100,7 +100,7 @@ def test_test_data_are_measured_on_and_never_trained_on(tmp_path: Path) -> None:
 def test_a_number_of_labels_keeps_copies_of_test_samples_out_of_training(tmp_path: Path) -> None:
     rows = [(i % 50 / 7, i % 50 * 3, "ab"[i % 2]) for i in range(100)]  # each twice
     path = write_csv(tmp_path / "t.csv", rows, ("width", "height", "label"))
-    with pytest.raises(softmatch.InputError, match="leave out --evaluation"):
+    with pytest.raises(softmatch.InputError, match="Leave out --evaluation"):
         softmatch.train(path, labels=10, evaluation="crossfit", out=tmp_path / "run", **QUICK)
     told = [(f"the text number {i % 97} of them", "ab"[i % 2]) for i in range(100)]
     result = softmatch.train(write_csv(tmp_path / "u.csv", told, ("text", "label")), labels=10, out=tmp_path / "run", **QUICK)

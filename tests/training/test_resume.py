@@ -154,7 +154,7 @@ def test_a_full_disk_ends_a_run_that_goes_on_when_there_is_room(endurance: Endur
     assert_endured(tally, 1)
     assert full.code == 1
     assert "File too large" in full.said
-    assert "What the run has written so far is kept" in full.said
+    assert "The files of the run so far are kept" in full.said
     assert done.steps < 8
 
 

@@ -78,7 +78,7 @@ def _together(monkeypatch: pytest.MonkeyPatch, size: int, **settings: Any) -> Ta
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"labeled_batch": 4}, "--labeled-batch 4 has no row for each of 5 processes: give 5 or more"),
+        ({"labeled_batch": 4}, "--labeled-batch 4 has no row for each of 5 processes. Use 5 or more"),
         ({"unlabeled_batch": 3}, "--unlabeled-batch 3 has no row for each of 5 processes"),
         ({"unlabeled_batch": 3, "method": "supervised"}, None),
         ({"method": "meta_pseudo_labels"}, None),
@@ -98,7 +98,7 @@ def test_every_process_must_get_a_row_of_each_batch(
 
 def test_labels_that_are_kept_out_must_be_enough_for_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     task = _together(monkeypatch, 11, method="influence", labels=20)
-    with pytest.raises(InputError, match="here 10, and each of 11 processes needs one: give more --labels, or fewer processes"):
+    with pytest.raises(InputError, match=r"here 10, and each of 11 processes needs one\. Use more --labels, or fewer"):
         build_method(task, "influence")
     task = _together(monkeypatch, 10, method="influence", labels=20)
     assert "validation" in build_method(task, "influence").streams
@@ -124,7 +124,7 @@ def test_batch_normalisation_is_that_of_all_processes_and_the_model_a_plain_one(
         assert not any(type(module) is torch.nn.BatchNorm2d for module in network.modules())
         assert list(network.state_dict()) == list(build_network("small-conv", task.shape, 10).state_dict())
     run = RunFolder.create(tmp_path / "run")
-    save_model(run, trainer.result, task.network_name, task.shape, task.views, task.examples.classes, task.preparation)
+    save_model(run, task.model(trainer.result), task.network_name)
     found = load_model(run.path).network
     assert any(type(module) is torch.nn.BatchNorm2d for module in found.modules())
     items = task.views.plain(task.some_items(6))

@@ -115,7 +115,7 @@ def test_a_run_with_adapters_leaves_a_plain_model(encoder: Path, tmp_path: Path,
     (tmp_path / "test.csv").write_text("\n".join(["text,label", *rows[:12]]))
     settings: dict[str, Any] = {**QUICK, "encoder": str(encoder), "fine_tune": True, "test": tmp_path / "test.csv"}
     run = softmatch.train(tmp_path / "t.csv", **settings, lora=2, head="gelu", layer_decay=0.7, out=tmp_path / "run").run
-    assert RunFolder(run).twin().records()[-1]["step"] == 4
+    assert RunFolder(run).baseline().records()[-1]["step"] == 4
     monkeypatch.setitem(sys.modules, "peft", None)
     model = load_model(run)
     assert not any("lora" in name for name in model.network.state_dict())
@@ -151,13 +151,13 @@ def test_unlabelled_batches_are_of_similar_lengths(examples: Examples, encoder: 
     ("settings", "message"),
     [
         ({"lora": 8}, "--lora is for a pretrained encoder that is trained, and the network here is 'small-conv'"),
-        ({"lora": 8, "encoder": "some/encoder"}, "the network here is 'small-conv': give --fine-tune, or leave it out"),
+        ({"lora": 8, "encoder": "some/encoder"}, r"the network here is 'small-conv'\. Leave it out, or give --fine-tune"),
         ({"tuned_layers": 0}, "--tuned-layers is for a pretrained encoder"),
         ({"head": "gelu"}, "--head is for a pretrained encoder"),
         ({"layer_decay": 0.9}, "--layer-decay is for a pretrained encoder"),
         ({"head_rate": 9.0}, "--head-rate is for a pretrained encoder"),
         ({"length_buckets": 5}, "--length-buckets is for texts"),
-        ({"warmup": 801}, "--warmup 801 is more than the 800 steps: give fewer"),
+        ({"warmup": 801}, r"--warmup 801 is more than the 800 steps\. Give fewer"),
         ({"warmup": 401, "method": "crest"}, "--warmup 401 is more than the 400 steps in each of 2 generations"),
     ],
 )

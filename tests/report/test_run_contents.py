@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from softmatch.report.cleaning import clean_boundary, clean_record, number
 
+from softmatch.report.run_contents import clean_boundary, clean_record, number
 from tests.report.example import make_boundary, make_record
 
 
