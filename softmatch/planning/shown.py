@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from softmatch.cli.display import percent, say
-from softmatch.formatting import duration
+from softmatch.cli.display import say
+from softmatch.formatting import duration, percent
 from softmatch.planning.devices import Device, Range
 from softmatch.planning.experiments import Share
 from softmatch.planning.paper_times import stated_seconds

@@ -109,15 +109,8 @@ def loss_charts(contents: Contents) -> list[Chart]:
         unit="number",
         zero=True,
     )
-    rate = chart(
-        "rate",
-        "Learning rate",
-        "The learning rate at each record.",
-        records,
-        [line(records, "Learning rate", lambda r: r.get("lr"), "run")],
-        unit="number",
-        zero=True,
-    )
+    rates = [line(records, "Learning rate", lambda r: r.get("lr"), "run")]
+    rate = chart("rate", "Learning rate", "The learning rate at each record.", records, rates, unit="number", zero=True)
     return [c for c in (losses, rate) if c]
 
 
@@ -161,16 +154,8 @@ STATISTICS: list[tuple[str, str, dict[str, str]]] = [
         "Number of times training has restarted; each generation has the labels that the previous one added.",
         {"generation": "generation"},
     ),
-    (
-        "Added labels",
-        "Unlabelled samples that count as labelled ones in this generation.",
-        {"added_labels": "samples"},
-    ),
-    (
-        "Allocated share",
-        "The share of the unlabelled samples that is to get a label; it grows to one.",
-        {"share": "share"},
-    ),
+    ("Added labels", "Unlabelled samples that count as labelled ones in this generation.", {"added_labels": "samples"}),
+    ("Allocated share", "The share of the unlabelled samples that is to get a label; it grows to one.", {"share": "share"}),
     (
         "Error of the allocation",
         "Distance between the class sizes of the allocation and the target sizes, as a share of all samples.",
@@ -186,11 +171,7 @@ STATISTICS: list[tuple[str, str, dict[str, str]]] = [
         "Decrease of the student's loss on labelled samples in its last step: above zero, the teacher's labels helped.",
         {"feedback": "feedback"},
     ),
-    (
-        "Sample weight",
-        "Mean of the learned sample weights.",
-        {"sample_weight": "weight"},
-    ),
+    ("Sample weight", "Mean of the learned sample weights.", {"sample_weight": "weight"}),
     (
         "Mean count gap",
         "Mean difference in votes between the first and the second label of a sample.",

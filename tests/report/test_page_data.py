@@ -99,11 +99,6 @@ def test_a_baseline_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> No
     assert [series["values"] for series in chart["series"]] == [[0.08, None, 0.05], [None, 0.15, None]]
 
 
-def test_reading_does_not_make_a_folder_for_the_baseline(tmp_path: Path) -> None:
-    read(make_run(tmp_path / "run", twin=False))
-    assert not (tmp_path / "run" / "twin").exists()
-
-
 def test_half_written_and_repeated_records(tmp_path: Path) -> None:
     """An interruption leaves half a line; a resumed run writes steps again, and the later record counts."""
     run = make_run(tmp_path / "run", finished=False, steps=20)
@@ -190,6 +185,7 @@ def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: st
 
 def test_verdict_without_comparison(tmp_path: Path) -> None:
     alone, _ = verdict(read(make_run(tmp_path / "alone", twin=False)))
+    assert not (tmp_path / "alone" / "twin").exists(), "reading makes no folder"
     assert plain(alone).endswith("so it is not known whether the unlabelled data helped.")
     supervised, _ = verdict(read(make_run(tmp_path / "supervised", method="supervised")))
     assert "There is no pseudo-labelling to judge." in supervised
@@ -228,11 +224,13 @@ def test_older_run_with_the_test_set_of_its_source(tmp_path: Path) -> None:
     assert plain(how_measured(read(run)) or "") == "The source has a test set of 1 539 samples. None of them was trained on."
 
 
-def test_cross_fit_is_named_over_its_figures(tmp_path: Path) -> None:
-    contents = read(make_run(tmp_path / "run", evaluation="crossfit"))
+def test_cross_fit_is_named_over_its_figures_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="crossfit", result={"labels": 243}))
     assert tiles(contents)[0]["name"] == "Cross-fitted error"
     assert page_data(contents)["charts"][0]["caption"].startswith("The share of labelled samples")
-    assert "so its own error is expected to be slightly lower" in (how_measured(contents) or "")
+    how = how_measured(contents) or ""
+    assert how.startswith("240 of the 243 labelled samples were divided into 5 parts.")
+    assert "so its own error is expected to be slightly lower" in how
 
 
 def test_unmeasured_run(tmp_path: Path) -> None:
@@ -256,11 +254,6 @@ def test_unmeasured_run_without_a_reason(tmp_path: Path) -> None:
     evaluation = {"kind": "none", "samples": 0, "folds": None, "reason": None}
     sentence, _ = verdict(read(make_run(tmp_path / "run", evaluation="none", result={"evaluation": evaluation})))
     assert "label a few more samples of each class, or give a labelled test set, and train again." in sentence
-
-
-def test_cross_fit_that_leaves_out_samples_says_so(tmp_path: Path) -> None:
-    contents = read(make_run(tmp_path / "run", evaluation="crossfit", result={"labels": 243}))
-    assert (how_measured(contents) or "").startswith("240 of the 243 labelled samples were divided into 5 parts.")
 
 
 def test_partly_known_truth_is_no_estimate(tmp_path: Path) -> None:
@@ -316,8 +309,8 @@ def test_calibration_without_scaling_has_one_panel(tmp_path: Path, change: dict[
 
 
 @pytest.mark.parametrize("damaged", [None, {}, [], {"bins": None}, {"bins": [None, {"count": 3}]}, {"bins": [{"low": "a"}]}])
-def test_calibration_that_is_not_there(tmp_path: Path, damaged: Any) -> None:
-    assert calibration_section(read(make_run(tmp_path / "run", result={"calibration": damaged}))) is None
+def test_calibration_that_is_not_there(damaged: Any) -> None:
+    assert calibration_section(Contents(result={"calibration": damaged})) is None
 
 
 def test_agreement_is_said_with_its_samples(tmp_path: Path) -> None:
@@ -365,17 +358,11 @@ def test_results_show_only_what_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("classes", "moments"), [(2, 60), (100, 60), (150, 40), (1000, 12)])
 def test_many_classes_have_fewer_moments(classes: int, moments: int) -> None:
-    contents = Contents(
-        records=[{"step": s, "test_class_errors": [0.5] * classes} for s in range(1, 101)], classes=("c",) * classes
-    )
-    assert len(page_data(contents)["moments"]) == moments
+    records = [{"step": s, "test_class_errors": [0.5] * classes} for s in range(1, 101)]
+    assert len(page_data(Contents(records=records, classes=("c",) * classes))["moments"]) == moments
 
 
 def test_formats() -> None:
-    assert [plain(count(n, "label", "labels")) for n in (1, 2, 1048576, None)] == [
-        "1 label",
-        "2 labels",
-        "1 048 576 labels",
-        "? labels",
-    ]
-    assert [plain(percent(x)) for x in (0, 0.0264, 1, -0.00001)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %"]
+    counts = [plain(count(n, "label", "labels")) for n in (1, 2, 1048576, None)]
+    assert counts == ["1 label", "2 labels", "1 048 576 labels", "? labels"]
+    assert percent(0.0264) == "2.6\u202f%"

@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.recipes import complete
 from softmatch.training.bench import PARTS, Stopwatch, bench, matmul_flops, measure, plan
 from softmatch.training.opening import open_job
-from softmatch.training.setup import build_method, make_trainer
 from tests.own.sources import blobs
-from tests.prepared import prepare
+from tests.prepared import small_task, trainer_of
 
 SMALL: dict[str, Any] = {"model": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
 
@@ -54,9 +51,8 @@ def test_impossible_benches(wrong: dict[str, int]) -> None:
 
 
 def test_measuring_trains() -> None:
-    config = complete("digits", find_source("digits").defaults, {"steps": 9, "unlabeled_batch": 16, "threads": 1})
-    task = prepare("digits", config)
-    trainer, plain = (make_trainer(task, build_method(task, config.method)) for _ in range(2))
+    task = small_task("digits", steps=9, unlabeled_batch=16)
+    trainer, plain = trainer_of(task), trainer_of(task)
     found = measure(trainer, steps=3)
     for _ in range(4):  # one to warm up, three measured
         plain.advance()

@@ -46,8 +46,8 @@ def test_the_records_of_a_cross_fit_hold_the_error_of_all_folds(crossfit: Result
     run = RunFolder(crossfit.run)
     assert [record["step"] for record in run.records()] == [3, 6]
     assert run.records()[-1]["test_error"] == pytest.approx(crossfit.test_error, abs=1e-5)
-    twin = RunFolder(crossfit.run / "twin").records()
-    assert twin[-1]["test_error"] == pytest.approx(crossfit.supervised_test_error, abs=1e-5)
+    baseline = run.baseline().records()
+    assert baseline[-1]["test_error"] == pytest.approx(crossfit.supervised_test_error, abs=1e-5)
     parts = [RunFolder(crossfit.run / "folds" / str(number)).records()[-1]["test_error"] for number in (1, 2, 3)]
     assert sum(parts) / 3 == pytest.approx(crossfit.test_error, abs=1e-5)  # of ten samples each
     assert not (crossfit.run / "folds" / "1" / "model").exists()
@@ -117,7 +117,7 @@ def test_the_callers_torch_is_left_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_nothing_to_measure_needs_no_twin(tmp_path: Path) -> None:
+def test_nothing_to_measure_needs_no_baseline(tmp_path: Path) -> None:
     result = softmatch.train(blobs(tmp_path / "t.csv"), evaluation="none", out=tmp_path / "run", **QUICK)
     assert not (result.run / "twin").exists()
 
