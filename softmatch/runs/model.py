@@ -130,7 +130,7 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
     folder = RunFolder(Path(run))
     files, about = folder.path / "model", folder.read_json("model/model.json")
     if about is None:
-        raise InputError(f"{run} has no model. Give the folder of a finished run.")
+        raise InputError(f"{run} has no model: it is not the folder of a finished run.")
     found = describe(about, run)
     classes, shape = tuple(found.classes), tuple(found.shape)
     if network is None and is_own(found.network):

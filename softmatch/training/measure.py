@@ -20,7 +20,7 @@ from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.training.task import Task
 
-POINTS = 4000
+POINTS, SIDE = 4000, 80
 TELLING = 3
 """Smallest number of test samples of a class for a warning that none was recognised."""
 HURT = "The unlabelled data hurt: the baseline, trained on the labels only, makes fewer errors. Use --method supervised."
@@ -150,13 +150,13 @@ def _some(task: Task, most: int) -> Tensor:
     return torch.tensor(sorted({*pool[:: -(-len(pool) // most)].tolist(), *labeled.tolist()}))
 
 
-def save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80) -> None:
+def save_boundary(task: Task, network: nn.Module, run: RunFolder) -> None:
     """Write boundary.json for two features and two classes: points, and the predictions on a grid around them."""
     items = task.examples.items
     if task.examples.kind != "vector" or not isinstance(items, Tensor) or items.shape[1] != 2 or len(task.examples.classes) != 2:
         return
     low, high = items.amin(0) - 0.3, items.amax(0) + 0.3
-    x, y = (torch.linspace(float(low[axis]), float(high[axis]), side) for axis in (0, 1))
+    x, y = (torch.linspace(float(low[axis]), float(high[axis]), SIDE) for axis in (0, 1))
     grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)
     probs = predict_probabilities(network, task.views, grid, task.device)
     chosen = _some(task, POINTS)
@@ -165,7 +165,7 @@ def save_boundary(task: Task, network: nn.Module, run: RunFolder, side: int = 80
         {
             "x": [round(float(v), 4) for v in x],
             "y": [round(float(v), 4) for v in y],
-            "probs": [[round(float(p), 3) for p in row] for row in probs[:, 1].reshape(side, side)],
+            "probs": [[round(float(p), 3) for p in row] for row in probs[:, 1].reshape(SIDE, SIDE)],
             "points": [[round(float(v), 3) for v in point] for point in items[chosen]],
             "truth": task.examples.labels[chosen].tolist(),
             "labeled": torch.isin(chosen, task.split.labeled).nonzero().flatten().tolist(),

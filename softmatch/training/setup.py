@@ -53,7 +53,8 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     _refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
-    _refuse_without_layers(config, built)
+    if config.layer_decay != 1.0 and not any(depths(built).values()):
+        raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
     _try_network(built, describe_network(chosen), examples, views)
     return make_task(job, evaluation, views, chosen, built)
 
@@ -108,12 +109,6 @@ def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
             "--length-buckets is for texts and a pretrained encoder that is trained. "
             f"Leave it out{'' if config.fine_tune else f', or {missing}'}."
         )
-
-
-def _refuse_without_layers(config: Config, network: nn.Module) -> None:
-    """Raise InputError for --layer-decay with an encoder without layers."""
-    if config.layer_decay != 1.0 and not any(depths(network).values()):
-        raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
 
 
 @torch.no_grad()
@@ -179,7 +174,7 @@ def _norm_share(task: Task, method: Method) -> float:
         batches = [config.labeled_batch] * len(method.labeled_views)
         tracked = method.unlabeled_views if method.tracked_views is None else method.tracked_views
         batches += [config.unlabeled_batch] * len(tracked)
-        shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count alike
+        shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count equally
         passes = sum(-(-size // most) if most else 1 for size in shares)
     return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
 
@@ -189,13 +184,13 @@ def _evaluate_every(config: Config) -> int:
 
 
 def checkpoint_every(config: Config) -> int:
-    """Steps between two checkpoints: by default whole numbers of records, so that each is of a measured network."""
+    """Number of steps between checkpoints; by default a multiple of the record interval, so that each has its error."""
     every = _evaluate_every(config)
     return config.checkpoint_every or max(round(config.steps / CHECKPOINTS_PER_RUN / every), 1) * every
 
 
 def build_method(task: Task, name: str) -> Method:
-    """The method of that name for this task, with the momenta that follow from its number of steps."""
+    """Build a method for this task; its momenta follow from the number of steps."""
     config, labels = task.config, task.examples.labels[task.split.labeled]
     counts = torch.bincount(labels, minlength=len(task.examples.classes)).double()
     problem = Problem(

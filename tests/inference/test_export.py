@@ -117,7 +117,7 @@ def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Pa
 
 def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path) -> None:
     found = export(text_folder / "run", "torchscript", tmp_path / "m.pt")
-    assert "what the preparation makes of a text, not the text itself" in found.describe()
+    assert "the output of the preparation for a text, not the text itself" in found.describe()
     about = json.loads((tmp_path / "m.pt.json").read_text())
     tensors = load_file(tmp_path / "m.pt.preparation.safetensors")
     assert "m.pt.preparation.safetensors" in about["how_to_use"][0]
@@ -154,7 +154,7 @@ def test_a_frozen_encoder_of_images_is_not_in_the_graph(tmp_path: Path) -> None:
     run = tmp_path / "run"
     softmatch.train(str(images), encoder=str(encoder), steps=1, twin=False, evaluation="none", out=run)
     found = export(run, "torchscript")
-    assert "float features that the pretrained encoder makes" in found.begins
+    assert "float features of the pretrained encoder" in found.begins
     assert "pixels" not in found.begins
     about = json.loads(found.files[1].read_text(encoding="utf-8"))
     assert about["input"]["type"] == "float32"
@@ -208,7 +208,7 @@ def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_pa
     for folder, source in ((table_folder, "wine.csv"), (image_folder, "images")):
         run = shutil.copytree(folder / "run", tmp_path / folder.name)
         (run / "model" / "samples.safetensors").unlink()
-        with pytest.raises(InputError, match="give some with --source"):
+        with pytest.raises(InputError, match="Give some with --source"):
             export(run, "torchscript")
         found = export(run, "torchscript", source=folder / source)
         assert found.samples == (178 if source == "wine.csv" else 80)

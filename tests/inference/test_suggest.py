@@ -97,7 +97,7 @@ def test_impossible_wishes(digits_run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--number -1"):
         cold_start("digits", -1, tmp_path / "c.csv")
     full = write_csv(tmp_path / "full.csv", [(1, "a"), (2, "b"), (3, "a")], ("x", "label"))
-    with pytest.raises(InputError, match="no sample without a label"):
+    with pytest.raises(InputError, match="has no unlabelled sample"):
         cold_start(full, 2, tmp_path / "c.csv")
     softmatch.train(str(full), steps=1, twin=False, evaluation="none", out=tmp_path / "run")
     with pytest.raises(InputError, match="nothing left to label"):

@@ -61,7 +61,7 @@ def test_data_that_have_moved(table_folder: Path, tmp_path: Path) -> None:
 def test_other_data_are_refused(table_folder: Path, text_folder: Path, tmp_path: Path) -> None:
     rows = read_csv(table_folder / "wine.csv")
     few = write_csv(tmp_path / "few.csv", [tuple(row.values()) for row in rows[:100]], tuple(rows[0]))
-    with pytest.raises(InputError, match="there are 100 samples, the run has used number 178"):
+    with pytest.raises(InputError, match="it has 100 samples, and the run used number 178"):
         open_pool(table_folder / "run", few)
     renamed = [(*list(row.values())[:-1], row["grade"] and f"x{row['grade']}") for row in rows]
     other = write_csv(tmp_path / "other.csv", renamed, tuple(rows[0]))
