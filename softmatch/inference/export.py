@@ -225,7 +225,7 @@ def _exporting(what: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
-            warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+            warnings.filterwarnings("ignore", category=FutureWarning)  # of torch and transformers about themselves
             warnings.filterwarnings("ignore", category=torch.jit._trace.TracerWarning)  # the result is compared afterwards
             yield
     except OSError:

@@ -164,13 +164,13 @@ def _is_named(source: Any) -> bool:
 def _refuse_unfit(named: Source | None, config: Config) -> None:
     """Raise InputError for a setting for another kind of source; `named` is None for a user's own."""
     texts = ", ".join(source.name for source in SOURCES.values() if source.texts)
-    unfit = dict.fromkeys(DRAWN, f"the sources of texts ({texts})") if named is None or not named.texts else {}
+    unfit = dict.fromkeys(DRAWN, f"named sources of texts ({texts})") if named is None or not named.texts else {}
     if named is None:
-        unfit["data"] = "the sources that softmatch knows by name"
+        unfit["data"] = "named sources"
     if named is not None:
         unfit |= dict.fromkeys(OWN_ONLY, "data of your own")
-        unfit |= dict.fromkeys(() if named.texts else ENCODED, "data of your own and for the sources of texts")
-    this = "this is data of your own" if named is None else f"{named.name!r} is a source that softmatch knows"
+        unfit |= dict.fromkeys(() if named.texts else ENCODED, "data of your own and for named sources of texts")
+    this = "this is data of your own" if named is None else f"{named.name!r} is a named source"
     for key, what in unfit.items():
         if getattr(config, key) != Config.model_fields[key].default:
             raise InputError(f"--{key.replace('_', '-')} is for {what}; {this}.")
