@@ -56,7 +56,7 @@ def test_running_statistics_move_as_far_in_a_step_of_many_passes(settings: dict[
 
 
 def test_effective_settings_leave_nothing_open() -> None:
-    found = effective(small_task("digits", steps=800, evaluate_every=None))
+    found = effective(prepare("digits", make_config(find_source("digits").defaults, {"steps": 800})))
     assert (found["model"], found["labels"], found["split_seed"]) == ("small-conv", 40, 0)
     assert found["statistics_momentum"] == found["model_momentum"] == pytest.approx(0.95)
     assert found["batch_norm_momentum"] == pytest.approx(0.05)
