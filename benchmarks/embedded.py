@@ -32,7 +32,8 @@ from torch import Tensor
 import softmatch
 from softmatch.config import make_config
 from softmatch.data import find_source
-from softmatch.training.setup import prepare
+from softmatch.training.opening import open_again
+from softmatch.training.setup import prepare_job
 
 SETTINGS = {"digits-40": ("digits", 40), "digits-10": ("digits", 10), "two-moons": ("two-moons", 4)}
 METHODS = ("softmatch", "fixmatch", "flexmatch")
@@ -58,7 +59,7 @@ def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]
 
 def scikit_learn(source: str, labels: int, seed: int) -> dict[str, Outcome]:
     """Fit the classifiers a user would try, on the same training pool, labels and test set."""
-    task = prepare(source, make_config(find_source(source).defaults, {"labels": labels, "seed": seed}))
+    task = prepare_job(open_again(source, make_config(find_source(source).defaults, {"labels": labels, "seed": seed})))
     pool, test = task.split.unlabeled, task.test
     assert isinstance(task.examples.items, Tensor)
     assert isinstance(test[0], Tensor)

@@ -27,7 +27,8 @@ import torch
 from softmatch.config import make_config
 from softmatch.data import find_source
 from softmatch.networks.prediction import predict_probabilities
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.opening import open_again
+from softmatch.training.setup import build_method, make_trainer, prepare_job
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {"averages": "paper"},
@@ -46,7 +47,7 @@ def fit(job: tuple[str, int, int, int]) -> tuple[float, float]:
     variant, steps, labels, seed = job
     base = {"steps": steps, "labels": labels, "seed": seed, "evaluate_every": steps // 4}
     config = make_config(find_source("digits").defaults, base, VARIANTS[variant])
-    task = prepare("digits", config)
+    task = prepare_job(open_again("digits", config))
     trainer = make_trainer(task, build_method(task, config.method))
     if variant == "paper's model average only":
         trainer.average.warm = False

@@ -40,7 +40,8 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
     from softmatch.step import Batch
     from softmatch.training.bench import measure
     from softmatch.training.memory import keep_freed_memory
-    from softmatch.training.setup import build_method, make_trainer, prepare_examples
+    from softmatch.training.opening import Job
+    from softmatch.training.setup import build_method, make_trainer, prepare_job
 
     torch.set_num_threads(arguments.threads)
     config = make_config(
@@ -53,7 +54,7 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
     random = torch.Generator().manual_seed(0)
     items = torch.randint(0, 256, (4096, 3, 32, 32), dtype=torch.uint8, generator=random)
     examples = Examples(items, torch.arange(4096) % 10, tuple("0123456789"), "image")
-    task = prepare_examples("random images", config, examples)
+    task = prepare_job(Job("random images", config, examples))
     trainer = make_trainer(task, build_method(task, config.method))
     if way == "reference":
         wrn.norm_act = lambda norm, inputs: nn.functional.leaky_relu(norm(inputs), wrn.SLOPE)

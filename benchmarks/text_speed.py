@@ -36,7 +36,8 @@ from softmatch.networks import prediction as evaluate
 from softmatch.networks.pretrained import PIECE, PretrainedText
 from softmatch.training.loop import Trainer
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.setup import build_method, make_trainer, prepare_examples
+from softmatch.training.opening import Job
+from softmatch.training.setup import build_method, make_trainer, prepare_job
 from softmatch.training.task import Task
 
 FEATURES = 384
@@ -116,9 +117,9 @@ def make_task(way: str, settings: dict[str, Any], tokens: Examples, vectors: Exa
         "evaluation": "none",
     }
     if way.startswith("features"):
-        return prepare_examples("texts", make_config(base, {"network": "mlp-256"}, settings), vectors)
+        return prepare_job(Job("texts", make_config(base, {"network": "mlp-256"}, settings), vectors))
     model = {"network": f"encoder={options.encoder}", "length_buckets": options.steps}
-    return prepare_examples("texts", make_config(base, model, settings), tokens)
+    return prepare_job(Job("texts", make_config(base, model, settings), tokens))
 
 
 class Rate(NamedTuple):

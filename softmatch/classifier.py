@@ -1,8 +1,10 @@
-"""Classifier: the whole training as an estimator of scikit-learn, in memory: `fit` writes nothing."""
+"""Classifier: training as an estimator of scikit-learn, in memory; `fit` writes no files."""
 
 from __future__ import annotations
 
 import copy
+import json
+import shutil
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -17,29 +19,29 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from softmatch.classifier_folder import Saved, read_folder, write_folder
-from softmatch.config import renamed
+from softmatch.config import Config, renamed
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.given_labels import Targets, read_targets
+from softmatch.data.given_labels import LABEL_KINDS, Targets, read_targets
 from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
 from softmatch.data.samples import inputs_for, is_path, new_records
 from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
+from softmatch.inference.predict import predict_pieces
 from softmatch.networks import Network, describe_network
 from softmatch.recipes import complete
-from softmatch.runs.model import Model
-from softmatch.training.fit import SAMPLES
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model, save_model
 from softmatch.training.loop import Record
 from softmatch.training.opening import Job, open_job, reading_of
-from softmatch.training.setup import build_method, make_trainer, prepare_job
+from softmatch.training.setup import build_method, make_trainer, prepare_job, restored_state
 
 WHERE = "Classifier"
-"""To call the settings in messages."""
+"""Name of the settings in messages."""
 PARAMETERS = {"seed": "random_state"}
-"""Settings that are parameters of another name."""
+"""Settings that are parameters under another name."""
 POINTLESS = frozenset(
     {
         *("recipe", "labels", "imbalance", "unlabeled_imbalance", "data", "split_seed"),
@@ -47,11 +49,14 @@ POINTLESS = frozenset(
         *("train_per_class", "validation_per_class", "largest_class_labels", "largest_class_unlabeled"),
     }
 )
-"""Settings about samples to draw, to test on, and files to write: there is nothing of that here."""
+"""Settings for splits, evaluation and files, which a Classifier does not have."""
 SAME = ("steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "views", "encoder", "device")
-"""Parameters that are settings of the same name."""
+"""Parameters that are settings under the same name."""
 LINES = 10
-"""That `verbose` prints."""
+"""Number of lines that `verbose` prints."""
+FORMAT = 1
+LONGEST_LABEL = 2**16
+"""Bytes; an array of texts takes as many for each of its labels."""
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -59,32 +64,33 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
     Args:
         method: a name of `softmatch.METHODS`, "wrapper+base" or "file.py:name"; a Method or Weighting, which is copied in each
-            `fit`, or what makes one. Where every sample has a label, "supervised" takes its place.
+            `fit`, or a function that makes one. If every sample has a label, "supervised" is used instead.
         network: "mlp", "small-conv", "wrn-28-2", …; an nn.Module, which is copied in each `fit`, or a function that makes one.
-        steps, labeled_batch, unlabeled_batch, optimizer, lr, views: as of `softmatch.train`. These and the network suit the
-            data by default; `config_` has what was chosen.
+        steps, labeled_batch, unlabeled_batch, optimizer, lr, views: settings of `softmatch.train`. By default, these and the
+            network are chosen by the data; see `config_`.
         encoder: a pretrained encoder for texts or files of images: a folder or an id of the Hugging Face hub.
-        settings: further ones of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
+        settings: further settings of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
             {"label_column": "kind"} to name a column of a table.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
-        verbose: print how training goes.
-        random_state: a number; the same one gives the same predictions, on a CPU bit for bit. Or what else scikit-learn takes.
+        verbose: print the progress of training.
+        random_state: a number, or a generator as in scikit-learn. The same number gives the same predictions, on a CPU bit
+            for bit.
 
     Attributes:
-        classes_: the labels, sorted, as they were given; of a file or folder, texts.
-        transduction_: labels of all samples of `fit`: those given, and the predicted ones of the others.
-        transduction_confidence_: the model's probability of these labels. A small one of a given label may be a mistake in it.
-        sample_names_: what these samples are called, files or rows; only where `fit` was given a path, or a frame with labels.
-        method_, network_: names of what was trained: `method` or "supervised", and the network.
+        classes_: the labels, sorted; texts for a file or folder.
+        transduction_: labels of all samples of `fit`: the given ones, and predictions for the others.
+        transduction_confidence_: the model's probability of these labels. A low one of a given label may indicate a mistake.
+        sample_names_: names of these samples, files or rows; only if `fit` was given a path, or a frame with labels.
+        method_, network_: names of the method that was used, `method` or "supervised", and of the network.
         n_iter_: number of steps.
-        history_: losses, pseudo-labels and statistics, from time to time during training.
+        history_: losses, pseudo-labels and statistics at regular steps of training.
         config_: all settings.
-        model_: the `softmatch.Model`: the trained network with what comes before and after it.
-        n_features_in_: number of features, where X is an array of vectors or a frame.
-        feature_names_in_: names of the features, where X is a frame whose columns have texts as names.
+        model_: the `softmatch.Model`: the trained network with its preparation and calibration.
+        n_features_in_: number of features, if X is an array of vectors or a frame.
+        feature_names_in_: names of the features, if X is a frame whose columns are named by texts.
 
-    Cross-validation by scikit-learn takes −1 for a class, and everything that is predicted for such a sample for wrong: a score
-    with unlabelled samples in it means nothing. Score on samples that have labels.
+    Cross-validation in scikit-learn treats −1 as a class, so that every prediction for an unlabelled sample counts as wrong.
+    Score on labelled samples only.
 
     Example:
         >>> from sklearn.datasets import load_digits
@@ -131,8 +137,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
         Args:
             X: vectors (n, D); uint8 images (n, H, W), (n, H, W, C) or (n, C, H, W); a frame, whose columns are features; texts.
-                Or, without y, what has its labels with it: the path of a folder or table, or a frame.
-            y: (n,) labels, numbers or texts; −1, None or NaN where a sample has none.
+                Without y, a source that contains its labels: the path of a folder or table, or a frame.
+            y: labels (n,), numbers or texts; −1, None or NaN for unlabelled samples.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
@@ -140,12 +146,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         job, classes = self._open(X, user) if y is None and (is_path(X) or is_frame(X)) else self._gather(X, y, user)
         if not bool((job.examples.labels == UNLABELED).any()):
             job = replace(job, config=job.config.model_copy(update={"method": "supervised", "method_options": {}}))
-        threads, cuda = torch.get_num_threads(), choose_device(job.config.device).type == "cuda"
-        try:
-            with torch.random.fork_rng(devices=range(torch.cuda.device_count() if cuda else 0)):
-                self._train(job)
-        finally:
-            torch.set_num_threads(threads)
+        with restored_state():
+            self._train(job)
         probs, labels = self.model_.predict_proba(job.examples.items).numpy(), job.examples.labels.numpy()
         chosen = np.where(labels == UNLABELED, probs.argmax(1), labels)
         self.transduction_, self.transduction_confidence_ = classes[chosen], probs[np.arange(len(probs)), chosen]
@@ -155,13 +157,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name for it
-        """The most likely class of each sample (n,); X is of a form that `fit` takes."""
+        """Predict the most likely class of each sample (n,); X has any form that `fit` accepts."""
         probs = self.predict_proba(X)
         found: npt.NDArray[Any] = self.classes_[probs.argmax(1)]
         return found
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:  # noqa: N803  # scikit-learn's name for it
-        """p(y | x) of each sample (n, C), in the order of `classes_`. A path is read in parts, whatever its size."""
+        """Predict p(y | x) of each sample (n, C), in the order of `classes_`. A path is read in parts, whatever its size."""
         check_is_fitted(self)
         model = self.model_
         if is_path(X) or (is_frame(X) and model.preparation.takes in ("table", "text")):
@@ -172,33 +174,62 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write a folder, without pickle, from which `load` makes a classifier that predicts the same, bit for bit.
+        """Write a folder, without pickle, from which `load` restores a classifier with bit-identical predictions.
 
-        `softmatch.load_model` reads it too. Left out are parameters that are objects, and what is of interest after training
-        only: `history_` and the transduction. A folder that holds anything is never overwritten.
+        `softmatch.load_model` reads it too. Parameters that are objects, `history_` and the transduction are not saved. A folder
+        with content is never overwritten.
         """
         check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        features, parameters = getattr(self, "n_features_in_", None), self.get_params(deep=False)
-        saved = Saved(self.model_, parameters, self.classes_, self.network_, self.n_iter_, self.config_, features, names)
-        write_folder(Path(path), saved)
+        run, names = RunFolder.create(Path(path)), getattr(self, "feature_names_in_", None)
+        about = {
+            "format": FORMAT,
+            "parameters": {name: value for name, value in self.get_params(deep=False).items() if _is_json(value)},
+            "classes": self.classes_.tolist(),
+            "dtype": self.classes_.dtype.str,
+            "network": self.network_,
+            "steps": self.n_iter_,
+            "config": self.config_.model_dump(mode="json"),
+            "features": getattr(self, "n_features_in_", None),
+            "names": None if names is None else names.tolist(),
+        }
+        try:
+            save_model(run, self.model_, self.network_)
+            run.write_json("classifier.json", about)
+        except BaseException as error:
+            shutil.rmtree(path, ignore_errors=True)  # it was created above, or was empty
+            if isinstance(error, OSError):
+                raise InputError(f"the classifier cannot be saved in {path}: {error.strerror or error}.") from error
+            raise
 
     @classmethod
     def load(cls, path: str | Path, network: Network | None = None) -> Self:
-        """The classifier of a folder that `save` has written, on the CPU. Nothing in the folder is executed.
+        """Load a classifier that `save` has written, on the CPU. Nothing in the folder is executed.
 
         Args:
-            network: where the network is your own: that network, or what makes it.
+            network: your own network, or a function that makes it, for a classifier with one.
         """
-        saved = read_folder(Path(path), network)
-        known = {name: value for name, value in saved.parameters.items() if name in cls._get_param_names()}
-        loaded = cls(**(known if network is None else {**known, "network": network}))
-        loaded.model_, loaded.network_, loaded.n_iter_ = saved.model, saved.network, saved.steps
-        loaded.config_, loaded.method_, loaded.classes_ = saved.config, saved.config.method, saved.classes
-        if saved.features is not None:
-            loaded.n_features_in_ = saved.features
-        if saved.names is not None:
-            loaded.feature_names_in_ = saved.names
+        about = RunFolder(Path(path)).read_json("classifier.json")
+        if about is None:
+            raise InputError(f"{path} has no classifier.json. Give a folder that Classifier.save has written.")
+        try:
+            if about.get("format") != FORMAT:
+                raise InputError(f"{path} has format {str(about.get('format'))[:99]}; this version reads {FORMAT}.")
+            dtype = np.dtype(about["dtype"])
+            if dtype.kind not in LABEL_KINDS or dtype.itemsize > LONGEST_LABEL:
+                raise InputError(f"{path}: a classifier cannot have classes of type {dtype}.")
+            known = {name: value for name, value in dict(about["parameters"]).items() if name in cls._get_param_names()}
+            loaded = cls(**(known if network is None else {**known, "network": network}))
+            loaded.model_, loaded.config_ = load_model(Path(path), network), Config(**about["config"])
+            loaded.classes_, loaded.method_ = np.array(about["classes"], dtype=dtype), loaded.config_.method
+            loaded.network_, loaded.n_iter_ = str(about["network"]), int(about["steps"])
+            if about["features"] is not None:
+                loaded.n_features_in_ = about["features"]
+            if about["names"] is not None:
+                loaded.feature_names_in_ = np.array(about["names"], dtype=object)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, SyntaxError) as error:
+            raise InputError(f"the classifier in {path} cannot be read: {type(error).__name__} {error}") from error
         return loaded
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -206,11 +237,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True  # grey images
+        tags.input_tags.three_d_array = True  # greyscale images
         return tags
 
     def _settings(self) -> dict[str, Any]:
-        """What the user has said, as settings of a run."""
+        """Parameters as settings of a run."""
         names = {**{name: name for name in self._get_param_names()}, **PARAMETERS}
         given = renamed(self.settings or {}, WHERE, warn=True)
         for key in given:
@@ -228,22 +259,22 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         }
 
     def _open(self, where: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
-        """A source that has its labels with it."""
+        """Open a source that contains its labels."""
         job = open_job(where, user, where=WHERE)
         if job.examples.groups is None:
-            raise InputError(f"{where!r} is a source that softmatch knows: use softmatch.train, or give a path or arrays.")
+            raise InputError(f"{where!r} is a named source. Use softmatch.train, or give a path or arrays.")
         _tell(job.findings)
         return job, np.array(job.examples.classes)
 
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
-        """Samples and labels that are given in Python."""
+        """Make a job from samples and labels given in Python."""
         asked = complete("your data", {}, user, where=WHERE)
         if is_path(samples):
-            raise InputError(f"{samples} has its labels with it: leave out y.")
+            raise InputError(f"{samples} contains its labels. Leave out y.")
         reading = reading_of(asked)
         records = new_records(self, samples, reading.columns)
         if y is None:
-            raise InputError("Classifier requires y to be passed, but the target y is None: only a path or a frame has labels.")
+            raise InputError("Classifier requires y to be passed, but the target y is None; only a path or a frame has labels.")
         targets = read_targets(y)
         check_consistent_length(records.names, targets.codes)
         _refuse_one_class(targets)
@@ -282,11 +313,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         finally:
             trainer.batches.close()
         network = trainer.result.eval()
-        # As it is after loading: in another layout, a convolution adds up in another order.
+        # The layout after loading: in another one, a convolution sums in another order.
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # missing in torch's stubs
-        assert examples.preparation is not None
-        samples = task.some_items(SAMPLES)
-        self.model_ = Model(network, task.views, examples.classes, task.shape, examples.preparation, samples=samples)
+        self.model_ = task.model(network)
         self.n_iter_, self.network_ = trainer.step, task.network_name
 
     def _say(self, text: str) -> None:
@@ -294,9 +323,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             print(text)
 
     def _stream(self, source: Any) -> Tensor:
-        """Probabilities of all rows or files of a source, a part of it in memory at a time."""
-        from softmatch.inference.predict import predict_pieces
-
+        """Predict all rows or files of a source, with one part in memory at a time."""
         if is_frame(source) and hasattr(self, "n_features_in_"):
             known = list(self.model_.preparation.columns) if self.model_.preparation.takes == "text" else []
             there = known and all(name in source.columns for name in known)
@@ -308,7 +335,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
                 raise InputError(f"{piece.names[wrong]}: {piece.problems[wrong]}")
             found.append(piece.probs)
         if not found:
-            raise InputError(f"there is nothing to predict in {source}: it holds no samples.")
+            raise InputError(f"there is nothing to predict: {source} has no samples.")
         return torch.cat(found)
 
 
@@ -318,20 +345,27 @@ def _name(method: Any) -> str:
 
 def _refuse_one_class(targets: Targets) -> None:
     if len(targets.classes) < 2:
-        unlabeled = ", where it is not −1, None or NaN, which mean that there is none" if UNLABELED in targets.codes else ""
+        unlabeled = " or missing (−1, None or NaN)" if UNLABELED in targets.codes else ""
         only = targets.classes.tolist()[0]
         raise InputError(f"there is one class: every label is {only!r}{unlabeled}. A classifier needs two or more.")
 
 
 def _tell(findings: Iterable[Finding]) -> None:
-    """Warn of what was noticed about the data."""
+    """Warn about findings in the data."""
     for finding in findings:
         if finding.level == "warning":
             warnings.warn(finding.text, stacklevel=4)  # at the call of `fit`
 
 
 def _seed(random_state: Any) -> int:
-    """A number stays as it is; a generator, or none, gives another one each time."""
+    """Return a seed: the number itself, or a new one from a generator or None."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False

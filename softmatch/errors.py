@@ -1,4 +1,4 @@
-"""Errors a user can act on: what was wrong, where, and what to do; the command line prints them without a traceback."""
+"""Errors that a user can act on; the command line prints them without a traceback."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 SHOWN = 200
-"""Characters of a wrong value in a message."""
+"""Longest wrong value in a message, in characters."""
 
 
 class SoftmatchError(Exception):
-    """Base of every error that a user's input or environment causes."""
+    """Base of all errors caused by the input or the environment of a user."""
 
 
 class InputError(SoftmatchError, ValueError):
@@ -22,7 +22,7 @@ class InputError(SoftmatchError, ValueError):
 
 
 class TrainingError(SoftmatchError, RuntimeError):
-    """Training cannot go on; the message names the step, what is saved and what to try."""
+    """Training failed; the message names the step, what is saved and what to try."""
 
 
 class OutOfMemory(TrainingError):  # noqa: N818  # says what happened
@@ -30,7 +30,7 @@ class OutOfMemory(TrainingError):  # noqa: N818  # says what happened
 
 
 class LoadingError(TrainingError):
-    """The processes that load data failed."""
+    """A process that loads data failed."""
 
 
 class ProcessLost(TrainingError):  # noqa: N818  # says what happened
@@ -40,22 +40,22 @@ class ProcessLost(TrainingError):  # noqa: N818  # says what happened
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 """Exit codes of the command line, in addition to `STOPPED`."""
 STOPPED = 75
-"""Exit code of a run that was asked to end, has saved its state and can go on; sysexits.h has it for "try again later"."""
+"""Exit code of a run that was stopped, has saved its state and can be resumed; EX_TEMPFAIL of sysexits.h."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Training was asked to end by a signal, and has saved where it was. Not an Exception: nothing went wrong."""
+    """Training was stopped by a signal and has saved its state. Not an Exception: nothing went wrong."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """' Did you mean …?' for the known name closest to `name`, or the whole list when none is close."""
+    """Return 'Did you mean …?' with the known name closest to `name`, or all known names where none is close."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.55)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
 
 
 def explain(error: ValidationError) -> str:
-    """The first mistake in words: which setting, what was given, what is wanted."""
+    """Describe the first mistake: which setting, its value, and what is needed."""
     first = error.errors(include_url=False)[0]
     key, given = ".".join(str(part) for part in first["loc"]), repr(first["input"])
     given = given if len(given) <= SHOWN else f"{given[:SHOWN]}…"

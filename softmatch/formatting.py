@@ -13,15 +13,27 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 """Characters that move the cursor, clear the screen or reorder what is shown."""
 MINUS = "\u2212"
 
+MINUS = "\u2212"
+
 
 def duration(seconds: float) -> str:
-    """'12 s', '3.4 min', '5.2 h', '3.1 days'."""
+    """Format a time: '12 s', '3.4 min', '5.2 h', '3.1 days'."""
     if seconds < 90:
         return f"{seconds:.3g} s"
-    for unit, size in (("min", 60.0), ("h", 3600.0), ("days", 86400.0)):
-        if seconds < 90 * size or unit == "days":
-            return f"{seconds / size:.1f} {unit}"
-    raise AssertionError("unreachable")
+    unit, size = next((each for each in (("min", 60), ("h", 3600)) if seconds < 90 * each[1]), ("days", 86400))
+    return f"{seconds / size:.1f} {unit}"
+
+
+def percent(fraction: float | None) -> str:
+    """Format a fraction as '2.6 %', or as a dash where it is not known."""
+    return "–" if fraction is None else f"{100 * fraction:z.1f} %"
+
+
+def signed(fraction: float) -> str:
+    """Format a difference in percentage points: '−12.8'; with a second decimal where the first would show none."""
+    points = 100 * fraction
+    text = f"{points:+.{2 if points and abs(points) < 0.05 else 1}f}"
+    return text[1:] if not float(text) else text.replace("-", MINUS)
 
 
 def visible(text: str) -> str:
@@ -32,18 +44,6 @@ def visible(text: str) -> str:
 def printable(path: Path | str) -> str:
     """Write a path in characters that can be written anywhere: bytes that are not UTF-8 become \\xff."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def percent(fraction: float | None) -> str:
-    """Format a fraction as '2.6 %', or as a dash where it is not known."""
-    return "–" if fraction is None else f"{100 * fraction:.1f} %"
-
-
-def signed(fraction: float) -> str:
-    """Format a difference in percentage points: '−12.8'; with a second decimal where the first would show none."""
-    points = 100 * fraction
-    text = f"{points:+.{2 if points and abs(points) < 0.05 else 1}f}"
-    return text[1:] if not float(text) else text.replace("-", MINUS)
 
 
 def visible_lines(text: str) -> str:

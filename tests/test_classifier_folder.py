@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+import torch
 from torch import nn
 
 from softmatch.classifier import Classifier
@@ -36,19 +37,27 @@ def fitted(**options: Any) -> Classifier:
     return Classifier(**settings).fit(IMAGES, Y)
 
 
-def test_another_process_predicts_the_same_bit_for_bit(tmp_path: Path) -> None:
-    classifier = fitted(views={"flip": False}, random_state=3)
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    torch.set_num_threads(1)
+    return fitted(settings={"weight_decay": 0.0}, views={"flip": False}, random_state=3)
+
+
+@pytest.fixture
+def saved(classifier: Classifier, tmp_path: Path) -> Path:
     classifier.save(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_another_process_predicts_the_same_bit_for_bit(classifier: Classifier, saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "images.npy", IMAGES)
-    arguments = [str(tmp_path / name) for name in ("saved", "images.npy", "probs.npy")]
+    arguments = [str(saved), *(str(tmp_path / name) for name in ("images.npy", "probs.npy"))]
     subprocess.run([sys.executable, "-c", LOAD, *arguments], check=True)
     assert (np.load(tmp_path / "probs.npy") == classifier.predict_proba(IMAGES)).all()
 
 
-def test_a_loaded_classifier_is_as_it_was(tmp_path: Path) -> None:
-    classifier = fitted(settings={"weight_decay": 0.0}, random_state=3)
-    classifier.save(tmp_path / "saved")
-    loaded = Classifier.load(str(tmp_path / "saved"))
+def test_a_loaded_classifier_is_as_it_was(classifier: Classifier, saved: Path, tmp_path: Path) -> None:
+    loaded = Classifier.load(str(saved))
     assert loaded.get_params() == classifier.get_params()
     assert loaded.classes_.dtype == classifier.classes_.dtype
     assert loaded.predict(IMAGES).tolist() == classifier.predict(IMAGES).tolist()
@@ -58,7 +67,7 @@ def test_a_loaded_classifier_is_as_it_was(tmp_path: Path) -> None:
     loaded.save(tmp_path / "again")
     assert (Classifier.load(tmp_path / "again").predict_proba(IMAGES) == classifier.predict_proba(IMAGES)).all()
     assert (loaded.fit(IMAGES, Y).predict_proba(IMAGES) == classifier.predict_proba(IMAGES)).all()
-    model = load_model(tmp_path / "saved")
+    model = load_model(saved)
     assert model.classes == ("dark", "light")
     assert model.samples is not None
 
@@ -88,8 +97,9 @@ def test_a_network_of_ones_own_is_given_again(tmp_path: Path) -> None:
     assert loaded.network is network
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    classifier = fitted()
+def test_nothing_is_overwritten_and_nothing_half_written(
+    classifier: Classifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="never overwritten"):
@@ -109,20 +119,17 @@ def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path, monkeyp
     ("change", "words"),
     [
         ({"format": 9}, "has format 9; this version reads 1"),
-        ({"dtype": "|O"}, "classes of type object"),
+        ({"dtype": "|O"}, "cannot have classes of type object"),
         ({"classes": ["a", ["b"]]}, "cannot be read: ValueError"),
         ({"config": {"steps": -1}}, "cannot be read: ValidationError"),
         ({"parameters": None}, "cannot be read: TypeError"),
     ],
 )
-def test_a_damaged_folder_is_told(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    fitted().save(tmp_path / "saved")
-    path = tmp_path / "saved" / "classifier.json"
+def test_a_damaged_folder_is_reported(saved: Path, change: dict[str, Any], words: str) -> None:
+    path = saved / "classifier.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(InputError, match=words):
-        Classifier.load(tmp_path / "saved")
-
-
-def test_a_folder_of_something_else_is_told(tmp_path: Path) -> None:
+        Classifier.load(saved)
+    path.unlink()
     with pytest.raises(InputError, match=r"has no classifier\.json"):
-        Classifier.load(tmp_path)
+        Classifier.load(saved)

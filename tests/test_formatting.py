@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from softmatch.formatting import printable, quoted, some, visible
+from softmatch.formatting import duration, percent, printable, quoted, signed, some, visible
 
 
 def test_the_first_few_as_they_are() -> None:
@@ -40,3 +40,9 @@ def test_control_characters_are_shown_as_text(text: str, shown: str) -> None:
 @pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
 def test_bytes_of_a_path_that_are_not_text_are_shown() -> None:
     assert printable("caf\udce9") == r"caf\xe9"
+
+
+def test_numbers() -> None:
+    assert [percent(x) for x in (0, 0.0264, 1, -0.00001, None)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %", "–"]
+    assert [signed(x) for x in (0.0, 0.0123, -0.0123, -0.0004, 0.0004)] == ["0.0", "+1.2", "−1.2", "−0.04", "+0.04"]
+    assert [duration(s) for s in (9.44, 75.4, 3725, 5 * 3600, 4e5)] == ["9.44 s", "75.4 s", "62.1 min", "5.0 h", "4.6 days"]

@@ -134,7 +134,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     cost = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows = {
         "step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
-        "step of the baseline": "no baseline" if plan.twin is None else duration(plan.twin),
+        "step of the baseline": "no baseline" if plan.baseline is None else duration(plan.baseline),
         "evaluation": f"{duration(plan.evaluation)}, {plan.evaluations} times per network",
         "whole run": f"about {duration(plan.seconds)} for {config.steps:,} steps, at the current load of the machine",
         "memory": memory(measured),
@@ -194,7 +194,7 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console, verbo
         say(console, "No problems were found.")
     folds = len(task.evaluation.folds)
     trainings = ["the model"] if not folds else [f"{folds} folds", "the model on all labels"]
-    if plan.twin is not None:
+    if plan.baseline is not None:
         trainings.append(f"{folds} baselines" if folds else "its baseline")
     say(
         console,

@@ -20,7 +20,7 @@ from softmatch.experiments.sheet import Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Listener, Outcome, Sweep
 from softmatch.formatting import duration
-from softmatch.report.cleaning import number
+from softmatch.report.run_contents import number
 from softmatch.runs.folder import read_record
 
 EVERY = 1.0

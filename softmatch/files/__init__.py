@@ -1,1 +1,1 @@
-"""Files: atomic writes, locks, checked tensor files, untrusted JSON and YAML, paths, the cache folder. No torch on import."""
+"""Files: atomic writes, locks, checked tensor files, untrusted JSON and YAML, paths, the cache folder."""

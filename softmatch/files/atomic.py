@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes: a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 LEFTOVER = re.compile(r"\..+\.[0-9a-f]{8}")
-"""Names of files that were being written when their process was killed."""
+"""Names of temporary files that a killed process left behind."""
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to the disk, rename: a reader sees the old file or the new one, never a part."""
+    """Write a temporary file, flush it to disk and rename it: a reader sees the old file or the new one, never a part."""
     with replacing_file(path) as file:
         file.write(content)
 
 
 @contextmanager
 def replacing_file(path: Path) -> Iterator[BinaryIO]:
-    """A file beside the target, which takes its place when everything is on the disk; a failure leaves nothing of it."""
+    """Open a temporary file that replaces the target when all is on disk; a failure leaves nothing behind."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with temporary.open("xb") as file:
@@ -38,14 +38,14 @@ def replacing_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Let a rename survive a power cut, where folders can be flushed."""
+    """Flush a folder where the system can, so that a rename survives a power cut."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # what file systems say that cannot; they order renames themselves
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that cannot order renames themselves
             raise
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""File locks, through filelock; the system releases them when their process ends, however it ends."""
+"""File locks with filelock; the system releases them however their process ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def held(path: Path, longest: float, otherwise: str) -> Iterator[None]:
 
     Args:
         longest: seconds to wait for it.
-        otherwise: message of the InputError where another process keeps it for longer.
+        otherwise: message of the InputError if another process holds it for longer.
     """
     lock = FileLock(path)
     try:
@@ -27,7 +27,7 @@ def held(path: Path, longest: float, otherwise: str) -> Iterator[None]:
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is held: whoever waits for it notices, and makes a new one
+        path.unlink(missing_ok=True)  # while it is held: a waiting process notices and creates a new one
         lock.release()
 
 

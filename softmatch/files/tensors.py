@@ -1,8 +1,8 @@
 """Tensor files with a checksum.
 
-A checked file is a safetensors file. Its header holds notes as JSON, and a digest of them and of the name, kind, shape, place
-and bytes of every tensor. It is read with ordinary reads into memory of its own: a bad sector is an error, not a signal, and no
-number in a header takes more memory than the file has bytes.
+A checked file is a safetensors file whose metadata contain notes as JSON, and a digest of the notes and of the name, kind, shape,
+place and bytes of every tensor. It is read with ordinary reads, not mapped: a bad sector is an error, not a signal, and no number
+in a header takes more memory than the file has bytes.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ KINDS = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
-"""What a safetensors file calls the kinds of numbers."""
+"""Number types by their names in safetensors."""
 _NAMES = {kind: name for name, kind in KINDS.items()}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor's place in a file; offsets count from the end of the header."""
+    """Place of a tensor in a file; offsets count from the end of the header."""
 
     name: str
     kind: str
@@ -61,16 +61,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Header:
-    """What a tensor file says of itself, unchecked but possible: the tensors fill the file without gaps and overlaps.
-
-    Attributes:
-        shapes: of each tensor.
-        size: bytes of the header, with its length in front.
-    """
+    """Header of a tensor file: its tensors fill the file without gaps and overlaps; their content is not checked yet."""
 
     entries: tuple[Entry, ...]
     metadata: Mapping[str, str]
-    size: int
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -78,15 +72,12 @@ class Header:
 
 
 def write_checked(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
-    """Write tensors and notes (whatever JSON can hold) as one file, whole or not at all."""
+    """Write tensors and notes (any JSON values) as one file, completely or not at all."""
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     entries, start = [], 0
-    for name in sorted(
-        held, key=lambda name: (-held[name].itemsize, name)
-    ):  # so that every number begins at a multiple of its size
-        value = held[name]
+    for name, value in sorted(held.items(), key=lambda item: (-item[1].itemsize, item[0])):  # aligned to the size of a number
         if value.dtype not in _NAMES:
-            raise InputError(f"tensor {name!r} cannot be saved: a file holds no {str(value.dtype).removeprefix('torch.')}.")
+            raise InputError(f"tensor {name!r} cannot be saved: a file cannot hold {str(value.dtype).removeprefix('torch.')}.")
         end = start + value.nbytes
         entries.append(Entry(name, _NAMES[value.dtype], tuple(value.shape), start, end))
         start = end
@@ -100,7 +91,7 @@ def write_checked(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     content += b" " * (-len(content) % 8)
     if len(content) > LARGEST_HEADER:
-        raise InputError(f"{path} cannot be written: its header would have {len(content)} bytes, {LARGEST_HEADER} are allowed.")
+        raise InputError(f"{path} cannot be written: its header would have {len(content)} bytes; {LARGEST_HEADER} are allowed.")
     with replacing_file(path) as file:
         file.write(struct.pack("<Q", len(content)) + content)
         for entry in entries:
@@ -108,7 +99,7 @@ def write_checked(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
 
 
 def read_checked(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and notes of a file of `write_checked`. Raises InputError, which says what is wrong, unless it is as written."""
+    """Read tensors and notes of a file of `write_checked`. Raises InputError unless it is as written."""
     tensors, header = _read(path)
     if DIGEST not in header.metadata:
         raise _damaged(path, "it has no checksum")
@@ -116,16 +107,16 @@ def read_checked(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def read_tensors(path: Path, accept: Callable[[Header], None] | None = None) -> dict[str, Tensor]:
-    """The tensors of any safetensors file, checked where it has a checksum.
+    """Read the tensors of any safetensors file; the checksum is verified if there is one.
 
     Args:
-        accept: is shown what the file says it holds, before memory is taken for it, and raises InputError to refuse it.
+        accept: called with the header before memory is allocated; raises InputError to refuse the file.
     """
     return _read(path, accept)[0]
 
 
 def read_notes(path: Path) -> dict[str, Any]:
-    """The notes of a file of `write_checked`, without reading and checking its tensors."""
+    """Read the notes of a file of `write_checked` without its tensors."""
     with _opened(path) as file:
         return _notes(path, _read_header(path, file))
 
@@ -141,13 +132,13 @@ def _read(path: Path, accept: Callable[[Header], None] | None = None) -> tuple[d
             try:
                 content = torch.empty(entry.end - entry.start, dtype=torch.uint8)
                 value = content.view(KINDS[entry.kind]).reshape(entry.shape)
-            except RuntimeError as error:  # too much for this machine, or lengths that torch cannot count
-                raise _damaged(path, f"tensor {entry.name[:99]!r} of shape {entry.shape} cannot be held: {error}") from error
+            except RuntimeError as error:  # too large for this machine, or for torch
+                raise _damaged(path, f"tensor {entry.name[:99]!r} of shape {entry.shape} cannot be allocated: {error}") from error
             if file.readinto(_bytes_of(content)) != len(content):
                 raise _damaged(path, "it is cut short")
             digest.update(_bytes_of(content))
             if entry.kind == "BOOL" and bool((content > 1).any()):
-                raise _damaged(path, f"tensor {entry.name[:99]!r} holds something else than true and false")
+                raise _damaged(path, f"tensor {entry.name[:99]!r} has values other than true and false")
             tensors[entry.name] = value
     if DIGEST in header.metadata and header.metadata[DIGEST] != digest.hexdigest():
         raise _damaged(path, "its content is not what was written (the checksum differs)")
@@ -157,7 +148,7 @@ def _read(path: Path, accept: Callable[[Header], None] | None = None) -> tuple[d
 @contextmanager
 def _opened(path: Path) -> Iterator[BufferedReader]:
     try:
-        if not path.is_file():  # a pipe would never end
+        if not path.is_file():  # a pipe may never end
             raise InputError(f"{path} cannot be read: {'it is not a file' if path.exists() else 'there is no such file'}.")
         with path.open("rb") as file:
             yield file
@@ -178,13 +169,13 @@ def _read_header(path: Path, file: BufferedReader) -> Header:
     content = file.read(length)
     try:
         found = json.loads(content)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
         raise _damaged(path, f"its header cannot be read ({error})") from error
     if not isinstance(found, dict):
         raise _damaged(path, "its header is not a list of tensors")
     metadata = found.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _damaged(path, "its header has metadata that are not texts")
+        raise _damaged(path, "its metadata are not texts")
     entries = sorted((_entry(path, name, about) for name, about in found.items()), key=lambda entry: (entry.start, entry.end))
     position = 0
     for entry in entries:
@@ -194,22 +185,22 @@ def _read_header(path: Path, file: BufferedReader) -> Header:
     if 8 + length + position != size:
         missing = 8 + length + position - size
         raise _damaged(path, f"it is cut short, {missing} bytes are missing" if missing > 0 else f"{-missing} bytes are too many")
-    return Header(tuple(entries), metadata, 8 + length)
+    return Header(tuple(entries), metadata)
 
 
 def _entry(path: Path, name: str, about: Any) -> Entry:
-    """One line of a header, if its parts fit together."""
+    """Check one tensor of a header: its parts must fit together."""
     try:
         kind, shape, (start, end) = about["dtype"], tuple(about["shape"]), about["data_offsets"]
         numbers = (*shape, start, end)
         possible = set(about) == {"dtype", "shape", "data_offsets"} and isinstance(kind, str) and kind in KINDS
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"its header says nothing sensible of tensor {name[:99]!r}") from error
+        raise _damaged(path, f"its header has no valid entry for tensor {name[:99]!r}") from error
     if not possible or len(shape) > 64 or not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-        raise _damaged(path, f"its header says nothing sensible of tensor {name[:99]!r}")
+        raise _damaged(path, f"its header has no valid entry for tensor {name[:99]!r}")
     room = KINDS[kind].itemsize
-    for length in shape:  # those that are nothing too: torch counts its steps through memory by the others
-        room = min(room * max(length, 1), 2**63)  # lengths of any number must not make a number of any length
+    for length in shape:  # zeros count as 1: torch computes strides from the others
+        room = min(room * max(length, 1), 2**63)  # bounded, so that many lengths make no huge number
     if room == 2**63 or end - start != (0 if 0 in shape else room):
         raise _damaged(path, f"tensor {name[:99]!r} of shape {shape} and kind {kind} does not have {end - start} bytes")
     return Entry(name, kind, shape, start, end)
@@ -231,7 +222,7 @@ def _begin_digest(notes: str, entries: tuple[Entry, ...] | list[Entry]) -> Any:
 
 
 def _bytes_of(value: Tensor) -> memoryview:
-    """The memory of a contiguous tensor on the host."""
+    """Memory of a contiguous tensor on the host."""
     return value.reshape(-1).view(torch.uint8).numpy().data
 
 

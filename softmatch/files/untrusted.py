@@ -1,4 +1,4 @@
-"""JSON and YAML of unknown origin: plain values of limited depth and length come out, or an InputError; nothing is executed."""
+"""JSON and YAML of unknown origin: parsed to plain values of limited depth and length; nothing is executed."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import yaml
 from softmatch.errors import InputError
 
 DEEPEST = 60
-"""Lists and mappings within each other: whatever walks through a value later calls itself this often, and no oftener."""
+"""Deepest nesting of lists and mappings; it bounds the recursion of code that walks through a value."""
 LONGEST_YAML = 2**17
-"""Characters of settings, which have a few thousand; reading this many takes seconds."""
+"""Longest YAML text in characters. Settings have a few thousand; parsing this many takes seconds."""
 DIGITS = 20
-"""Of a whole number; a longer one becomes a float: many of Python's own functions refuse such a number."""
+"""Digits of the longest whole number. A longer one becomes a float, since many functions of Python refuse it."""
 
 UNREAD = tuple(f"tag:yaml.org,2002:{name}" for name in ("binary", "omap", "pairs", "set"))
-"""Tags of what no settings hold."""
+"""YAML tags that settings do not need."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only, and no aliases: a few lines of them stand for more values than any memory holds."""
+    """Loader of plain values without aliases: a few lines of them can expand to more values than memory holds."""
 
     yaml_constructors: ClassVar[dict[str | None, Any]] = {
         tag: made for tag, made in yaml.SafeLoader.yaml_constructors.items() if tag not in UNREAD
@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """A text file in UTF-8; InputError for whatever else lies there. A pipe or device is not waited for."""
+    """Read a text file in UTF-8. Raises InputError for anything else, without waiting for a pipe or device."""
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path} cannot be read: it is not a file.")
@@ -51,11 +51,7 @@ def read_text(path: Path, errors: str = "strict") -> str:
 
 
 def parse_json(text: str, where: object) -> Any:
-    """The value of a JSON text. NaN and infinity, which are not JSON, become None.
-
-    Args:
-        where: the file, for the message.
-    """
+    """Parse a JSON text of the file `where`. NaN and infinity, which are not JSON, become None."""
     try:
         found = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
@@ -65,18 +61,14 @@ def parse_json(text: str, where: object) -> Any:
 
 
 def parse_yaml(text: str, where: object) -> Any:
-    """The value of a YAML text.
-
-    Args:
-        where: the file, for the message.
-    """
+    """Parse a YAML text of the file `where`."""
     if len(text) > LONGEST_YAML:
         raise InputError(
-            f"{where} is not valid YAML for settings: it has {len(text):,} characters, {LONGEST_YAML:,} are allowed."
+            f"{where} is not valid YAML for settings: it has {len(text):,} characters; {LONGEST_YAML:,} are allowed."
         )
     try:
         found = yaml.load(text, _Loader)  # a safe loader with fewer abilities
-    except Exception as error:  # a text that is not of the kind its tag says raises whatever that kind's constructor does
+    except Exception as error:  # constructors of tags raise errors of any kind
         reason = error if isinstance(error, yaml.YAMLError) else f"{type(error).__name__}: {error}"
         raise InputError(f"{where} is not valid YAML: {reason}") from error
     _refuse_depth(found, where)
@@ -84,7 +76,7 @@ def parse_yaml(text: str, where: object) -> Any:
 
 
 def _writable(value: Any) -> Any:
-    """Half of a pair that is one character cannot be written anywhere: it becomes "?"."""
+    """Replace lone surrogates, which cannot be written to a file, by "?"."""
     if isinstance(value, dict):
         return {_writable(key): _writable(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -106,10 +98,10 @@ def _refuse_depth(value: Any, where: object) -> None:
         level = [item for each in level for item in _inside(each)]
         if not level:
             return
-    raise InputError(f"{where} is damaged: it has more than {DEEPEST} lists or mappings within each other.")
+    raise InputError(f"{where} is damaged: it has more than {DEEPEST} nested lists or mappings.")
 
 
 def _inside(value: Any) -> list[Any]:
-    """What a value holds that may hold something itself."""
+    """Lists and mappings directly inside a value."""
     items = value.values() if isinstance(value, dict) else value
     return [item for item in items if isinstance(item, dict | list)]

@@ -1,1 +1,1 @@
-"""What comes after training: predictions, pseudo-labels to review, samples to label next, exported models."""
+"""Use of trained models: predictions, pseudo-labels to review, samples to label next, export."""

@@ -1,4 +1,4 @@
-"""Groups of similar samples, who is typical of a group, and who is far from everybody."""
+"""Clusters of similar samples, their typical samples, and outliers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from softmatch.seeds import derive, stream
 Array = npt.NDArray[np.float32]
 
 LARGE = 20_000
-"""Samples from which on k-means works on parts of them."""
+"""Number of samples above which k-means works on mini-batches."""
 SOME = 2000
-"""Samples that are compared with each other at most."""
+"""Largest number of samples that are compared with each other."""
 NEIGHBOURS, USUAL_NEIGHBOURS = 20, 5
 SMALLEST_CLUSTER, MOST_CLUSTERS = 5, 500
 FAR = 3.0
-"""Interquartile ranges above the third quartile: what Tukey calls far out."""
+"""Interquartile ranges above the third quartile; Tukey's "far out"."""
 SIDE, DIRECTIONS = 16, 64
 PART = 512
 
 
 def k_means(features: Array, number: int, seed: int) -> npt.NDArray[np.int64]:
-    """The cluster of each sample (N,), 0 … number − 1; some are empty where fewer than that differ."""
+    """Cluster of each sample (N,), 0 … number − 1; some are empty if fewer samples are distinct."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -46,15 +46,15 @@ def k_means(features: Array, number: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def typical(features: Array, number: int, labeled: npt.NDArray[np.bool_], seed: int = 0) -> tuple[list[int], list[int]]:
-    """Positions of the most typical unlabelled samples, one of each cluster, and the sizes of their clusters.
+    """Positions of the most typical unlabelled samples, one per cluster, and the sizes of their clusters.
 
-    After Hacohen, Dekel and Weinshall 2022 (TypiClust): as many clusters as there are labels and samples asked for; those with
-    the fewest labels come first, of these the largest; clusters of fewer than five are left out. Typical is who has near
-    neighbours: small is the mean distance to the 20 nearest of the same cluster, or of 2,000 of it.
+    TypiClust (Hacohen, Dekel and Weinshall 2022): one cluster per label and requested sample; those with the fewest labels come
+    first, and of these the largest; clusters of fewer than five samples are left out. A typical sample has a small mean distance
+    to its 20 nearest neighbours in its cluster, or in 2,000 samples of it.
 
     Args:
         features: (N, D).
-        labeled: (N,) which samples have a label.
+        labeled: mask of the labelled samples (N,).
     """
     number = min(number, int((~labeled).sum()))
     wanted = min(number + int(labeled.sum()), max(MOST_CLUSTERS, number), len(features))
@@ -65,7 +65,7 @@ def typical(features: Array, number: int, labeled: npt.NDArray[np.bool_], seed: 
     members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
     ranked = {k: _by_typicality(features, members[k], labeled, derive(seed, "cluster", k)) for k in usable}
     chosen: list[tuple[int, int]] = []
-    while len(chosen) < number:  # where clusters are fewer than samples asked for, they take turns
+    while len(chosen) < number:  # with fewer clusters than samples, they take turns
         for cluster in usable:
             if ranked[cluster] and len(chosen) < number:
                 chosen.append((ranked[cluster].pop(0), int(sizes[cluster])))
@@ -75,7 +75,7 @@ def typical(features: Array, number: int, labeled: npt.NDArray[np.bool_], seed: 
 
 
 def _by_typicality(features: Array, members: npt.NDArray[np.int64], labeled: npt.NDArray[np.bool_], seed: int) -> list[int]:
-    """Unlabelled members of a cluster, or of 2,000 of it, the most typical first."""
+    """Unlabelled members of a cluster, or of 2,000 members of it, the most typical first."""
     if len(members) > SOME:
         members = members[torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))[:SOME].numpy()]
     distances = mean_distance(features[members], features[members], min(NEIGHBOURS, len(members) - 1), itself=True)
@@ -87,11 +87,11 @@ def mean_distance(features: Array, among: Array, neighbours: int, itself: bool =
     """Mean distance of each sample to its nearest neighbours among others.
 
     Args:
-        itself: the samples are those among which neighbours are sought; none is a neighbour of its own.
+        itself: `among` contains the samples themselves; a sample is not its own neighbour.
     """
     if neighbours < 1:
         return np.zeros(len(features), dtype=np.float32)
-    exact = "donot_use_mm_for_euclid_dist"  # the quicker way is off by more than the distances of near neighbours
+    exact = "donot_use_mm_for_euclid_dist"  # the faster mode has errors larger than small distances
     found = []
     for part in torch.split(torch.from_numpy(features), PART):
         distances = torch.cdist(part, torch.from_numpy(among), compute_mode=exact)
@@ -101,7 +101,7 @@ def mean_distance(features: Array, among: Array, neighbours: int, itself: bool =
 
 
 def far_out(features: Array, usual: Array) -> npt.NDArray[np.bool_]:
-    """Which samples are far from everything usual: farther from five of it than 3 interquartile ranges beyond the quartile."""
+    """Mask of outliers: their mean distance to five usual samples is over 3 interquartile ranges above the third quartile."""
     neighbours = min(USUAL_NEIGHBOURS, len(usual) - 1)
     low, high = np.quantile(mean_distance(usual, usual, neighbours, itself=True), (0.25, 0.75))
     found: npt.NDArray[np.bool_] = mean_distance(features, usual, neighbours) > high + FAR * (high - low)
@@ -109,13 +109,13 @@ def far_out(features: Array, usual: Array) -> npt.NDArray[np.bool_]:
 
 
 def standardized(features: Array) -> Array:
-    """Each feature with mean 0 and variance 1; one that is constant becomes 0."""
+    """Scale each feature to mean 0 and variance 1; a constant one becomes 0."""
     spread = features.std(0)
     return np.asarray((features - features.mean(0)) / np.where(spread > 0, spread, 1.0), dtype=np.float32)
 
 
 def reduced(features: Array, seed: int) -> Array:
-    """At most 64 features: the main directions where there are more."""
+    """Reduce to at most 64 features, by principal components."""
     size = min(DIRECTIONS, len(features) - 1)
     if features.shape[1] <= size:
         return features
@@ -127,7 +127,7 @@ def reduced(features: Array, seed: int) -> Array:
 
 
 def thumbnails(items: Tensor | ImageFiles) -> Array:
-    """Images (N, C, H, W) as vectors of at most 16×16 pixels a channel, in 0 … 1."""
+    """Turn images (N, C, H, W) into vectors of at most 16×16 pixels per channel, in 0 … 1."""
     parts = read_plain(items, PART) if isinstance(items, ImageFiles) else torch.split(items, PART)
     small = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""A trained model for other runtimes: ONNX, TorchScript, or plain weights; tried against the original before it counts."""
+"""Export of a trained model as ONNX, TorchScript or plain weights; each copy is compared with the original."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ TOLERANCE = 1e-4
 TIE = 1e-6
 MOST_SAMPLES = 256
 NEWS = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
-"""Loggers that warn of what is no fault: that torchvision is not installed, that something could not be simplified."""
+"""Loggers with harmless warnings, such as that torchvision is not installed."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported model that was tried.
+    """An exported model that was compared with the original.
 
     Attributes:
-        path: the file, or for safetensors the folder.
-        files: all that was written.
-        samples: real ones that original and copy were compared on, alone, three and all at a time.
-        difference: the largest of a probability between the two.
-        begins: what its input is.
+        path: the file, or the folder for safetensors.
+        files: all files that were written.
+        samples: number of real samples in the comparison, in batches of one, three and all.
+        difference: largest difference of a probability.
+        begins: description of its input.
     """
 
     path: Path
@@ -64,15 +64,15 @@ class Exported:
     begins: str
 
     def describe(self) -> str:
-        """All of it in words."""
+        """Summarise the export."""
         lines = [str(path) for path in self.files]
-        lines.append(f"compared on {self.samples:,} real samples: probabilities differ by {self.difference:.1g} at most")
+        lines.append(f"compared on {self.samples:,} real samples: probabilities differ by up to {self.difference:.1g}")
         lines.append(self.begins)
         return "\n".join(lines)
 
 
 class Whole(nn.Module):
-    """Prepared items → probabilities: normalisation, network, temperature and softmax in one."""
+    """Prepared items → probabilities: normalisation, network, temperature and softmax."""
 
     def __init__(self, network: nn.Module, views: Views, temperature: float) -> None:
         super().__init__()
@@ -93,24 +93,24 @@ def export(
 ) -> Exported:
     """Write the model of a run for another runtime, load it there, and compare it with the original on real samples.
 
-    ONNX and TorchScript are a graph from prepared items (uint8 images, float features; any number at a time) to the calibrated
-    probabilities of all classes. Beside it stand a JSON with classes, preparation, names and shapes, which is in the file too,
-    and what the preparation needs besides. "safetensors" is a folder that `softmatch.load_model` reads, and any reader of
-    safetensors and JSON; it has no training data in it.
+    ONNX and TorchScript contain a graph from prepared items (uint8 images, float features; any batch size) to the calibrated
+    probabilities of all classes. A JSON with classes, preparation, names and shapes is written next to it and into the file,
+    with the tensors of the preparation, if any. "safetensors" is a folder for `softmatch.load_model` and for any reader of
+    safetensors and JSON, without training data.
 
     Args:
         run: folder of a finished run.
-        out: file or, for safetensors, folder to make. Default: model.onnx, model.pt or model in export/ of the run.
-        source: samples to compare on, where the run has saved none; any that the model can predict.
-        columns: of the source.
-        network: of your own, for a run with one; see `load_model`.
+        out: file or, for safetensors, folder to create. Default: model.onnx, model.pt or model in export/ of the run.
+        source: samples for the comparison, if the run has saved none.
+        columns: columns of the source.
+        network: your own network, for a run with one; see `load_model`.
 
     Raises:
-        InputError: the network cannot be exported in that way.
-        SoftmatchError: the exported model does not compute the same. It is removed.
+        InputError: the network cannot be exported in this format.
+        SoftmatchError: the exported model computes something else. It is deleted.
     """
     if to not in get_args(Format):
-        raise InputError(f"--to {to}: there is no such format. {nearest(to, get_args(Format))}")
+        raise InputError(f"--to {to} is not a format. {nearest(to, get_args(Format))}")
     model = load_model(run, network)
     items = _samples(model, run, source, columns)
     expected = {number: model.predict_proba(items[:number]) for number in sorted({1, min(3, len(items)), len(items)})}
@@ -125,16 +125,16 @@ def export(
         written = _move(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    whole = "softmatch.load_model reads it, and it does all of the preparation"
+    whole = "Load it with softmatch.load_model, which includes the preparation."
     return Exported(path, written, len(items), difference, whole if to == "safetensors" else begins(model.preparation))
 
 
 def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, network: Network | None) -> Call:
-    """Everything that belongs to the format, under this name; returns what computes probabilities from it."""
+    """Write all files of the format under this name; return a function that computes probabilities with them."""
     if to == "safetensors":
         return _write_safetensors(path, run, network)
     about = json.dumps(describe_graph(model, items, path.name), ensure_ascii=False, indent=1)
-    # Of copies: views keep tensors, and those of an exporter's dry run are no numbers.
+    # Copies: views keep tensors, and those of an exporter's dry run have no values.
     whole = Whole(copy.deepcopy(model.network), copy.deepcopy(model.views), model.temperature).eval()
     call = _write_onnx(path, whole, items, about) if to == "onnx" else _write_torchscript(path, whole, items, about)
     path.with_name(f"{path.name}.json").write_text(about + "\n", encoding="utf-8")
@@ -146,7 +146,7 @@ def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, netwo
 
 
 def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
-    """The JSON of a graph in a file of this name: what goes in and out, the classes, and how items are made."""
+    """JSON of a graph in a file of this name: its input and output, the classes, and the preparation."""
     return {
         "format": 1,
         "classes": list(model.classes),
@@ -164,7 +164,7 @@ def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
 
 
 def _write_onnx(path: Path, whole: Whole, items: Tensor, about: str) -> Call:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else importing onnxruntime reports to its makers
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # disables its telemetry
     try:
         import onnx  # noqa: F401  # the exporter needs it
         import onnxruntime
@@ -204,9 +204,9 @@ def _write_torchscript(path: Path, whole: Whole, items: Tensor, about: str) -> C
 
 
 def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
-    """The model of the run, but for the samples: whoever gets the model need not get the data.
+    """Write the model of the run without its samples, which are training data.
 
-    Written anew of what was read: a link in a folder of others may lead to any file, and that would be copied.
+    Files are read and written anew, not copied: a link in a folder from elsewhere could lead to any file.
     """
     (path / "model").mkdir(parents=True)
     RunFolder(path).write_json(ABOUT, RunFolder(run).read_json(ABOUT))
@@ -218,19 +218,19 @@ def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
 
 @contextmanager
 def _exporting(what: str) -> Iterator[None]:
-    """Failures of an exporter in words, without its news about itself."""
+    """Explain failures of an exporter, and silence its harmless warnings."""
     levels = {name: logging.getLogger(name).level for name in NEWS}
     for name in NEWS:
         logging.getLogger(name).setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
-            warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
-            warnings.filterwarnings("ignore", category=torch.jit._trace.TracerWarning)  # what it warns of is compared afterwards
+            warnings.filterwarnings("ignore", category=FutureWarning)  # of torch and transformers about themselves
+            warnings.filterwarnings("ignore", category=torch.jit._trace.TracerWarning)  # the result is compared afterwards
             yield
     except OSError:
         raise
-    except Exception as error:  # exporters run the network, which may be anybody's, and raise whatever it or they do
+    except Exception as error:  # exporters run the network, which may raise any error
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(f"this network cannot be exported as {what}: {reason}") from error
     finally:
@@ -239,55 +239,55 @@ def _exporting(what: str) -> Iterator[None]:
 
 
 def _several(items: Tensor) -> Tensor:
-    """At least two items: a graph traced with a single one may take that number for granted."""
+    """Return two items: a graph traced with a single one may fix the batch size."""
     return items[:2] if len(items) > 1 else torch.cat([items, items])
 
 
 def _compare(call: Call, items: Tensor, expected: Mapping[int, Tensor], to: Format) -> float:
-    """The largest difference of a probability, on one, three and all samples at a time.
+    """Largest difference of a probability, in batches of one, three and all samples.
 
     Args:
-        expected: what the original says about so many of the first items.
+        expected: predictions of the original, by the number of first items.
 
     Raises:
-        SoftmatchError: it is too large, or a label is another one.
+        SoftmatchError: it is too large, or a label differs.
     """
     largest = 0.0
     for number, wanted in expected.items():
         try:
             found = call(items[:number])
-        except Exception as error:  # runtimes have errors of their own, and a graph for one batch size meets others here
+        except Exception as error:  # runtimes raise their own errors, for example for another batch size
             raise InputError(f"the model exported as {to} does not run on {number} samples: {error}") from error
         if found.shape != wanted.shape:
             raise SoftmatchError(
-                f"the model exported as {to} gives {tuple(found.shape)} for {tuple(wanted.shape)}. It was removed."
+                f"the model exported as {to} returns shape {tuple(found.shape)}, not {tuple(wanted.shape)}. It was deleted."
             )
         difference, best = float((found - wanted).abs().max()), wanted.topk(2).values
         other = (found.argmax(-1) != wanted.argmax(-1)) & (best[:, 0] - best[:, 1] > TIE)
         if not difference <= TOLERANCE or bool(other.any()):
             raise SoftmatchError(
-                f"the model exported as {to} does not compute what the original does: with {number} samples at a time, a "
-                f"probability differs by {difference:.2g} and {int(other.sum())} labels are others. It was removed."
+                f"the model exported as {to} does not match the original: in a batch of {number}, a probability differs by "
+                f"{difference:.2g} and {int(other.sum())} labels differ. It was deleted."
             )
         largest = max(largest, difference)
     return largest
 
 
 def _samples(model: Model, run: Path | str, source: Any, columns: Columns | None) -> Tensor:
-    """Real items to compare on."""
+    """Real items for the comparison."""
     if source is None:
         if model.samples is None or not len(model.samples):
-            raise InputError(f"{run} has saved no samples to compare on: give some with --source.")
+            raise InputError(f"{run} has no saved samples for the comparison. Give some with --source.")
         return model.samples[:MOST_SAMPLES]
     for records in open_records(model, source, columns, MOST_SAMPLES, str(run)):
         items = model.preparation(records.inputs)
         assert isinstance(items, Tensor)
         return items.long() if model.preparation.settings()["kind"] == "tokens" else items  # as the samples are saved
-    raise InputError(f"{source} holds no samples to compare on.")
+    raise InputError(f"{source} has no samples for the comparison. Give another --source.")
 
 
 def _move(folder: Path, path: Path) -> tuple[Path, ...]:
-    """From the temporary folder to where they belong, what the path names at last; returns all of it."""
+    """Move all files from the temporary folder to their place, the main one last; return their paths."""
     made = sorted(folder.iterdir(), key=lambda each: each.name == path.name)
     with explained(path):
         for each in made:

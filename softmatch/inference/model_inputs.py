@@ -1,4 +1,4 @@
-"""What an exported graph takes, in words and names: enough to feed it without this package, where that can be done."""
+"""Description of an exported graph's input, for use without this package where possible."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from softmatch.data.preparations.table import TablePreparation
 from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
 
 INSIDE = {
-    "image": "uint8 pixels: images are read and resized before it",
+    "image": "uint8 pixels: read and resize images first",
     "array": "the numbers of the arrays",
-    "table": "the features that the preparation makes of the columns, not their cells",
-    "tfidf": "what the preparation makes of a text, not the text itself",
-    "tokens": "what the preparation makes of a text, not the text itself",
-    "encoder": "float features that the pretrained encoder makes, which is not in the file",
+    "table": "the features that the preparation makes from the columns, not their cells",
+    "tfidf": "the output of the preparation for a text, not the text itself",
+    "tokens": "the output of the preparation for a text, not the text itself",
+    "encoder": "float features of the pretrained encoder, which is not in the file",
 }
-"""By the kind of preparation."""
-WITHIN = "Normalisation, network, temperature and softmax are inside the graph: its output are calibrated probabilities."
+"""Input of the graph, by the kind of preparation."""
+WITHIN = "Normalisation, network, temperature and softmax are inside the graph: its output is calibrated probabilities."
 TABLE = (
-    "The input are float32 features in the order of `features`; columns stand in the order of preparation.columns.",
-    "A column of form number or date with scale > 0 gives (min(max(x, low), high) − fill) / scale, x being fill where missing.",
-    "With indicator, a column gives a last feature that is 1 where the cell is missing, not finite or unreadable, else 0.",
-    "A number is read as it stands; true is 1, false is 0. A date is the days, with fractions, since 1970-01-01 00:00 UTC.",
-    "A column of form category gives a feature for each category that is 1 where the cell, without outer spaces, is this word, "
-    "else 0 (1 and 1.0 are one word); with other, one more that is 1 for any other word.",
+    "The input is float32 features in the order of `features`; columns are in the order of preparation.columns.",
+    "A column of form number or date with scale > 0 becomes (min(max(x, low), high) − fill) / scale; a missing x is fill.",
+    "With indicator, a column adds a last feature that is 1 if the cell is missing, not finite or unreadable, else 0.",
+    "A number is used as it is; true is 1, false is 0. A date is the days, with fractions, since 1970-01-01 00:00 UTC.",
+    "A column of form category becomes one feature per category, 1 if the cell without outer spaces is this word, else 0 "
+    "(1 and 1.0 are one word); with other, one more feature is 1 for any other word.",
 )
 
 
 def begins(preparation: Preparation) -> str:
-    """What the input of the graph is, in a sentence."""
+    """Describe the input of the graph in a sentence."""
     return f"The model's input is {INSIDE[preparation.settings()['kind']]} ({preparation.describe()})."
 
 
 def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
-    """What belongs into the JSON beside a graph: `how_to_use`, sentences, and for images and tables `image` or `features`.
+    """Entries for the JSON of a graph: `how_to_use`, and `image` or `features` for images and tables.
 
     Args:
-        name: of the graph's file.
+        name: name of the graph's file.
     """
     if isinstance(preparation, ImagePreparation):
         return {"how_to_use": [_pixels(preparation), WITHIN], "image": _image(preparation)}
@@ -49,11 +49,11 @@ def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
 
 
 def _image(made: ImagePreparation) -> dict[str, Any]:
-    squashed = "bilinear (Pillow's, which averages when it makes smaller), whole image squashed to "
+    squashed = "bilinear (as in Pillow, with averaging when it shrinks), whole image squashed to "
     if made.resize is None:
         resampling = f"{squashed}width×height = {made.width}×{made.height}"
     else:
-        resampling = f"{squashed}{made.resize}×{made.resize}, then the middle width×height = {made.width}×{made.height} of it"
+        resampling = f"{squashed}{made.resize}×{made.resize}, then centre-cropped to width×height = {made.width}×{made.height}"
     return {
         "channels": "RGB" if made.channels == 3 else "grey",
         "layout": "NCHW",
@@ -68,16 +68,16 @@ def _image(made: ImagePreparation) -> dict[str, Any]:
 
 def _pixels(made: ImagePreparation) -> str:
     found = _image(made)
-    turned = "turn it as its EXIF orientation says, " if made.upright else ""
+    turned = "apply its EXIF orientation, " if made.upright else ""
     return (
-        f"Read an image, {turned}put what is transparent over white, make it {found['channels']}, "
+        f"Read an image, {turned}put transparent parts over white, convert it to {found['channels']}, "
         f"resize it ({found['resampling']}), "
-        "and give its levels 0 … 255 as uint8 (batch, channels, height, width)."
+        "and pass its values 0 … 255 as uint8 (batch, channels, height, width)."
     )
 
 
 def _features(part: NumberColumn | CategoryColumn) -> list[str]:
-    """What each feature of a column is, in their order."""
+    """Names of the features of a column, in their order."""
     if isinstance(part, NumberColumn):
         found = [part.name] if part.scale > 0 else []
     else:
@@ -88,17 +88,17 @@ def _features(part: NumberColumn | CategoryColumn) -> list[str]:
 
 def _elsewhere(preparation: Preparation, name: str) -> list[str]:
     settings = preparation.settings()
-    ready = "softmatch.load_model(RUN).preparation(inputs) makes the input of the graph, RUN being the folder of the run."
+    ready = "softmatch.load_model(RUN).preparation(inputs) makes the input of the graph; RUN is the run folder."
     if settings["kind"] == "encoder":
         where = settings["encoder"] + ("" if settings["revision"] is None else f", revision {settings['revision']}")
-        return [f"The input are float32 features of the frozen encoder {where}, read as preparation.reading says.", ready]
+        return [f"The input is float32 features of the frozen encoder {where}, read as preparation.reading says.", ready]
     if preparation.tensors():
         file = f"{name}.preparation.safetensors"
         return [
             f"The input is made by the preparation in this file and {file}. {ready}",
             "Without the run: softmatch.data.preparations.preparation_from(json['preparation'], "
-            f"safetensors.torch.load_file('{file}'))(texts), json being this file.",
+            f"safetensors.torch.load_file('{file}'))(texts); json is the content of this file.",
         ]
     if len(settings["shape"]) == 3:
-        return ["The input are images as uint8 levels 0 … 255 (batch, channels, height, width); three channels are RGB as given."]
-    return ["The input are the numbers of the array as float32 (batch, features), in their order and as they are."]
+        return ["The input is images as uint8 values 0 … 255 (batch, channels, height, width); three channels are RGB as given."]
+    return ["The input is the numbers of the array as float32 (batch, features), unchanged and in their order."]

@@ -1,4 +1,4 @@
-"""Predictions of a trained model on files, rows, arrays or a single text: a piece at a time, for data larger than memory."""
+"""Predictions of a trained model on files, rows, arrays or a single text, in pieces for data larger than memory."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from softmatch.networks import Network
 from softmatch.runs.model import Model, load_model
 
 Progress = Callable[[int], None]
-"""Told how many samples are done."""
+"""Called with the number of samples done."""
 
 PIECE_VALUES = 2**25
 FEWEST_ROWS, MOST_IMAGES, MOST_ROWS = 64, 512, 4096
-"""In a piece. Of images fewer, since all of a piece are tried again where one of them cannot be read."""
+"""Samples in a piece; fewer images, since a piece is repeated if one of them cannot be read."""
 SHOWN = 5
 ARRAYS = (".npy", ".npz")
 WHAT = {"image": "images", "text": "texts", "table": "tables of features", "array": "arrays of numbers"}
@@ -47,9 +47,9 @@ class Predicted:
     """Consecutive samples with their predictions.
 
     Attributes:
-        labels: as the source has them, None where it has none.
-        probs: p(y | x) (n, C), calibrated; NaN in the rows of samples that cannot be used.
-        problems: why not; empty for all others.
+        labels: labels in the source; None where missing.
+        probs: calibrated p(y | x) (n, C); NaN for samples that cannot be used.
+        problems: reasons why a sample cannot be used; empty for all others.
     """
 
     names: list[str]
@@ -60,19 +60,19 @@ class Predicted:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What was predicted.
+    """Summary of predictions.
 
     Attributes:
-        file: where all of it stands; None where a single sample was given and no file was asked for.
-        counts: samples for which each class was predicted, the most frequent first.
-        confidence: mean of the largest probability; None where nothing could be predicted.
-        likeliest: of a single sample: its most likely classes with their probabilities.
+        file: the table with all predictions; None for a single sample without a requested file.
+        counts: number of predictions of each class, the most frequent first.
+        confidence: mean of the largest probability; None if nothing could be predicted.
+        likeliest: the most likely classes of a single sample with their probabilities.
         problems: number of samples that could not be used.
-        first_problem: what the first of them is.
-        known: samples whose label the source brings along and the model knows.
-        error: share of these for which another class was predicted; None where there are none.
-        error_interval: 95 %, by Wilson's formula.
-        unknown_labels: samples with a label that is no class of the model.
+        first_problem: reason of the first of them.
+        known: number of samples with a label in the source that is a class of the model.
+        error: share of wrong predictions on these; None without any.
+        error_interval: 95 % interval, by Wilson's formula.
+        unknown_labels: number of samples with a label that is not a class of the model.
     """
 
     file: Path | None
@@ -88,7 +88,7 @@ class Predictions:
     unknown_labels: int = 0
 
     def describe(self) -> str:
-        """All of it in words, a line for each thing."""
+        """Summarise the predictions in lines of text."""
         lines = [f"{share:7.1%}  {name}" for name, share in self.likeliest]
         if not self.likeliest:
             most = [f"{name} {number:,}" for name, number in list(self.counts.items())[:10]]
@@ -100,11 +100,11 @@ class Predictions:
         if self.error is not None and self.error_interval is not None:
             low, high = self.error_interval
             lines.append(
-                f"error on the {self.known:,} samples of this source that have a label: {self.error:.1%} "
-                f"(95 % interval {low:.1%} to {high:.1%}); too low where the model was trained on some of them"
+                f"error on the {self.known:,} samples of this source with a label: {self.error:.1%} "
+                f"(95 % interval {low:.1%} to {high:.1%}); too low if the model was trained on some of them"
             )
         if self.unknown_labels:
-            lines.append(f"{self.unknown_labels:,} samples have a label that is no class of the model")
+            lines.append(f"{self.unknown_labels:,} samples have a label that is not a class of the model")
         if self.file is not None:
             lines.append(str(self.file))
         return "\n".join(line for line in lines if line)
@@ -125,21 +125,21 @@ def predict(
 ) -> Predictions:
     """Predict all samples of a source, and write name, label, confidence, p_… of each class and problem as a table.
 
-    A file that cannot be read gets a row that says so in the column `problem`, and the rest goes on. The file appears when
-    it is complete, and nothing is ever overwritten.
+    A sample that cannot be read gets a row with the reason in the column `problem`. The table appears when it is complete,
+    and nothing is ever overwritten.
 
     Args:
         run: folder of a finished run.
-        source: what `open_source` takes: a folder or file, an id of the hub, a frame or array. For a model of texts, whatever
-            is no path and does not end like a table is a text itself.
+        source: a folder or file, an id of the hub, a frame or array. For a model of texts, a string that is not a path and
+            does not end like a table is a text itself.
         out: a name in .csv, .tsv, .jsonl or .parquet, or - for CSV on standard output. Default: a new file in predictions/ of
             the run; a single image or text is only returned.
-        columns: where the columns of the source are called otherwise than in training. Labels, where there are some, are
-            compared with.
-        probabilities: false leaves out the p_… of each class.
-        rows: samples in memory at a time.
+        columns: columns of the source, if their names differ from those in training. Labels, if any, are compared with the
+            predictions.
+        probabilities: write p_… of each class.
+        rows: number of samples in memory at a time.
         device: "auto", "cpu", "cuda", …
-        network: of your own, for a run with one; see `load_model`.
+        network: your own network, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
     """
     model = load_model(run, network)
@@ -150,7 +150,7 @@ def predict(
     except NoColumn as error:
         if model.preparation.takes != "text" or (columns is not None and columns.text is not None):
             raise
-        raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text COLUMN.") from error
+        raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text.") from error
     tally = _Tally(model.classes)
     path = None
     if out == STDOUT:
@@ -170,12 +170,12 @@ def predict(
             if progress is not None:
                 progress(tally.samples)
         if not tally.samples:
-            raise InputError(f"there is nothing to predict in {_stem(source)}: it holds no samples.")
+            raise InputError(f"there is nothing to predict: {_stem(source)} has no samples.")
     return tally.result(None if path == STDOUT else path)
 
 
 def use_device(model: Model, device: torch.device) -> None:
-    """Let the network, and an encoder that comes before it, compute there."""
+    """Move the network, and the encoder of its preparation, to a device."""
     model.network.to(device)
     if hasattr(model.preparation, "device"):
         model.preparation.device = device
@@ -189,18 +189,13 @@ def predict_pieces(
     where: str = "the run",
     trained: Columns | None = None,
 ) -> Iterator[Predicted]:
-    """The predictions of a model on a source, a piece at a time.
-
-    Args:
-        where: to call the model's run in messages.
-        trained: see `open_records`.
-    """
+    """Predict a source piece by piece; for `where` and `trained` see `open_records`."""
     found = open_records(model, source, columns, rows or _rows(model), where, trained)
     return (_piece(model, records) for records in found)
 
 
 def columns_for(model: Model, given: Columns | None) -> Columns:
-    """The columns that the model needs, where the user says nothing else."""
+    """Columns that the model needs, unless the user gives others."""
     given, wanted = given or Columns(), model.preparation.columns
     if model.preparation.takes == "text":
         return replace(given, text=given.text if given.text is not None or not wanted else wanted[0], augmented=())
@@ -212,13 +207,14 @@ def columns_for(model: Model, given: Columns | None) -> Columns:
 def open_records(
     model: Model, source: Any, columns: Columns | None, rows: int, where: str, trained: Columns | None = None
 ) -> Iterator[Records]:
-    """What the model is to predict, a piece at a time.
+    """Read the samples of a source piece by piece.
 
     Args:
-        trained: where labels were in training, and what meant none; they are there again unless `columns` say otherwise.
+        where: name of the model's run, for messages.
+        trained: column of the labels in training, and the word for none; the default for `columns`.
 
     Raises:
-        InputError: it is not of the kind that the model was trained on.
+        InputError: the source is not of the kind that the model was trained on.
     """
     takes = model.preparation.takes
     if _is_text(model, source):
@@ -226,10 +222,10 @@ def open_records(
     opened = _open(source, columns_for(model, columns), trained or Columns())
     if opened.kind != takes:
         raise InputError(
-            f"{opened.where} holds {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
+            f"{opened.where} contains {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
             f"({model.preparation.describe()})."
         )
-    if isinstance(opened, OpenedFolder) and opened.test is not None:  # whatever the folder keeps apart is to be predicted too
+    if isinstance(opened, OpenedFolder) and opened.test is not None:  # the test folder is predicted too
         return chain(opened.stream(rows), opened.test.stream(rows))
     return opened.stream(rows)
 
@@ -241,7 +237,7 @@ def _open(source: Any, columns: Columns, trained: Columns) -> Opened:
         try:
             opened = open_source(source, replace(columns, label=trained.label), need_label=False)
         except InputError:
-            pass  # there may be no such column; if something else is wrong, it is said without one too
+            pass  # there may be no such column; any other problem is reported below
         else:
             if opened.columns.label is not None:
                 return opened
@@ -249,7 +245,7 @@ def _open(source: Any, columns: Columns, trained: Columns) -> Opened:
 
 
 def _trained_columns(run: Path) -> Columns:
-    """What the run's settings say about labels; nothing where they cannot be read, which predicting can do without."""
+    """Settings of the run about labels; none if they cannot be read: they are not essential."""
     try:
         settings = read_file(run / "config.yaml")
     except InputError:
@@ -259,7 +255,7 @@ def _trained_columns(run: Path) -> Columns:
 
 
 def _is_text(model: Model, source: Any) -> bool:
-    """Whether the source is a text itself: nothing that is there, and no single word that ends like a table or an array."""
+    """Return whether the source is a text itself: not an existing path, and not a single word that ends like a table."""
     if model.preparation.takes != "text" or not isinstance(source, str) or _is_there(source):
         return False
     return len(source.split()) != 1 or not (is_table(Path(source)) or source.lower().endswith(ARRAYS))
@@ -290,19 +286,19 @@ def _rows(model: Model) -> int:
 
 
 def _try_inputs(model: Model, inputs: Inputs, number: int, single: bool = False) -> tuple[Tensor, list[str]]:
-    """Probabilities (n, C) of all inputs, and for those that cannot be used the reason; the halves are tried one by one.
+    """Probabilities (n, C) of all inputs, and the reasons for those that cannot be used; found by halving.
 
     Args:
-        single: whether it is known that single inputs are what is wrong.
+        single: it is known that single inputs are the problem.
 
     Raises:
-        InputError: something else is wrong, such as that the files of an encoder are others.
+        InputError: the problem is not in the inputs, for example changed files of an encoder.
     """
     try:
         return model.predict_proba(model.preparation(inputs)), [""] * number
     except InputError as error:
         if not single and not isinstance(error, UnreadableImage):
-            model.preparation(_cut(inputs, 0, 0))  # what none of the inputs is to blame for is raised without any of them
+            model.preparation(_cut(inputs, 0, 0))  # raises a problem that is not in the inputs
         if number == 1:
             return torch.full((1, len(model.classes)), torch.nan), [str(error)]
     middle = number // 2
@@ -331,7 +327,7 @@ def _table(piece: Predicted, classes: tuple[str, ...], probabilities: bool) -> d
 
 
 def _stem(source: Any) -> str:
-    """What to call the predictions on a source."""
+    """Name for the predictions on a source."""
     if not isinstance(source, (str, Path)):
         return "predictions"
     if _is_there(source):
@@ -351,7 +347,7 @@ class _Tally:
         self.first_problem = ""
 
     def add(self, piece: Predicted) -> None:
-        """Count a piece. Raises InputError where it is the first one and nothing in it can be used: so are the others."""
+        """Count a piece. Raises InputError if it is the first one and no sample in it can be used."""
         good = [k for k, problem in enumerate(piece.problems) if not problem]
         self.first_problem = self.first_problem or next(filter(None, piece.problems), "")
         if not self.samples and not good and piece.problems:
@@ -373,7 +369,7 @@ class _Tally:
                 self.wrong += true is not None and true != predicted
 
     def result(self, file: Path | None) -> Predictions:
-        """What has been counted."""
+        """Summary of the counts."""
         likeliest: tuple[tuple[str, float], ...] = ()
         if self.samples == 1:
             top = self.first.topk(min(SHOWN, len(self.classes)))

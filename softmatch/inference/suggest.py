@@ -1,4 +1,4 @@
-"""What to label next: of a trained model the samples it doubts, and before any training the most typical ones."""
+"""Samples to label next: doubtful ones of a trained model, or the most typical ones before any training."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from softmatch.runs.model import Model
 from softmatch.seeds import stream
 
 CANDIDATES = 10
-"""Times the number asked for, so many of the most doubtful samples are grouped."""
+"""Most doubtful samples that are clustered, as a multiple of the requested number."""
 SURE = 0.9
-"""A margin above which nobody would speak of doubt."""
+"""Margin above which a prediction is not doubtful."""
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """Samples that are worth a label, the first ones most.
+    """Samples to label, the most useful first.
 
     Attributes:
-        names: files or rows.
-        positions: among the samples of the source.
-        file: the table with an empty column `label`, to fill in.
-        explanation: what they were chosen by.
-        notes: what was understood of the source.
+        names: names of files or rows.
+        positions: positions among the samples of the source.
+        file: the table with an empty column `label` to fill in.
+        explanation: how they were chosen.
+        notes: findings about the source.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class Suggestions:
     notes: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """What was chosen, and where it stands."""
+        """Summarise the choice and name the table."""
         return "\n".join([*self.notes, self.explanation, f"{self.file}: fill in the column label"])
 
 
@@ -70,17 +70,17 @@ def suggest(
     network: Network | None = None,
     raw: bool = False,
 ) -> Suggestions:
-    """Choose unlabelled samples to label next: those the model doubts, no two of a kind, and no oddities.
+    """Choose unlabelled samples to label next: doubtful for the model, different from each other, and no outliers.
 
-    Of 10 × `number` samples with the smallest margin between the two likeliest classes, far outliers are left out, the rest is
-    grouped by k-means on the network's features, and the most doubtful of each group is taken.
+    From the 10 × `number` samples with the smallest margin between the two likeliest classes, outliers are left out; the rest
+    is clustered by k-means on the network's features, and the most doubtful sample of each cluster is chosen.
 
     Args:
         run: folder of a finished run.
-        number: of samples.
+        number: number of samples.
         out: a name in .csv, .tsv, .jsonl or .parquet. Default: to_label.csv of the run, or -2, -3, …
-        source: the data, if they are elsewhere now.
-        network: of your own, for a run with one; see `load_model`.
+        source: new place of the data, if they have moved.
+        network: your own network, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
     """
     _refuse_number(number)
@@ -90,7 +90,7 @@ def suggest(
     margin = _margin(probs)
     free = _free(pool)
     if not len(free):
-        raise InputError(f"every sample of {run}, or a copy of it, has a label: there is nothing left to label.")
+        raise InputError(f"every sample of {run}, or a copy of it, has a label. There is nothing left to label.")
     sizes = _doubtful(pool, margin, free, number, seed)
     chosen = torch.tensor(sorted(sizes, key=lambda k: float(margin[k])))
     names = pool.names(pool.positions[chosen])
@@ -99,7 +99,7 @@ def suggest(
     write_samples(path, table, ("margin",), pool.texts(names), raw)
     mean, usual = float(margin[chosen].mean()), float(margin[free].mean())
     sure = bool((margin[chosen] > SURE).all())
-    what = "different from each other; the model is sure of them all" if sure else "doubtful and different"
+    what = "different from each other; the model is certain of all" if sure else "doubtful and different"
     return Suggestions(
         tuple(names),
         tuple(pool.positions[chosen].tolist()),
@@ -110,13 +110,13 @@ def suggest(
 
 
 def _margin(probs: Tensor) -> Tensor:
-    """Between the two likeliest classes (n,)."""
+    """Margin between the two likeliest classes (n,)."""
     best, second = probs.topk(2).values.unbind(-1)
     return best - second
 
 
 def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) -> dict[int, int]:
-    """Places in the pool of the most doubtful sample of each group, and how many are in its group.
+    """Places in the pool of the most doubtful sample of each cluster, and the size of its cluster.
 
     Args:
         free: places to choose from.
@@ -125,17 +125,17 @@ def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) 
     candidates, features = _without_oddities(pool, free, candidates, number, seed)
     clusters = torch.from_numpy(k_means(features, min(number, len(candidates)), seed))
     groups = [candidates[clusters == cluster] for cluster in range(int(clusters.max()) + 1)]
-    return {int(members[0]): len(members) for members in groups if len(members)}  # most doubtful first, as the candidates are
+    return {int(members[0]): len(members) for members in groups if len(members)}  # candidates are sorted, most doubtful first
 
 
 def _reasons(classes: Sequence[str], probs: Tensor, chosen: Tensor, sizes: Mapping[int, int]) -> dict[str, Values]:
-    """The columns that say why each was chosen."""
+    """Columns with the reasons of the choice."""
     shares, top = probs[chosen].topk(2)
     one, other = ([classes[k] for k in column.tolist()] for column in top.unbind(-1))
     reasons = [
-        f"{first} ({high:.0%}), the model is sure of it; stands for {sizes[place]} samples like it"
+        f"{first} ({high:.0%}), the model is certain; represents {sizes[place]} similar samples"
         if high - low > SURE
-        else f"{first} ({high:.0%}) or {second} ({low:.0%}); stands for {sizes[place]} doubtful samples like it"
+        else f"{first} ({high:.0%}) or {second} ({low:.0%}); represents {sizes[place]} similar doubtful samples"
         for first, second, (high, low), place in zip(one, other, shares.tolist(), chosen.tolist(), strict=True)
     ]
     return {"predicted": one, "second": other, "margin": shares[:, 0] - shares[:, 1], "reason": reasons}
@@ -153,13 +153,12 @@ def cold_start(
 ) -> Suggestions:
     """Choose samples to label before anything is trained: the most typical one of each cluster (TypiClust).
 
-    Clusters are those of k-means, on features or on small versions of the images (on what the encoder makes of them, where
-    one is given). Samples that have a label stand for their cluster already. In data with a word for "unlabelled" say so in
-    `reading`.
+    Clusters are found by k-means on features, on small versions of the images, or on the features of an encoder, if given.
+    Clusters with labels come last. If the data have a word for "unlabelled", name it in `reading`.
 
     Args:
         source: a folder, table, array … of your own, with a few labels or none; or a named source.
-        number: of samples.
+        number: number of samples.
         out: a name in .csv, .tsv, .jsonl or .parquet. Default: to_label.csv in the current folder, or -2, -3, …
         reading: columns, image size, encoder.
         raw: as of `suggest`.
@@ -168,24 +167,24 @@ def cold_start(
     refuse_unfit(out)
     features, names, labeled, texts, notes = _read(source, reading or Reading(), seed, progress)
     if bool(labeled.all()):
-        raise InputError(f"{source} has no sample without a label: there is nothing to choose.")
+        raise InputError(f"{source} has no unlabelled sample. There is nothing to choose.")
     chosen, sizes = typical(features, number, labeled, seed)
     picked = [names[k] for k in chosen]
     reasons = [f"the most typical of {size} similar samples" for size in sizes]
     table: dict[str, Values] = {"name": picked, "label": [None] * len(chosen), "reason": reasons}
     path = choose_path(out, Path(), "to_label.csv")
     write_samples(path, table, (), None if texts is None else [texts[k] for k in chosen], raw)
-    explanation = f"{len(chosen)} of {len(names):,} samples, each typical of a group of its own."
+    explanation = f"{len(chosen)} of {len(names):,} samples, each typical of its own cluster."
     return Suggestions(tuple(picked), tuple(chosen), path, explanation, notes)
 
 
 def _refuse_number(number: int) -> None:
     if number < 1:
-        raise InputError(f"--number {number}: ask for one sample or more.")
+        raise InputError(f"--number {number} must be 1 or more.")
 
 
 def _free(pool: Pool) -> Tensor:
-    """Places in the pool of samples that have no label, nor a copy that has one; of copies the first."""
+    """Places in the pool of samples without a label, and without a labelled copy; of copies the first."""
     groups = _groups(pool.examples.items) if pool.examples.groups is None else pool.examples.groups
     taken = set(groups[pool.task.split.labeled].tolist())
     free = []
@@ -197,14 +196,14 @@ def _free(pool: Pool) -> Tensor:
 
 
 def _groups(items: Tensor | ImageFiles) -> Tensor:
-    """Of a named source, whose copies nobody has looked for yet."""
+    """Groups of copies in a named source, where they are not known yet."""
     if isinstance(items, ImageFiles):
         return group("image", digests("image", items.paths, items))
     return group("array", digests("array", (), items))
 
 
 def _without_oddities(pool: Pool, free: Tensor, candidates: Tensor, number: int, seed: int) -> tuple[Tensor, Array]:
-    """Candidates that are not far from all others, with their standardised features; all where hardly any would be left."""
+    """Candidates without outliers, with their standardised features; all candidates if too few would be left."""
     usual = free[torch.randperm(len(free), generator=stream(seed, "usual"))[:SOME]]
     features = standardized(_features(pool.model, pool.examples.items[pool.positions[torch.cat([candidates, usual])]]))
     ours, theirs = features[: len(candidates)], features[len(candidates) :]
@@ -218,7 +217,7 @@ def _without_oddities(pool: Pool, free: Tensor, candidates: Tensor, number: int,
 
 @torch.no_grad()
 def _features(model: Model, items: Tensor | ImageFiles) -> Array:
-    """Of the network (N, D); its logits where it shows no features."""
+    """Features of the network (N, D), or its logits if it shows none."""
     call = getattr(model.network, "features", model.network)
     where = next((parameter.device for parameter in model.network.parameters()), torch.device("cpu"))
     parts = read_plain(items, PART) if isinstance(items, ImageFiles) else torch.split(items, PART)
@@ -229,39 +228,39 @@ def _features(model: Model, items: Tensor | ImageFiles) -> Array:
 def _read(
     source: Any, reading: Reading, seed: int, progress: ReadingProgress | None
 ) -> tuple[Array, Sequence[str], npt.NDArray[np.bool_], Sequence[str] | None, tuple[str, ...]]:
-    """Features to group by, names, which samples have a label, the texts of a source of texts, and what was understood."""
-    if isinstance(source, str) and source in SOURCES:  # a benchmark, of which all labels are known: as if none were
+    """Features for clustering, names, mask of labelled samples, texts if any, and notes about the source."""
+    if isinstance(source, str) and source in SOURCES:  # a benchmark: its labels are ignored
         examples = find_source(source).load(0, None)
         raw = thumbnails(examples.items) if examples.kind == "image" else standardized(_vectors(examples.items))
         return reduced(raw, seed), [str(k) for k in range(len(examples))], np.zeros(len(examples), dtype=bool), None, ()
     opened = open_source(source, reading.columns, need_label=False)
     records = opened.read()
     if not len(records):
-        raise InputError(f"{opened.where} holds no samples.")
+        raise InputError(f"{opened.where} has no samples.")
     made = fit_preparation(records, replace(reading, fine_tune=False), opened.columns.text, progress)
     items, kept = made.items, made.kept
     if not len(kept):
         reasons = "\n".join(finding.text for finding in made.findings)
-        raise InputError(reasons or f"{opened.where} holds no samples that can be read.")
+        raise InputError(reasons or f"{opened.where} has no samples that can be read.")
     if len(kept) < 2:
-        raise InputError(f"{opened.where} holds a single sample: there is nothing to choose. Give a source of two or more.")
+        raise InputError(f"{opened.where} has a single sample: there is nothing to choose. Give a source with two or more.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
     elif made.preparation.settings()["kind"] in ("table", "array"):
         features = standardized(_vectors(items))
     else:
-        features = _vectors(items)  # of texts, or of an encoder: their lengths and directions are meant to be compared
+        features = _vectors(items)  # texts or an encoder: their lengths and directions are comparable
     labeled = np.array([records.labels[k] is not None for k in kept])
     texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
     return reduced(features, seed), [records.names[k] for k in kept], labeled, texts, _notes(opened, reading)
 
 
 def _notes(opened: Opened, reading: Reading) -> tuple[str, ...]:
-    """What was understood of the source, and that a column of labels which is called by no usual name is a feature here."""
+    """Findings about the source, and a note that a label column without a usual name is used as a feature."""
     found = [finding.text for finding in opened.findings if finding.level != "stop"]
     if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
         found.append(
-            f"{opened.where}: no column is known to hold labels. If one does, name it with --label: it is a feature now."
+            f"{opened.where}: no label column was found. If there is one, name it with --label; now it is used as a feature."
         )
     return tuple(found)
 

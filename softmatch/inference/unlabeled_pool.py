@@ -1,4 +1,4 @@
-"""The data that a run was trained on, read again: what stands in its unlabelled pool, and what its model makes of it."""
+"""The unlabelled pool of a run: its data read again, and the predictions of its model."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ from softmatch.data.preparations import Preparation
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.records import Columns, Records, select_inputs
 from softmatch.data.sources import SOURCES
-from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 from softmatch.formatting import quoted
 from softmatch.inference.predict import WHAT, Progress, columns_for, use_device
 from softmatch.networks import Network
-from softmatch.networks.heads import feature_size
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
-from softmatch.training.opening import NO_COLUMNS, Job, open_job, texts_of
-from softmatch.training.setup import POOL_PART
+from softmatch.training.opening import NO_COLUMNS, open_job, texts_of
+from softmatch.training.setup import POOL_PART, make_task
 from softmatch.training.task import Task
 
 ROWS = 4096
@@ -40,7 +38,7 @@ READING = (
     *("data", "seed", "split_seed", "unlabeled", "image_size", "encoder", "fine_tune", "device"),
     *("label_column", "text_column", "feature_columns", "max_tokens", "train_per_class", "validation_per_class"),
 )
-"""Settings that say how the data are read. No other setting of a run folder decides anything here."""
+"""Settings for reading the data; no other setting of a run folder is used here."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ class Pool:
     """The unlabelled pool of a run; the labelled samples are part of it, as in training.
 
     Attributes:
-        model: the trained one, on the task's device.
-        task: the run's, with the split that it was trained with.
-        source: where the data are.
+        model: the trained model, on the task's device.
+        task: task of the run, with its split.
+        source: place of the data.
     """
 
     model: Model
@@ -64,22 +62,22 @@ class Pool:
 
     @property
     def positions(self) -> Tensor:
-        """Of the pool's samples among all examples, (N_U,)."""
+        """Positions of the pool's samples among all examples, (N_U,)."""
         return self.task.split.unlabeled
 
     @property
     def given(self) -> list[str | None]:
-        """The label that each sample of the pool had in training; None: none."""
+        """Label of each sample of the pool in training; None for unlabelled ones."""
         labeled = self.task.split.labeled
         known: dict[int, int] = dict(zip(labeled.tolist(), self.examples.labels[labeled].tolist(), strict=True))
         return [self.model.classes[known[k]] if k in known else None for k in self.positions.tolist()]
 
     def names(self, positions: Tensor) -> list[str]:
-        """What to call examples: files or rows of the user's own, or their positions from 0."""
+        """Names of examples: files or rows of a user's own data, else positions from 0."""
         return [name_of(self.examples, k) for k in positions.tolist()]
 
     def probabilities(self, progress: Progress | None = None) -> Tensor:
-        """p(y | x) of the whole pool (N_U, C) as the network has them, before the temperature; a part at a time."""
+        """Predict p(y | x) of the whole pool (N_U, C), before temperature scaling."""
         found, done = [], 0
         for part in torch.split(self.positions, POOL_PART):
             items = self.examples.items[part]
@@ -90,11 +88,11 @@ class Pool:
         return torch.cat(found)
 
     def calibrated(self, probs: Tensor) -> Tensor:
-        """Probabilities after the model's temperature."""
+        """Apply the model's temperature."""
         return probs if self.model.temperature == 1.0 else scale(probs, self.model.temperature)
 
     def texts(self, names: Sequence[str]) -> list[str] | None:
-        """The texts of samples of a source of texts, so that they can be judged; None for other sources."""
+        """Texts of samples, so that a user can judge them; None for other kinds of data."""
         if self.model.preparation.takes != "text":
             return None
         wanted = dict.fromkeys(names, "")
@@ -104,19 +102,19 @@ class Pool:
 
 
 def name_of(examples: Examples, position: int) -> str:
-    """What to call an example to its owner: a file or row of their own, else its position from 0."""
+    """Name of an example: a file or row of a user's own data, else its position from 0."""
     return examples.names[position] if examples.names else str(position)
 
 
 def open_pool(run: Path | str, source: Any = None, device: str = "auto", network: Network | None = None) -> Pool:
-    """Read the data of a run again. Nothing in the run folder is executed: no code that its settings name is run.
+    """Read the data of a run again. Code that its settings name is not run.
 
     Args:
-        source: where they are now, if that is another place; the arrays or the frame, if they were no file.
-        network: of your own, for a run with one; see `load_model`.
+        source: new place of the data, if they have moved; the arrays or the frame, if they were not a file.
+        network: your own network, for a run with one; see `load_model`.
 
     Raises:
-        InputError: where the data are not there any more, or are not those of the run.
+        InputError: the data do not exist any more, or are not those of the run.
     """
     folder = RunFolder(Path(run))
     model = load_model(run, network)
@@ -124,43 +122,25 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
     found, written = folder.read_json("split.json"), settings.pop("source", None)
     where = written if source is None else source
     if where is None or not isinstance(found, Mapping) or (source is None and not isinstance(where, str)):
-        raise InputError(f"{run} does not say what it was trained on: config.yaml needs a source, split.json its positions.")
+        raise InputError(f"{run} does not name its data: config.yaml needs a source, split.json the positions.")
     config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
     _refuse_missing(where, run)
-    unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not made here
+    unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not needed here
     job = open_job(where, config.model_dump(include={*READING}), unused, where=f"{run}/config.yaml")
     split = Split.from_dict(found, len(job.examples))
-    place = choose_device(device)
-    use_device(model, place)
-    task = _task(job, config, split, model, place)
+    # With the trained network: a name in the settings would let the folder choose which code runs.
+    task = make_task(replace(job, config=config), Evaluation("none", split), model.views, model.network, model.network)
+    use_device(model, task.device)
     _refuse_other(task, model, run, found.get("data"))
     examples = _prepared_as(model, task, where)
     if tuple(examples.items.shape[1:]) != model.shape:
-        reason = f"its model takes {'×'.join(map(str, model.shape))}, it prepares {'×'.join(map(str, examples.items.shape[1:]))}"
+        reason = f"it takes {'×'.join(map(str, model.shape))}, but prepares {'×'.join(map(str, examples.items.shape[1:]))}"
         raise InputError(f"the model of {run} cannot be used: {reason}.")
     return Pool(model, replace(task, examples=examples), where)
 
 
-def _task(job: Job, config: Config, split: Split, model: Model, device: torch.device) -> Task:
-    """The run's, with the network that it has trained: a name in its settings would let the folder choose what code is run."""
-    return Task(
-        source=job.source,
-        name=job.name,
-        config=config,
-        examples=job.examples,
-        split=split,
-        views=model.views,
-        network=model.network,
-        parameters=sum(parameter.numel() for parameter in model.network.parameters()),
-        num_features=feature_size(model.network),
-        device=device,
-        evaluation=Evaluation("none", split),
-        findings=job.findings,
-    )
-
-
 def _read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
-    """The records of the run's source, a piece at a time."""
+    """Read the records of the run's source piece by piece."""
     if isinstance(where, str) and where in SOURCES:
         return iter([texts_of(where, config.model_copy(update={"augmented": NO_COLUMNS})).train])
     columns = columns_for(model, Columns(label=config.label_column, unlabeled=config.unlabeled))
@@ -172,14 +152,14 @@ def _refuse_missing(where: Any, run: Path | str) -> None:
         return
     if isinstance(where, str) and HUB_ID.fullmatch(where):
         return
-    raise InputError(f"the data of {run} are not there: {where}. If they have moved, give their new place with --source.")
+    raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")
 
 
 def _refuse_other(task: Task, model: Model, run: Path | str, data: Any) -> None:
-    """The same data have as many samples, the same classes, items of the same shape, and the labels that were trained on.
+    """Raise InputError unless the data have the samples, classes, shapes and labels that the run was trained on.
 
     Args:
-        data: their fingerprint when the run began; None where an earlier version has saved none.
+        data: their fingerprint at the start of the run; None for runs of earlier versions.
     """
     reason = _other(task, model)
     if reason is not None:
@@ -187,18 +167,18 @@ def _refuse_other(task: Task, model: Model, run: Path | str, data: Any) -> None:
     examples, labeled = task.examples, task.split.labeled
     lost = labeled[examples.labels[labeled] == UNLABELED].tolist()
     if lost:
-        reason = f"sample {name_of(examples, lost[0])!r} had a label and has none now"
+        reason = f"sample {name_of(examples, lost[0])!r} has lost its label"
     elif data is not None and data != fingerprint(examples.names, examples.labels, labeled):
-        reason = "samples have come, gone or changed their places, or labels are others"
+        reason = "samples were added, removed or moved, or labels have changed"
     if reason is not None:
         raise InputError(
-            f"{task.source} has changed since {run} was trained on it: {reason}. Give the data as they were with --source, or "
+            f"{task.source} has changed since {run} was trained on it: {reason}. Give the original data with --source, or "
             "train again."
         )
 
 
 def _other(task: Task, model: Model) -> str | None:
-    """Why it cannot be the data of the run, if so."""
+    """Reason why these cannot be the data of the run, if any."""
     split, examples = task.split, task.examples
     positions, number = torch.cat([split.labeled, split.unlabeled, split.test]), len(examples)
     first, last = (int(positions.min()), int(positions.max())) if len(positions) else (0, -1)
@@ -206,20 +186,20 @@ def _other(task: Task, model: Model) -> str | None:
     if first < 0:
         return f"split.json has the position {first}"
     if last >= number:
-        return f"there are {number:,} samples, the run has used number {last + 1:,}"
+        return f"it has {number:,} samples, and the run used number {last + 1:,}"
     if examples.classes != model.classes:
-        return f"the classes are {quoted(examples.classes)}, the run has learned {quoted(model.classes)}"
+        return f"its classes are {quoted(examples.classes)}, those of the run {quoted(model.classes)}"
     if takes != wanted:
-        return f"it holds {WHAT[takes]}, the run has learned from {WHAT[wanted]}"
+        return f"it contains {WHAT[takes]}; the run was trained on {WHAT[wanted]}"
     if task.shape != model.shape and takes == "image":
-        return f"the images have become {'×'.join(map(str, task.shape))}, the run has used {'×'.join(map(str, model.shape))}"
+        return f"its images are {'×'.join(map(str, task.shape))}, those of the run {'×'.join(map(str, model.shape))}"
     return None
 
 
 def _prepared_as(model: Model, task: Task, where: Any) -> Examples:
-    """The examples with items as the model knows them.
+    """Examples with items as the model prepares them.
 
-    Reading has fitted a preparation anew, which is the model's own unless data, libraries or machine are others.
+    Reading fits a new preparation, which equals the model's unless data, libraries or machine differ.
     """
     examples = task.examples
     if examples.preparation is None or _same(examples.preparation, model.preparation) or model.preparation.takes == "image":

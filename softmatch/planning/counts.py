@@ -123,7 +123,7 @@ def count(setting: Setting, processes: int = 1) -> Counted:
         held_out=len(split.test),
         tested=data.tested or len(split.test) or (len(split.labeled) // len(folds) if folds else 0),
         folds=len(folds),
-        baselines=(len(folds) or 1) * task.has_twin,
+        baselines=(len(folds) or 1) * task.has_baseline,
         surveys=method.generations - 1 + (0 if every is None else (config.steps - 1) // every),
         read=encoder_read if data.kind == "text" else cost.forward,
         prepared=encoder_read * (data.train + data.tested) if data.kind == "vector" else 0.0,

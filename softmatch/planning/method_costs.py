@@ -18,7 +18,8 @@ from softmatch.networks import Network
 from softmatch.planning.network_costs import CountedOperations
 from softmatch.planning.setting import Kind, Setting
 from softmatch.state import StepCount
-from softmatch.training.setup import CPU_MICRO_BATCH, build_method, make_trainer, prepare_examples
+from softmatch.training.opening import Job
+from softmatch.training.setup import CPU_MICRO_BATCH, build_method, make_trainer, prepare_job
 from softmatch.training.task import Task
 
 MAKERS, LARGE = (torch.full, torch.zeros, torch.ones, torch.empty), 10_000
@@ -56,7 +57,7 @@ def random_task(setting: Setting, shape: tuple[int, ...], device: str, network: 
     groups, statistics = torch.arange(number) if data.own else None, ((0.5,) * shape[0],) * 2
     test = Examples(items[:2], labels[:2], classes, kind) if data.tested else None
     examples = Examples(items, labels, classes, kind, test, statistics, groups=groups)
-    return prepare_examples(setting.source, config.model_copy(update=update), examples, network)
+    return prepare_job(Job(setting.source, config.model_copy(update=update), examples), network)
 
 
 def planned_method(task: Task, kind: Kind, unlabeled: int) -> Method:

@@ -1,4 +1,4 @@
-"""The report: a run folder becomes one HTML file that needs no network and no other file."""
+"""The report of a run folder: one HTML file that needs no network and no other file."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ import yaml
 from softmatch.files.atomic import write_atomically
 from softmatch.report import wording as words
 from softmatch.report.charts import thin
-from softmatch.report.cleaning import mapping
-from softmatch.report.measured import how_measured
-from softmatch.report.numbers import count, percent
-from softmatch.report.outcome import results_section
-from softmatch.report.page_data import page_data
-from softmatch.report.pages import Page
+from softmatch.report.page_data import page_data, results_section
+from softmatch.report.pages import Page, count, percent
 from softmatch.report.reliability import calibration_section
-from softmatch.report.run_contents import Contents, number, read
+from softmatch.report.run_contents import Contents, mapping, number, read
 from softmatch.runs.folder import RunFolder
 
 __all__ = ["write_report"]
@@ -28,13 +24,13 @@ PAGE = Page(HERE / "template.html", [HERE / name for name in ("report.js", "clas
 
 
 def write_report(run: RunFolder) -> Path:
-    """Write report.html of a run folder, from what the folder holds; returns its path."""
+    """Write report.html of a run folder and return its path."""
     write_atomically(run.report, render(read(run)).encode())
     return run.report
 
 
 def render(contents: Contents) -> str:
-    """The page as text."""
+    """Render the page as text."""
     data = page_data(contents)
     sentence, kind = words.verdict(contents)
     heads, rows = _table(contents)
@@ -46,7 +42,7 @@ def render(contents: Contents) -> str:
         kind=kind,
         tiles=words.tiles(contents),
         warnings=words.warnings(contents),
-        measured=how_measured(contents),
+        measured=words.how_measured(contents),
         crossfit=contents.measured_by == "crossfit",
         missing=words.missing(contents),
         calibration=calibration_section(contents),
@@ -59,12 +55,12 @@ def render(contents: Contents) -> str:
 
 
 def _title(source: str) -> str:
-    """The name of a source, or of the file or folder that it is; its place stands among the settings."""
+    """Name of a source, or of its file or folder; the whole path is among the settings."""
     return Path(source).name if Path(source).is_absolute() and Path(source).name else source
 
 
 def _setting(value: Any) -> str:
-    """A setting as YAML writes it."""
+    """Format a setting as YAML does."""
     if isinstance(value, (dict, list)):
         return yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, sort_keys=False).strip()
     if isinstance(value, bool):
@@ -73,16 +69,16 @@ def _setting(value: Any) -> str:
 
 
 def _table(contents: Contents) -> tuple[list[str], list[list[str]]]:
-    """The main figures at some records, for those who do not see the charts: heads and rows, without empty columns."""
-    twin = {record["step"]: record for record in contents.twin_records}
+    """Heads and rows of the main figures at some records, without empty columns, for readers who cannot see the charts."""
+    baseline = {record["step"]: record for record in contents.baseline_records}
     records = thin(contents.records, TABLE_ROWS)
     columns = {
         "Error": [number(record.get("test_error")) for record in records],
-        "Labels alone": [number(twin.get(record["step"], {}).get("test_error")) for record in records],
+        "Baseline error": [number(baseline.get(record["step"], {}).get("test_error")) for record in records],
         "Quantity f": [number(record.get("quantity")) for record in records],
         "Quality g": [number(record.get("quality")) for record in records],
     }
     shown = {head: values for head, values in columns.items() if any(value is not None for value in values)}
-    cells = [["–" if value is None else percent(value) for value in values] for values in shown.values()]
+    cells = [list(map(percent, values)) for values in shown.values()]
     steps = [count(record["step"]) for record in records]
     return ["Step", *shown], [list(row) for row in zip(steps, *cells, strict=True)]

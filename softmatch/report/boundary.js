@@ -1,6 +1,6 @@
 // The decision boundary of two-dimensional data: regions, the line p = 0.5, and the training points, on a canvas.
 
-const classColor = (place) => (place < 0 ? color("twin") : place < 2 ? color(`class-${place}`) : PALETTE[(place + 2) % PALETTE.length]);
+const classColor = (place) => (place < 0 ? color("baseline") : place < 2 ? color(`class-${place}`) : PALETTE[(place + 2) % PALETTE.length]);
 
 function rgb(css) {
   const hex = css.replace("#", "");
@@ -88,7 +88,7 @@ function prepareBoundary() {
   const legend = find("boundary-legend");
   if (!legend) return;
   const entries = data.classes.map((name, place) => [name, "", classColorName(place)]);
-  if (data.boundary.dots.some((dot) => dot[2] < 0)) entries.push(["class not known", "", "var(--twin)"]);
+  if (data.boundary.dots.some((dot) => dot[2] < 0)) entries.push(["class not known", "", "var(--baseline)"]);
   entries.push(["labelled", "triangle", ""], ["boundary, p = 0.5", "line", "var(--text)"]);
   for (const [label, kind, css] of entries) {
     const item = element("span", label);

@@ -1,4 +1,4 @@
-"""Line charts of the report as data: what is drawn over the steps, its scale, and a sentence on how to read it."""
+"""Line charts of the report as data: series over the steps, their scale, and a sentence on how to read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from softmatch.report.measured import share_caption
 from softmatch.report.run_contents import Contents, Record, number
 
 POINTS = 200
@@ -20,14 +19,14 @@ Item = TypeVar("Item")
 
 
 def thin(records: Sequence[Item], most: int) -> list[Item]:
-    """At most `most` records or other items, evenly spread, with the first and the last."""
+    """Keep at most `most` items, evenly spread, with the first and the last."""
     if len(records) <= most:
         return list(records)
     return [records[round(place * (len(records) - 1) / (most - 1))] for place in range(most)]
 
 
 def compact(value: Any, digits: int = 5) -> float | int | None:
-    """A number for the page: rounded to `digits` significant digits, None where there is none."""
+    """Round a number to `digits` significant digits; None for anything else."""
     found = number(value)
     if found is None:
         return None
@@ -44,7 +43,7 @@ def line(records: Sequence[Record], label: str, get: Callable[[Record], Any], co
 
 
 def chart(name: str, title: str, caption: str, records: Sequence[Record], series: list[Series], **scale: Any) -> Chart | None:
-    """One chart, or None where no series has a value. `scale`: unit="percent" or "number", zero, top."""
+    """One chart, or None where no series has a value; `scale` is unit="percent" or "number", zero, top."""
     series = [s for s in series if any(value is not None for value in s["values"])]
     if not series:
         return None
@@ -53,18 +52,24 @@ def chart(name: str, title: str, caption: str, records: Sequence[Record], series
 
 
 def error_chart(contents: Contents, method: str) -> Chart | None:
-    """Evaluation error of the run and of the twin, which are recorded at the same steps or not."""
-    own, twin = ({r["step"]: r for r in records} for records in (contents.records, contents.twin_records))
-    hint = ". The unlabelled data help where the solid line stays clearly below the dashed one" if own and twin else ""
-    steps = thin([{"step": step} for step in sorted(own.keys() | twin.keys())], POINTS)
+    """Evaluation error of the run and of the baseline; their steps may differ."""
+    own, baseline = ({r["step"]: r for r in records} for records in (contents.records, contents.baseline_records))
+    hint = ". The unlabelled data help where the solid line stays clearly below the dashed one" if own and baseline else ""
+    steps = thin([{"step": step} for step in sorted(own.keys() | baseline.keys())], POINTS)
+    if contents.measured_by == "crossfit":
+        share = (
+            "labelled samples that are classified wrongly by the network that has not seen them, over all parts of the cross-fit"
+        )
+    else:
+        share = f"{'test' if contents.measured_by == 'test' else 'held-out'} samples that are classified wrongly"
     return chart(
         "error",
         "Evaluation error",
-        f"{share_caption(contents)}, as training goes on: lower is better{hint} (compare the paper’s figure 2a).",
+        f"The share of {share}, in the course of training: lower is better{hint} (compare the paper’s figure 2a).",
         steps,
         [
             line(steps, method, lambda r: own.get(r["step"], {}).get("test_error"), "run"),
-            line(steps, "Labels alone", lambda r: twin.get(r["step"], {}).get("test_error"), "twin", dash=True),
+            line(steps, "Baseline (labels only)", lambda r: baseline.get(r["step"], {}).get("test_error"), "baseline", dash=True),
         ],
         unit="percent",
         zero=True,
@@ -76,8 +81,8 @@ def pseudo_label_chart(contents: Contents) -> Chart | None:
     return chart(
         "pseudo",
         "Quantity and quality of pseudo-labels",
-        "Quantity f is the average weight λ that unlabelled samples get, quality g the share of that weight which rests on "
-        "right pseudo-labels. A threshold usually buys one with the other; both should be high (figures 1b, 1c, 2b and 2c).",
+        "Quantity f is the average weight λ of the unlabelled samples, quality g the share of that weight on correct "
+        "pseudo-labels. A threshold usually trades one for the other; both should be high (figures 1b, 1c, 2b and 2c).",
         records,
         [
             line(records, "Quantity f", lambda r: r.get("quantity"), "run"),
@@ -94,25 +99,18 @@ def loss_charts(contents: Contents) -> list[Chart]:
     losses = chart(
         "loss",
         "Losses",
-        "Averages over the steps since the record before. The unsupervised loss may rise when more pseudo-labels get weight.",
+        "Averages over the steps since the previous record. The unsupervised loss may rise when more pseudo-labels get weight.",
         records,
         [
             line(records, "Total", lambda r: r.get("loss"), "text"),
-            line(records, "Supervised", lambda r: r.get("supervised_loss"), "twin", dash=True),
+            line(records, "Supervised", lambda r: r.get("supervised_loss"), "baseline", dash=True),
             line(records, "Unsupervised", lambda r: r.get("unsupervised_loss"), "run"),
         ],
         unit="number",
         zero=True,
     )
-    rate = chart(
-        "rate",
-        "Learning rate",
-        "The learning rate at each record.",
-        records,
-        [line(records, "Learning rate", lambda r: r.get("lr"), "run")],
-        unit="number",
-        zero=True,
-    )
+    rates = [line(records, "Learning rate", lambda r: r.get("lr"), "run")]
+    rate = chart("rate", "Learning rate", "The learning rate at each record.", records, rates, unit="number", zero=True)
     return [c for c in (losses, rate) if c]
 
 
@@ -120,8 +118,8 @@ def loss_charts(contents: Contents) -> list[Chart]:
 STATISTICS: list[tuple[str, str, dict[str, str]]] = [
     (
         "μ and σ of the confidence",
-        "The weighting function learns these from the predictions on unlabelled samples: samples more confident than μ get the "
-        "full weight, and σ says how slowly the weight falls below it (section 3 of the paper).",
+        "The weighting function estimates these from the predictions on unlabelled samples: samples more confident than μ get "
+        "the full weight, and below μ the weight falls the more slowly, the larger σ is (section 3 of the paper).",
         {"mean": "μ", "variance": "σ", "scale": "scale"},
     ),
     (
@@ -131,19 +129,19 @@ STATISTICS: list[tuple[str, str, dict[str, str]]] = [
     ),
     (
         "Loss threshold",
-        "Pseudo-labels whose loss is larger than this are not used; it falls as training goes on.",
+        "Pseudo-labels whose loss is larger than this are not used; it falls during training.",
         {"loss_threshold": "largest loss used"},
     ),
     ("Ramp", "The factor on all weights, which grows at the beginning of training.", {"ramp": "factor"}),
     (
         "Average prediction",
-        "The running average of the predictions, E[p], by which alignment divides. Lines that stay together mean "
-        "that the network predicts all classes equally often.",
+        "The running average of the predictions, E[p], by which alignment divides. Lines close together mean that the "
+        "network predicts all classes equally often.",
         {"marginal": "E[p]"},
     ),
     (
         "Refined average prediction",
-        "The average of the predictions on all unlabelled samples after they were refined to the wanted class frequencies.",
+        "The average of the predictions on all unlabelled samples after refinement to the target class frequencies.",
         {"refined_marginal": "E[p']"},
     ),
     (
@@ -153,49 +151,37 @@ STATISTICS: list[tuple[str, str, dict[str, str]]] = [
     ),
     (
         "Generation",
-        "Training began anew this often; each generation has the labels that the one before has added.",
+        "Number of times training has restarted; each generation has the labels that the previous one added.",
         {"generation": "generation"},
     ),
-    (
-        "Added labels",
-        "Unlabelled samples that count as labelled ones in this generation.",
-        {"added_labels": "samples"},
-    ),
-    (
-        "Allocated share",
-        "The share of the unlabelled samples that is to get a label; it grows to one.",
-        {"share": "share"},
-    ),
+    ("Added labels", "Unlabelled samples that count as labelled ones in this generation.", {"added_labels": "samples"}),
+    ("Allocated share", "The share of the unlabelled samples that is to get a label; it grows to one.", {"share": "share"}),
     (
         "Error of the allocation",
-        "How far the class sizes of the solved allocation are from the wanted ones, as a share of all.",
+        "Distance between the class sizes of the allocation and the target sizes, as a share of all samples.",
         {"error": "error"},
     ),
     (
         "Potential",
-        "What the allocation adds to the score of each class, and last of “no label”, so that all classes get their size.",
+        "Offset that the allocation adds to the score of each class, and of “no label” last, so that all classes get their size.",
         {"potential": "potential"},
     ),
     (
         "Feedback",
-        "How much the student's loss on labelled samples fell by its last step: above zero, the teacher's labels helped.",
+        "Decrease of the student's loss on labelled samples in its last step: above zero, the teacher's labels helped.",
         {"feedback": "feedback"},
     ),
-    (
-        "Sample weight",
-        "The mean weight that was learned for single samples.",
-        {"sample_weight": "weight"},
-    ),
+    ("Sample weight", "Mean of the learned sample weights.", {"sample_weight": "weight"}),
     (
         "Mean count gap",
-        "How many more votes the first label of a sample has than its second, on average.",
+        "Mean difference in votes between the first and the second label of a sample.",
         {"mean_gap": "gap"},
     ),
 ]
 
 
 def statistics_charts(contents: Contents) -> list[Chart]:
-    """One chart for each kind of state that the method keeps; unknown ones of a method of one's own are drawn too."""
+    """One chart for each kind of state of the method; those of a user's own method are drawn too."""
     records = thin(contents.records, POINTS)
     names = list(dict.fromkeys(name for record in records for name in record.get("statistics") or {}))
     known = {name for _, _, symbols in STATISTICS for name in symbols}
@@ -208,7 +194,7 @@ def statistics_charts(contents: Contents) -> list[Chart]:
 
 
 def _lines(records: Sequence[Record], name: str, symbol: str, classes: Sequence[str]) -> list[Series]:
-    """A scalar as one line, a list as one line per class, or as its mean and extremes."""
+    """One line for a scalar; for a list, one line per class, or its mean and extremes."""
 
     def get(record: Record) -> Any:
         value = (record.get("statistics") or {}).get(name)
@@ -228,7 +214,7 @@ def _lines(records: Sequence[Record], name: str, symbol: str, classes: Sequence[
 
 
 def _colored(series: list[Series]) -> list[Series]:
-    """The run's colour for one line, numbered colours of the palette for several."""
+    """Colour one line as the run, several by the palette."""
     if len(series) == 1:
         return [{**series[0], "color": "run"}]
     return [{**s, "color": place % LINES, "dash": place >= LINES} for place, s in enumerate(series)]

@@ -73,9 +73,9 @@ function prepareClasses() {
 
 function errorCell(moment, c) {
   const made = cell(moment.errors?.[c], "wrong");
-  if (moment.twin_errors?.[c] != null) {
-    made.append(bar(moment.twin_errors[c], "twin", 1, true));
-    made.title = `Labels alone: ${percent(moment.twin_errors[c])}`;
+  if (moment.baseline_errors?.[c] != null) {
+    made.append(bar(moment.baseline_errors[c], "baseline", 1, true));
+    made.title = `Baseline: ${percent(moment.baseline_errors[c])}`;
   }
   return made;
 }
@@ -106,7 +106,7 @@ function weightsCell(moment, c) {
   const largest = data.largest_weight || 1;
   const text = before?.[c] == null || after?.[c] == null ? "–" : `${before[c].toFixed(2)} → ${after[c].toFixed(2)}`;
   const made = element("td", text);
-  made.append(bar(before?.[c], "twin", largest), bar(after?.[c], "run", largest));
+  made.append(bar(before?.[c], "baseline", largest), bar(after?.[c], "run", largest));
   return made;
 }
 

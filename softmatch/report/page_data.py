@@ -1,31 +1,37 @@
-"""The page's data: a run folder's contents as one compact dictionary, small enough to embed."""
+"""Data of the page: what its script draws, small enough to embed, and the table of the classes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
-from softmatch.methods import proper_name
-from softmatch.report.charts import (
-    compact,
-    error_chart,
-    loss_charts,
-    pseudo_label_chart,
-    statistics_charts,
-    thin,
-)
-from softmatch.report.cleaning import CLASS_FIGURES
-from softmatch.report.run_contents import Contents, Record, number
+from softmatch.methods import BASELINE, proper_name
+from softmatch.report.charts import compact, error_chart, loss_charts, pseudo_label_chart, statistics_charts, thin
+from softmatch.report.pages import count, percent
+from softmatch.report.run_contents import CLASS_FIGURES, Contents, Record, number
 
 MOMENTS = 60
 FEWEST_MOMENTS = 12
 CLASS_MOMENTS = 6000
-"""Moments times classes: of more than 100 classes fewer moments are kept, for the page's sake."""
+"""Moments times classes: with more than 100 classes, fewer moments keep the page small."""
 DOTS = 2000
+SHARES = ("error", "supervised_error", "precision", "recall")
+COLUMNS = {
+    "labels": "Labels",
+    "test_samples": "Tested",
+    "error": "Error",
+    "supervised_error": "Baseline error",
+    "precision": "Precision",
+    "recall": "Recall",
+}
+SEARCH_FROM = 20
+"""Number of classes above which the table can be searched."""
+Row = dict[str, Any]
 
 
 def page_data(contents: Contents) -> dict[str, Any]:
-    """Everything that the page's script draws."""
+    """All that the page's script draws."""
     most = min(MOMENTS, max(FEWEST_MOMENTS, CLASS_MOMENTS // max(len(contents.classes), 1)))
     moments = [_moment(record, contents) for record in thin(contents.records, most)]
     return {
@@ -40,7 +46,7 @@ def page_data(contents: Contents) -> dict[str, Any]:
         "largest_weight": max((w for m in moments for w in m["weights"] or () if w is not None), default=None),
         "histograms": any(moment["all"] for moment in moments),
         "truth": compact(contents.known_share, 4),
-        "compared": bool(contents.twin_records),
+        "compared": bool(contents.baseline_records),
         "class_figures": any(moment["classes"] or moment["errors"] for moment in moments),
         "class_errors": any(moment["errors"] for moment in moments),
         "aligned": any(_is_aligned(record) for record in contents.records),
@@ -49,10 +55,10 @@ def page_data(contents: Contents) -> dict[str, Any]:
 
 
 def _moment(record: Record, contents: Contents) -> dict[str, Any]:
-    """What the slider shows at one record: histograms, λ(p), figures of each class."""
+    """Data of the slider at one record: histograms, λ(p), figures of each class."""
     histogram, classes, curve = (record.get(key) or {} for key in ("histogram", "classes", "curve"))
     judged = sum(histogram.get("wrong") or ()) + sum(histogram.get("right") or ())
-    twin = next((r for r in contents.twin_records if r["step"] == record["step"]), {})
+    baseline = next((r for r in contents.baseline_records if r["step"] == record["step"]), {})
     return {
         "step": record["step"],
         "all": histogram.get("all"),
@@ -60,19 +66,19 @@ def _moment(record: Record, contents: Contents) -> dict[str, Any]:
         "weights": _numbers(curve.get("weight")),
         "classes": {name: _numbers(classes.get(name)) for name in CLASS_FIGURES} if classes else None,
         "errors": _numbers(record.get("test_class_errors")),
-        "twin_errors": _numbers(twin.get("test_class_errors")),
+        "baseline_errors": _numbers(baseline.get("test_class_errors")),
     }
 
 
 def _numbers(values: Sequence[Any] | None) -> list[float | int | None] | None:
-    """Figures that are drawn as bars or curves: a fourth decimal cannot be seen."""
+    """Round figures that are drawn as bars or curves: a fifth decimal cannot be seen."""
     if not values:
         return None
     return [None if (n := number(value)) is None else compact(round(n, 4)) for value in values]
 
 
 def _grid(records: Sequence[Record]) -> list[float | int | None] | None:
-    """The confidences at which λ(p) is recorded: the same at every record."""
+    """Confidences at which λ(p) is recorded, the same at every record."""
     return next((_numbers(record["curve"]["confidence"]) for record in records if record.get("curve")), None)
 
 
@@ -83,8 +89,8 @@ def _is_aligned(record: Record) -> bool:
 
 
 def _boundary(contents: Contents) -> dict[str, Any] | None:
-    """Points once, and a grid of probabilities for the run and the twin, in thousandths."""
-    both = [(proper_name(contents.method), contents.boundary), ("Labels alone", contents.twin_boundary)]
+    """Points once, and a grid of probabilities in thousandths for the run and for the baseline."""
+    both = [(proper_name(contents.method), contents.boundary), (proper_name(BASELINE), contents.baseline_boundary)]
     panels = [
         {
             "title": title,
@@ -97,7 +103,7 @@ def _boundary(contents: Contents) -> dict[str, Any] | None:
     ]
     if not panels:
         return None
-    source = contents.boundary or contents.twin_boundary
+    source = contents.boundary or contents.baseline_boundary
     points, truth, labeled = (source.get(key) or [] for key in ("points", "truth", "labeled"))
     chosen = set(labeled)
     kept = [p for p in range(len(points)) if p % (len(points) // DOTS + 1) == 0 or p in chosen]
@@ -105,3 +111,67 @@ def _boundary(contents: Contents) -> dict[str, Any] | None:
         [compact(points[p][0], 4), compact(points[p][1], 4), truth[p] if p < len(truth) else -1, int(p in chosen)] for p in kept
     ]
     return {"panels": panels, "dots": dots}
+
+
+def results_section(contents: Contents) -> dict[str, Any] | None:
+    """Heads, rows and sentences of the table of the classes, the worst first; None where the run has no such figures."""
+    found = contents.result.get("classes")
+    rows = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    columns = [key for key in COLUMNS if any(_known(row, key) for row in rows)]
+    if not columns:
+        return None
+    rows.sort(key=_worst_first)
+    return {
+        "heads": [COLUMNS[key] for key in columns],
+        "measured": "error" in columns,
+        "compared": "supervised_error" in columns,
+        "rows": [_row(row, columns) for row in rows],
+        "sentences": _sentences(rows),
+        "search": len(rows) > SEARCH_FROM,
+    }
+
+
+def _known(row: Row, column: str) -> bool:
+    """Tell a known figure; a count of zero test samples is not one."""
+    value = number(row.get(column))
+    return bool(value) if column == "test_samples" else value is not None
+
+
+def _worst_first(row: Row) -> tuple[float, float, str]:
+    """Sort by error, highest first, and by test samples; classes without an error come last, by their labels."""
+    error, samples, labels = (number(row.get(key)) for key in ("error", "test_samples", "labels"))
+    if error is None:
+        return 1.0, labels or 0.0, str(row.get("name"))
+    return -error, -(samples or 0.0), str(row.get("name"))
+
+
+def _row(row: Row, columns: list[str]) -> dict[str, Any]:
+    error, values = number(row.get("error")), [number(row.get(key)) for key in columns]
+    return {
+        "name": str(row.get("name")),
+        "cells": [percent(v) if k in SHARES else "–" if v is None else count(v) for k, v in zip(columns, values, strict=True)],
+        "bar": None if error is None else compact(round(100 * error, 1)),
+        "place": None if error is None else columns.index("error"),
+    }
+
+
+def _sentences(rows: list[Row]) -> list[str]:
+    """Sum up the rows in sentences."""
+    errors = [error for row in rows if (error := number(row.get("error"))) is not None]
+    both = [
+        (error, alone)
+        for row in rows
+        if (error := number(row.get("error"))) is not None and (alone := number(row.get("supervised_error"))) is not None
+    ]
+    sentences = []
+    if len(errors) > 2:
+        sentences.append(f"Half of the classes have an error of {percent(median(errors))} or less.")
+    if both:
+        lower, higher = sum(e < a for e, a in both), sum(e > a for e, a in both)
+        sentences.append(
+            f"Compared with the baseline, the error is lower in {count(lower, 'class', 'classes')}, "
+            f"higher in {higher:,} and the same in {len(both) - lower - higher:,}."
+        )
+    if errors and len(errors) < len(rows):
+        sentences.append(f"No sample of {count(len(rows) - len(errors), 'class', 'classes')} was tested.")
+    return sentences

@@ -1,4 +1,4 @@
-"""What pages of charts have in common: one file with its data, its style and one script, which is allowed by its hash alone."""
+"""Pages of charts: one file with its data, its style and one script, which the page allows by its hash alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,24 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from softmatch.report.numbers import percent
+from softmatch import formatting
+from softmatch.report.run_contents import number
 
 HERE = Path(__file__).parent
 VENDOR = HERE / "vendor"
+THIN = "\u202f"  # narrow no-break space, between thousands and before units
+
+
+def count(value: Any, one: str = "", many: str = "") -> str:
+    """Format a count: '1 234', or with a noun '1 label', '40 labels'; '?' for no number."""
+    found = number(value)
+    text = "?" if found is None else f"{round(found):,}".replace(",", THIN)
+    return f"{text} {one if found == 1 else many}".strip()
+
+
+def percent(fraction: float | None) -> str:
+    """Format a fraction as `formatting.percent` does, with a narrow space."""
+    return formatting.percent(fraction).replace(" ", THIN)
 
 
 @dataclass(frozen=True)
@@ -25,9 +39,9 @@ class Page:
     """A kind of page.
 
     Attributes:
-        template: that extends base.html, which puts the parts together.
-        scripts: after uPlot and drawing.js, in this order; one of them has `chartOf`.
-        styles: after those of uPlot and report.css.
+        template: extends base.html, which puts the parts together.
+        scripts: follow uPlot and drawing.js, in this order; one of them defines `chartOf`.
+        styles: follow those of uPlot and report.css.
     """
 
     template: Path
@@ -38,7 +52,7 @@ class Page:
         return _compiled(self.template)
 
     def render(self, data: Any, **values: Any) -> str:
-        """The page as text, from what its scripts draw and what its template shows."""
+        """Render the page from the data that its scripts draw and the values that its template shows."""
         script = self._script()
         styles = (VENDOR / "uPlot.min.css", HERE / "report.css", *self.styles)
         return self.compiled().render(
@@ -51,27 +65,21 @@ class Page:
         )
 
     def _script(self) -> str:
-        """uPlot under its licence notice, then our own; the page allows this one script and no other."""
+        """uPlot under its licence notice, then our own scripts."""
         notice = "/* uPlot 1.6.32\n" + _read(VENDOR / "LICENSE") + "*/\n"
         return notice + "\n".join(map(_read, (VENDOR / "uPlot.iife.min.js", HERE / "drawing.js", *self.scripts)))
 
 
-@cache
+@cache  # compiling takes longer than the rest of a page
 def _compiled(path: Path) -> Template:
-    """Once: that takes longer than the rest of a page."""
-    environment = Environment(
-        loader=FileSystemLoader([path.parent, HERE]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = FileSystemLoader([path.parent, HERE])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["percent"] = percent
     return environment.get_template(path.name)
 
 
 def embed(value: Any) -> Markup:
-    """JSON that may stand inside a script element, whatever text it holds."""
+    """Encode a value as JSON that is safe inside a script element, whatever text it holds."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

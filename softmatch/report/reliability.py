@@ -1,4 +1,4 @@
-"""The section on calibration: figures, sentences, and reliability diagrams as shapes that the template writes as SVG."""
+"""Section on calibration: figures, sentences, and reliability diagrams as shapes for the template's SVG."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from softmatch.report.numbers import THIN, count, percent
-from softmatch.report.run_contents import Contents, number
+from softmatch.report.pages import THIN, count, percent
+from softmatch.report.run_contents import Contents, mapping, number
 
 WIDTH, HEIGHT = 360, 356
 LEFT, RIGHT, TOP, BOTTOM = 46, 350, 8, 248  # of the diagram in the picture
 STRIP_TOP, STRIP_BOTTOM = 296, 352  # of the counts below it
 FEW = 10
-"""Bins with fewer predictions are drawn pale: what they show may be chance."""
+"""Bins with fewer predictions are drawn pale: they may be chance."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bin that holds predictions: how many, how sure they were on average, how many were right."""
+    """One bin with predictions: their number, mean confidence and accuracy."""
 
     low: float
     high: float
@@ -29,26 +29,26 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """For the pointer that rests on the bar."""
+        """Tooltip of the bar."""
         made = count(self.count, "prediction", "predictions")
         return f"Confidence {_range(self)} ({percent(self.confidence)} on average): {made}, {percent(self.accuracy)} right"
 
     def sentence(self, start: str) -> str:
-        """What to expect of such a confidence; `start` ends with "of the"."""
+        """Say what to expect of such a confidence; `start` ends with "of the"."""
         made = count(self.count, "prediction", "predictions")
         mean = f"({percent(self.confidence)} on average)"
         return f"{start} {made} with a confidence of {_range(self)} {mean}, {percent(self.accuracy)} were right."
 
 
 def calibration_section(contents: Contents) -> dict[str, Any] | None:
-    """What the template shows, or None where the run has no measured calibration."""
-    found = contents.result.get("calibration")
-    bars = _bars(found.get("bins")) if isinstance(found, dict) else []
-    if not isinstance(found, dict) or not bars:
+    """Values for the template, or None where the run has no measured calibration."""
+    found = mapping(contents.result.get("calibration"))
+    bars = _bars(found.get("bins"))
+    if not bars:
         return None
     temperature = number(found.get("temperature"))
     scaled = _bars(found.get("bins_scaled")) if temperature not in (None, 1.0) else []
-    panels = [_panel("As the network says it" if scaled else "Confidence and accuracy", bars)]
+    panels = [_panel("Before temperature scaling" if scaled else "Confidence and accuracy", bars)]
     if scaled:
         panels.append(_panel(f"After temperature scaling, T = {temperature:.2f}", scaled))
     return {
@@ -63,13 +63,11 @@ def calibration_section(contents: Contents) -> dict[str, Any] | None:
 
 
 def _bars(bins: Any) -> list[Bar]:
-    """The bins that hold predictions; anything that is none is left out."""
+    """Bins with predictions; anything else is left out."""
     found = []
     for one in bins if isinstance(bins, list) else []:
-        figures = (
-            [number(one.get(key)) for key in ("low", "high", "count", "confidence", "accuracy")] if isinstance(one, dict) else []
-        )
-        low, high, size, confidence, accuracy = figures or [None] * 5
+        keys = ("low", "high", "count", "confidence", "accuracy")
+        low, high, size, confidence, accuracy = (number(mapping(one).get(key)) for key in keys)
         if size and size >= 1 and low is not None and high is not None and confidence is not None and accuracy is not None:
             found.append(Bar(low, high, int(size), confidence, accuracy))
     return found
@@ -92,11 +90,8 @@ def _panel(title: str, bars: Sequence[Bar]) -> dict[str, Any]:
         }
         for bar in bars
     ]
-    return {"title": title, "shapes": shapes, "rows": [_row(bar) for bar in bars]}
-
-
-def _row(bar: Bar) -> list[str]:
-    return [_range(bar), count(bar.count), percent(bar.confidence), percent(bar.accuracy)]
+    rows = [[_range(bar), count(bar.count), percent(bar.confidence), percent(bar.accuracy)] for bar in bars]
+    return {"title": title, "shapes": shapes, "rows": rows}
 
 
 def _x(share: float) -> float:
@@ -113,20 +108,17 @@ def _range(bar: Bar) -> str:
 
 def _tiles(found: dict[str, Any], bars: Sequence[Bar], temperature: float | None) -> list[dict[str, str]]:
     error, scaled, chance = (number(found.get(key)) for key in ("ece", "ece_scaled", "ece_by_chance"))
-    samples = sum(bar.count for bar in bars)
-    note = (
-        f"about {percent(chance)} by chance alone" if chance is not None else f"of {count(samples, 'prediction', 'predictions')}"
-    )
-    rows = [("Calibration error (ECE)", "–" if error is None else percent(error), note)]
+    made = f"of {count(sum(bar.count for bar in bars), 'prediction', 'predictions')}"
+    rows = [("Calibration error (ECE)", percent(error), made if chance is None else f"about {percent(chance)} by chance")]
     if temperature is not None:
-        direction = "above 1: the network is too sure" if temperature > 1 else "below 1: the network is not sure enough"
-        rows.append(("The same after scaling", "–" if scaled is None else percent(scaled), "on samples T was not fitted on"))
+        direction = "above 1: the network is overconfident" if temperature > 1 else "below 1: the network is underconfident"
+        rows.append(("After scaling", percent(scaled), "on samples that T was not fitted on"))
         rows.append(("Temperature T", f"{temperature:.2f}", direction))
     return [{"name": name, "value": value, "note": note} for name, value, note in rows]
 
 
 def _paragraphs(contents: Contents, found: dict[str, Any], bars: Sequence[Bar], scaled: Sequence[Bar]) -> list[str]:
-    """What a reader may expect of a confidence, and of a scaled one."""
+    """Say what to expect of a confidence, before and after scaling."""
     first = f"{_overall(bars)} {_surest(bars).sentence('Of the')}"
     error, chance = number(found.get("ece")), number(found.get("ece_by_chance"))
     if error is not None and chance is not None and error <= 1.5 * chance:
@@ -138,7 +130,7 @@ def _paragraphs(contents: Contents, found: dict[str, Any], bars: Sequence[Bar], 
         return [first, reason] if isinstance(reason := found.get("reason"), str) else [first]
     second = (
         f"{_surest(scaled).sentence('After temperature scaling, of the')} Scaling changes the confidences, never the predicted "
-        "class; the saved model applies it to whatever it predicts."
+        "class; the saved model applies it to all its predictions."
     )
     if contents.measured_by == "crossfit":
         second += (
@@ -149,7 +141,7 @@ def _paragraphs(contents: Contents, found: dict[str, Any], bars: Sequence[Bar], 
 
 
 def _surest(bars: Sequence[Bar]) -> Bar:
-    """The bin of the highest confidence that holds enough predictions to speak of; else the fullest one."""
+    """Bin of the highest confidence with enough predictions; else the fullest one."""
     return next((bar for bar in reversed(bars) if bar.count >= FEW), max(bars, key=lambda bar: bar.count))
 
 
@@ -157,11 +149,11 @@ def _overall(bars: Sequence[Bar]) -> str:
     samples = sum(bar.count for bar in bars)
     confidence = sum(bar.count * bar.confidence for bar in bars) / samples
     accuracy = sum(bar.count * bar.accuracy for bar in bars) / samples
-    # by how much the share of right ones varies if each is right with its confidence; twice that is no coincidence
+    # two standard deviations of the accuracy if each prediction is right with its confidence
     chance = 2 * math.sqrt(sum(bar.count * bar.confidence * max(0.0, 1 - bar.confidence) for bar in bars)) / samples
     if abs(confidence - accuracy) <= chance:
         judged = f"as far as {count(samples, 'sample', 'samples')} can tell, the two agree"
     else:
-        judged = "it is too sure of itself" if confidence > accuracy else "it is right more often than it says"
+        judged = "it is overconfident" if confidence > accuracy else "it is underconfident"
     right = f"{percent(accuracy)} of its predictions are right"
     return f"On average the network is {percent(confidence)} confident, and {right}: {judged}."

@@ -1,8 +1,8 @@
-// The table of the final figures of each class is in the page; here it can be searched and put into another order.
+// Search and sort the table of the classes, which is part of the page.
 
 const figure = (text) => Number.parseFloat(text.replaceAll("\u202f", "")); // NaN for a dash
 
-// Names from A to Z, figures from the highest; a second click turns that round. What has no figure stays at the end.
+// Names from A to Z, figures from the highest; a second click reverses the order. Rows without a figure stay at the end.
 function sortResults(head, place) {
   const body = find("results").tBodies[0];
   const order = head.getAttribute("aria-sort");

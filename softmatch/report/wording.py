@@ -1,22 +1,19 @@
-"""The report in words and figures: title, verdict, tiles, and what is missing."""
+"""Sentences and key figures of the report: title, verdict, evaluation, tiles, and what is missing."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from softmatch.data.split import count_positions
-from softmatch.formatting import signed
+from softmatch.formatting import duration, signed
 from softmatch.methods import BASELINE, proper_name
-from softmatch.report.measured import error_name, on_samples, why_not_measured
-from softmatch.report.numbers import THIN, count, duration, pair, percent
-from softmatch.report.run_contents import Contents, number
+from softmatch.report.pages import THIN, count, percent
+from softmatch.report.run_contents import Contents, number, pair
 from softmatch.runs.verdict import judge
 
 MOSTLY = 0.999  # a share from which on a part counts as all
 
 
 def subtitle(contents: Contents) -> list[str]:
-    """The line under the title: method, labels, steps, seed; what is not known is left out."""
+    """Parts of the line under the title: method, labels, steps, seed; unknown ones are left out."""
     parts = [proper_name(contents.method)]
     if contents.labels:
         parts.append(count(contents.labels, "label", "labels"))
@@ -31,14 +28,15 @@ def subtitle(contents: Contents) -> list[str]:
 
 
 def verdict(contents: Contents) -> tuple[str, str]:
-    """What the run shows, in a few sentences, and its kind: helped, hurt, open, alone, unmeasured or unfinished."""
+    """Sum up the run in a few sentences; and the kind: helped, hurt, open, alone, unmeasured or unfinished."""
     result = contents.result
     if contents.unmeasured:
-        return why_not_measured(contents), "unmeasured"
+        advice = "To measure it, label a few more samples of each class, or give a labelled test set, and train again."
+        return f"The accuracy of this model could not be measured. {contents.reason or advice}", "unmeasured"
     error = number(result.get("test_error"))
     if error is None:
         return _unfinished(contents), "unfinished"
-    made = f"makes {percent(error)} errors on {on_samples(contents)}"
+    made = f"makes {percent(error)} errors on {_on_samples(contents)}"
     given = f"With {count(contents.labels, 'label', 'labels')}" if contents.labels else "In this run"
     interval = pair(result.get("test_error_interval"))
     around = f" (95{THIN}% interval {percent(interval[0])} to {percent(interval[1])})" if interval else ""
@@ -47,11 +45,9 @@ def verdict(contents: Contents) -> tuple[str, str]:
     name = proper_name(contents.method)
     supervised, difference = number(result.get("supervised_test_error")), number(result.get("difference"))
     if supervised is None or difference is None:
-        return (
-            f"{given} {name} {made}{around}. No network was trained on the labels alone, "
-            "so whether the unlabelled data helped is not known."
-        ), "alone"
-    first = f"{given} {name} {made}; trained on the labels alone the same network makes {percent(supervised)}."
+        unknown = "No baseline was trained, so it is not known whether the unlabelled data helped."
+        return f"{given} {name} {made}{around}. {unknown}", "alone"
+    first = f"{given} {name} {made}; the baseline, trained on the labels only, makes {percent(supervised)}."
     sentence, kind = judge(difference, pair(result.get("difference_interval")))
     return f"{first} {sentence.replace(' %', f'{THIN}%')}", kind
 
@@ -65,62 +61,107 @@ def _unfinished(contents: Contents) -> str:
     return f"This run has not finished: it was recorded up to step {count(contents.last['step'])} of {steps}{seen}."
 
 
+def _on_samples(contents: Contents) -> str:
+    """The samples that the error was measured on, to follow "makes 3 % errors on"."""
+    samples = contents.measured_samples
+    if contents.measured_by == "crossfit":
+        return f"{count(samples, 'labelled sample', 'labelled samples')}, each left out of training in turn"
+    kind = "test" if contents.measured_by == "test" else "held-out"
+    return count(samples, f"{kind} sample", f"{kind} samples")
+
+
+def how_measured(contents: Contents) -> str | None:
+    """Explain the evaluation in one to three sentences; None where nothing was measured or nothing is known of it."""
+    samples, folds = contents.measured_samples, number(contents.evaluation.get("folds"))
+    if samples is None:
+        return None
+    match contents.measured_by:
+        case "test":
+            return f"A test set of {count(samples, 'sample', 'samples')} was given. None of them was trained on."
+        case "holdout":
+            return (
+                f"{count(samples, 'labelled sample was', 'labelled samples were')} held out: the networks were trained on "
+                "neither the samples nor their labels, and the error is measured on them."
+            )
+        case "crossfit":
+            some = f"{count(samples)} of the {count(contents.labels)}"
+            some = some if (contents.labels or 0) > samples else f"The {count(samples)}"
+            return (
+                f"{some} labelled samples were divided into {count(folds, 'part', 'parts') if folds else 'parts'}. Each part was "
+                "predicted by a network that was trained without it and saw neither its labels nor its samples. The saved "
+                "model was then trained on all labels, so its own error is expected to be slightly lower."
+            )
+        case None:
+            return _measured_earlier(contents, samples)
+        case _:
+            return None
+
+
+def _measured_earlier(contents: Contents, samples: int) -> str:
+    """Explain the evaluation of a run of an earlier version: on the source's test set, or on a share of its samples."""
+    if not contents.split.get("test"):
+        return f"The source has a test set of {count(samples, 'sample', 'samples')}. None of them was trained on."
+    share = number(contents.config.get("test_fraction"))
+    part = f", {percent(share)} of the data," if share else ""
+    return (
+        f"{count(samples, 'sample', 'samples')}{part} {'was' if samples == 1 else 'were'} held out "
+        "before training, and the error is measured on them."
+    )
+
+
 def tiles(contents: Contents) -> list[dict[str, str]]:
-    """Key figures: name, value, note; a dash where there is none. Of a run without any error, none of the errors."""
-    result, last, last_twin = contents.result, contents.last, (contents.twin_records or [{}])[-1]
+    """Key figures: name, value, note; a dash for a missing value. A run without any error has no tiles for errors."""
+    result, last, last_baseline = contents.result, contents.last, (contents.baseline_records or [{}])[-1]
     finished = number(result.get("test_error")) is not None
     error = number(result.get("test_error") if finished else last.get("test_error"))
     interval, difference = pair(result.get("test_error_interval")), pair(result.get("difference_interval"))
     note = f"95{THIN}%: {percent(interval[0])} – {percent(interval[1])}" if interval else "" if finished else "last record"
-    twin = number(result.get("supervised_test_error") if finished else last_twin.get("test_error"))
+    baseline = number(result.get("supervised_test_error") if finished else last_baseline.get("test_error"))
     rows: list[tuple[str, str, str]] = []
-    if error is not None or twin is not None:
-        rows.append((error_name(contents), _or_dash(error, percent), note))
+    if error is not None or baseline is not None:
+        name = "Cross-fitted error" if contents.measured_by == "crossfit" else "Test error"
+        rows.append((name, percent(error), note))
         if contents.method != BASELINE:
             note = f"95{THIN}%: {signed(difference[0])} to {signed(difference[1])}" if difference else "needs both errors"
-            trained = "same network, same steps" if twin is not None else "not trained"
-            rows.append(("Error, labels alone", _or_dash(twin, percent), trained))
-            rows.append(("Difference in points", _or_dash(number(result.get("difference")), signed), note))
+            rows.append(("Baseline error", percent(baseline), "labels only" if baseline is not None else "not trained"))
+            points = number(result.get("difference"))
+            rows.append(("Difference in points", "–" if points is None else signed(points), note))
     if contents.method != BASELINE:
-        weightless = "nothing has weight" if contents.known_share else "truth not known" if contents.records else ""
+        weightless = "no sample has weight" if contents.known_share else "truth not known" if contents.records else ""
         judged = "weight on right labels" if (contents.known_share or 1) >= MOSTLY else "of those whose class is known"
-        quantity = number(result.get("quantity", last.get("quantity")))
         quality = number(result.get("quality", last.get("quality")))
         rows += [
-            ("Quantity f", _or_dash(quantity, percent), "average weight, last record"),
-            ("Quality g", _or_dash(quality, percent), weightless if quality is None else judged),
+            ("Quantity f", percent(number(result.get("quantity", last.get("quantity")))), "average weight, last record"),
+            ("Quality g", percent(quality), weightless if quality is None else judged),
         ]
     seconds = number(result.get("seconds", last.get("seconds")))
-    rows.append(("Time", _or_dash(seconds, duration), "with the comparison" if number(result.get("supervised_seconds")) else ""))
+    with_baseline = "with the baseline" if number(result.get("supervised_seconds")) else ""
+    rows.append(("Time", "–" if seconds is None else duration(seconds).replace(" ", THIN), with_baseline))
     return [{"name": name, "value": value, "note": note} for name, value, note in rows]
 
 
-def _or_dash(value: float | None, style: Any) -> str:
-    return "–" if value is None else str(style(value))
-
-
 def warnings(contents: Contents) -> list[str]:
-    """What training has found worth a warning; not what the headline says already."""
+    """Warnings of the run, without the one that is the headline already."""
     found, said = contents.result.get("warnings"), contents.reason if contents.unmeasured else None
     return [text for text in found if isinstance(text, str) and text.strip() != said] if isinstance(found, list) else []
 
 
 def missing(contents: Contents) -> list[str]:
-    """What this page cannot show, and why."""
+    """Explain what this page cannot show."""
     notes = []
     if not contents.config:
         notes.append("config.yaml is missing: the settings are not known.")
     if not contents.result:
-        notes.append("result.json is missing: the run was interrupted or is still going. The figures are of its last record.")
+        notes.append("result.json is missing: the run was interrupted or is not finished. The figures are of its last record.")
     if not contents.records:
         notes.append(f"metrics.jsonl has no records: there are no charts of {proper_name(contents.method)}.")
     supervised = contents.method == BASELINE
     if supervised:
         notes.append("The method is supervised: there are no pseudo-labels, weights or thresholds to show.")
-    elif number(contents.result.get("supervised_test_error")) is not None and not contents.twin_records:
-        notes.append("twin/metrics.jsonl is missing: how the network did on the labels alone is known at the end only.")
-    elif not contents.twin_records and not contents.unmeasured:
-        notes.append("No network was trained on the labels alone, so there is nothing to compare with.")
+    elif number(contents.result.get("supervised_test_error")) is not None and not contents.baseline_records:
+        notes.append("twin/metrics.jsonl is missing: only the final error of the baseline is known.")
+    elif not contents.baseline_records and not contents.unmeasured:
+        notes.append("No baseline was trained, so there is nothing to compare with.")
     if contents.records and not supervised:
         if not any("histogram" in r for r in contents.records):
             notes.append("This method records no pseudo-labels: quantity, quality and confidence cannot be shown.")
@@ -130,7 +171,7 @@ def missing(contents: Contents) -> list[str]:
             )
         elif contents.known_share < MOSTLY:
             notes.append(
-                f"The true class is known of {percent(contents.known_share)} of the pseudo-labels. Their quality is measured on "
-                "those alone, and labelled samples that were trained on are among them: it is no estimate for all."
+                f"The true class is known for {percent(contents.known_share)} of the pseudo-labels. Their quality is measured on "
+                "those only, and they include labelled samples that were trained on: it is not an estimate for all."
             )
     return notes

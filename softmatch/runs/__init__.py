@@ -1,1 +1,1 @@
-"""The run folder (no torch), the saved model, and the schema of its description."""
+"""Run folders: their files (no torch), the saved model, and the schema of its description."""

@@ -1,11 +1,11 @@
-"""The run folder: the one contract between commands. Whatever reads a run needs this folder and nothing else.
+"""The run folder, the one contract between commands: a command that reads a run needs this folder and nothing else.
 
-config.yaml     every effective setting            split.json      positions of labelled, unlabelled, test samples
+config.yaml     every effective setting            split.json      positions of labelled, unlabelled and test samples
 metrics.jsonl   one record per evaluation          checkpoints/    full training state, newest two and best
 model/          weights, classes, preparation      result.json     the final figures, as fractions
-report.html     the report, self-contained         twin/           metrics and model of the supervised twin
+report.html     the report, self-contained         twin/           metrics and model of the baseline
 boundary.json   points and decision regions, for two-dimensional data
-folds/          metrics of each part of a cross-fit held_out.csv   predictions of samples that were not trained on
+folds/          metrics of each part of a cross-fit held_out.csv   predictions of held-out samples
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from softmatch.files.untrusted import parse_json, read_text
 DIGITS = 6
 LOCK = ".lock"
 LONGEST_WAIT = 15.0
-"""Seconds for a lock: processes that read images for one that was killed hold it until they notice, which takes 5."""
+"""Seconds to wait for a lock: the image readers of a killed process hold it until they notice, which takes 5."""
 
 
 class RunFolder:
@@ -37,28 +37,28 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> RunFolder:
-        """Make the folder. One that holds anything is refused: runs are never overwritten."""
+        """Create the folder. Raises InputError for one with content: runs are never overwritten."""
         refuse_used(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"the run folder {path} cannot be made: {error.strerror or error}.") from error
+            raise _no_folder(path, error) from error
         return cls(path)
 
     @classmethod
     def create_new(cls, root: Path, name: str) -> RunFolder:
-        """root/name, or root/name-2, -3, … where that exists."""
+        """Create root/name, or root/name-2, -3, … where that exists."""
         number = 1
         while True:
             path = root / (name if number == 1 else f"{name}-{number}")
             try:
                 root.mkdir(parents=True, exist_ok=True)
-                path.mkdir()  # which one process alone can do
+                path.mkdir()  # succeeds in one process only
                 return cls(path)
             except FileExistsError:
                 number += 1
             except OSError as error:
-                raise InputError(f"the run folder {path} cannot be made: {error.strerror or error}.") from error
+                raise _no_folder(path, error) from error
 
     @property
     def checkpoints(self) -> Path:
@@ -66,25 +66,25 @@ class RunFolder:
 
     @property
     def outcome(self) -> Path:
-        """What later parts of a run need of a network that is trained."""
+        """File with the results of a trained network that later parts of the run need."""
         return self.path / "outcome.safetensors"
 
     def drop_checkpoints(self) -> None:
-        """Of a network that is trained and not kept."""
+        """Delete the checkpoints of a network that is trained and not kept."""
         shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Lock held by the process that trains in this folder; the system releases it however that process ends."""
+        """Lock the folder for the process that trains in it; the system releases it however that process ends."""
         return held(self.path / LOCK, LONGEST_WAIT, f"{self.path} is being trained by another process.")
 
     def remove_leftovers(self) -> None:
-        """What was being written when an earlier process was killed. Only while the folder is locked."""
+        """Delete temporary files of a killed process. The folder must be locked."""
         for path in self.path.rglob(".*"):
             if LEFTOVER.fullmatch(path.name):
                 path.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """All figures are written: what was kept to go on from is not needed any more."""
+        """Delete the files that were kept to resume from; all figures are written."""
         for path in self.path.rglob(self.outcome.name):
             path.unlink()
 
@@ -92,16 +92,16 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def twin(self) -> RunFolder:
-        """The folder of the supervised twin."""
+    def baseline(self) -> RunFolder:
+        """Folder of the baseline."""
         return RunFolder(self.path / "twin")
 
     def fold(self, number: int) -> RunFolder:
-        """The folder of a part of a cross-fit."""
+        """Folder of one part of a cross-fit."""
         return RunFolder(self.path / "folds" / str(number))
 
     def append_record(self, record: dict[str, Any]) -> bytes:
-        """One line of metrics.jsonl, without the seconds: the rest is the same whenever the run is repeated. Gives the line."""
+        """Append a record to metrics.jsonl and return its line. The seconds are left out, so that repeated runs are equal."""
         kept = {key: value for key, value in record.items() if key != "seconds"}
         line = (json.dumps(_plain(kept, DIGITS), ensure_ascii=False) + "\n").encode()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -112,16 +112,16 @@ class RunFolder:
         return line
 
     def put_records(self, lines: bytes) -> None:
-        """Let metrics.jsonl be these lines: those after a checkpoint are made again, and what was lost or torn is mended."""
+        """Replace the lines of metrics.jsonl: those after a checkpoint are written again, lost or torn ones are restored."""
         path = self.path / "metrics.jsonl"
         if lines != (path.read_bytes() if path.is_file() else b""):
             self.path.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lines)
 
     def records(self) -> list[dict[str, Any]]:
-        """Records of metrics.jsonl in the order of their steps; of a step that stands twice, the later one.
+        """Records of metrics.jsonl, sorted by step; of two with the same step, the later one.
 
-        A line that is not a record is left out: it is what an interruption in the middle of writing leaves behind.
+        A line that is not a record is left out: an interrupted write leaves such a line.
         """
         path = self.path / "metrics.jsonl"
         if not path.exists():
@@ -137,7 +137,7 @@ class RunFolder:
         write_atomically(self.path / name, text.encode())
 
     def read_json(self, name: str) -> Any:
-        """The content of a JSON file of the run, or None where it has none."""
+        """Read a JSON file of the run; None where it does not exist."""
         path = self.path / name
         if not path.exists():
             return None
@@ -150,17 +150,19 @@ def is_finished(folder: Path) -> bool:
 
 
 def refuse_used(path: Path) -> None:
-    """Raise InputError for a place of a run folder where something is already; what a killed process has left is nothing."""
-    if path.exists() and not (path.is_dir() and all(_is_left_behind(each.name) for each in path.iterdir())):
-        raise InputError(f"{path} exists already and is never overwritten: choose another --out.")
+    """Raise InputError for a new run folder that has content; temporary files of a killed process do not count."""
+    if not path.exists():
+        return
+    if not path.is_dir() or any(each.name != LOCK and not LEFTOVER.fullmatch(each.name) for each in path.iterdir()):
+        raise InputError(f"{path} already exists and is never overwritten. Choose another --out.")
 
 
-def _is_left_behind(name: str) -> bool:
-    return name == LOCK or LEFTOVER.fullmatch(name) is not None
+def _no_folder(path: Path, error: OSError) -> InputError:
+    return InputError(f"the run folder {path} cannot be created: {error.strerror or error}.")
 
 
 def read_record(line: str) -> dict[str, Any] | None:
-    """The record of a line of metrics.jsonl; None for a line that holds none."""
+    """Parse a line of metrics.jsonl; None for a line without a record."""
     try:
         found = parse_json(line, "a record")
     except InputError:
@@ -169,7 +171,7 @@ def read_record(line: str) -> dict[str, Any] | None:
 
 
 def _plain(value: Any, digits: int | None = None) -> Any:
-    """NaN and infinity are not JSON: they become null. Floats keep `digits` significant digits, if given."""
+    """Replace NaN and infinity, which are not JSON, by None; round floats to `digits` significant digits, if given."""
     if isinstance(value, float):
         if not math.isfinite(value):
             return None

@@ -25,17 +25,17 @@ from softmatch.runs.schema import FORMAT, describe, refuse_other_weights
 from softmatch.views import Views, views_from_settings
 
 ITEMS = {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
-"""Kinds of numbers that saved items are, by the kind of their views."""
+"""Number types of saved items, by the kind of their views."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A trained network with what comes before and after it.
+    """A trained network with its preparation and calibration.
 
     Attributes:
-        preparation: from files, rows or texts to items.
-        temperature: that its logits are divided by, so that a confidence is a share of right answers; 1 where unknown.
-        samples: some items that it was trained on, to try an exported copy with.
+        preparation: turns files, rows or texts into items.
+        temperature: divisor of the logits that calibrates the confidence; 1 where unknown.
+        samples: some training items, to test an exported copy with.
     """
 
     network: nn.Module
@@ -47,7 +47,7 @@ class Model:
     samples: Tensor | None = None
 
     def predict_proba(self, given: Any) -> Tensor:
-        """p(y | x), (N, C), of items or of what items are made of.
+        """Predict p(y | x), (N, C).
 
         Args:
             given: prepared items (a tensor or array of uint8 images (N, C, H, W) or float vectors (N, D)); for a model of your
@@ -59,7 +59,7 @@ class Model:
         return probs if self.temperature == 1.0 else scale(probs, self.temperature)
 
     def predict(self, given: Any) -> list[str]:
-        """The most likely class of each; see `predict_proba`."""
+        """Predict the most likely class of each sample; see `predict_proba`."""
         return [self.classes[position] for position in self.predict_proba(given).argmax(-1)]
 
     def _items(self, given: Any) -> Tensor | ImageFiles:
@@ -67,56 +67,46 @@ class Model:
             given = torch.from_numpy(np.ascontiguousarray(given))
         if isinstance(given, (Tensor, ImageFiles)):
             if tuple(given.shape[1:]) != self.shape:
-                raise InputError(f"items are {tuple(given.shape[1:])}, the model takes {self.shape}.")
+                raise InputError(f"items have shape {tuple(given.shape[1:])}; the model takes {self.shape}.")
             return given
         if hasattr(given, "columns") or isinstance(given, Mapping):
             columns = {str(name): _cells(given[name]) for name in getattr(given, "columns", given)}
             return self.preparation(columns[self.preparation.columns[0]] if self.preparation.takes == "text" else columns)
         if isinstance(given, (str, Path)):
-            raise InputError("give a list, even of one; whole folders and tables go through `softmatch predict`.")
+            raise InputError("give a list, even for one sample. For whole folders and tables, use `softmatch predict`.")
         files = self.preparation.takes == "image"
         return self.preparation([Path(each) if files and isinstance(each, str) else each for each in given])
 
 
 def _cells(column: Any) -> Any:
-    """A column as a preparation takes it: numbers, or texts of which an empty one is missing."""
+    """Convert a column for a preparation: to numbers, or to texts with "" for a missing one."""
     cells = np.asarray(column)
     if cells.dtype.kind in "iuf":
         return cells.astype(np.float64)
-    return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]  # NaN is no text
+    return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]  # NaN is not a text
 
 
-def save_model(
-    run: RunFolder,
-    network: nn.Module,
-    name: str,
-    shape: tuple[int, ...],
-    views: Views,
-    classes: tuple[str, ...],
-    preparation: Preparation,
-    samples: Tensor | None = None,
-) -> None:
-    """Write model/: weights as safetensors, the rest as JSON. Adapters of an encoder (LoRA) become part of its weights."""
-    folder, network = run.path / "model", merged(network)
+def save_model(run: RunFolder, model: Model, name: str) -> None:
+    """Write model/: weights as safetensors, the rest as JSON. LoRA adapters are merged into the encoder's weights."""
+    folder, network, samples = run.path / "model", merged(model.network), model.samples
     folder.mkdir(exist_ok=True)
     _write_tensors(folder / "model.safetensors", network.state_dict())
-    _write_tensors(folder / "preparation.safetensors", preparation.tensors())
-    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples.to(ITEMS[views.kind])})
+    _write_tensors(folder / "preparation.safetensors", model.preparation.tensors())
+    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples.to(ITEMS[model.views.kind])})
     about = {
         "format": FORMAT,
         "network": name,
         "architecture": architecture() if callable(architecture := getattr(network, "architecture", None)) else None,
-        "shape": list(shape),
-        "classes": list(classes),
-        "views": views.settings(),
-        "preparation": preparation.settings(),
+        "shape": list(model.shape),
+        "classes": list(model.classes),
+        "views": model.views.settings(),
+        "preparation": model.preparation.settings(),
         "temperature": 1.0,
     }
     run.write_json("model/model.json", about)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Nothing is written where there are none."""
     if tensors:
         write_checked(path, tensors, {})
 
@@ -126,16 +116,16 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def set_temperature(run: RunFolder, temperature: float) -> None:
-    """Let the saved model divide its logits by this number."""
+    """Set the temperature of the saved model."""
     run.write_json("model/model.json", {**run.read_json("model/model.json"), "temperature": temperature})
 
 
 def load_model(run: Path | str, network: Network | None = None) -> Model:
-    """The model of a run folder, on the CPU, ready to predict. Nothing in the folder is executed.
+    """Load the model of a run folder on the CPU. Nothing in the folder is executed.
 
     Args:
-        network: for a run with a network of your own: that network, or what makes it. A name in the folder would let
-            the folder choose what code is run.
+        network: for a run with a network of your own: that network, or a function that makes it. A name in the folder
+            is not followed: it would let the folder choose which code runs.
     """
     folder = RunFolder(Path(run))
     files, about = folder.path / "model", folder.read_json("model/model.json")
@@ -144,7 +134,7 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
     found = describe(about, run)
     classes, shape = tuple(found.classes), tuple(found.shape)
     if network is None and is_own(found.network):
-        raise InputError(f"{run} has a network of your own, {found.network}: give it to load_model as `network`.")
+        raise InputError(f"{run} has a network of your own, {found.network}. Pass it to load_model as `network`.")
     views = views_from_settings(found.views)
     if found.preparation is None:
         preparation = plain_preparation(views.kind, shape)

@@ -1,4 +1,4 @@
-"""What model.json may say, and whether the weights beside it are those of the network that it names: before memory is taken."""
+"""Schema of model.json, and a check of the saved weights against it before memory is allocated."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["FORMAT", "Description", "describe", "refuse_other_weights"]
 
 FORMAT = 1
 LARGEST_ITEM = 2**26
-"""Numbers in an item: more than the largest photographs have."""
+"""Numbers in an item; the largest photographs have fewer."""
 MANY_LAYERS = 256
 LAYERS = re.compile(r"layer|depth|block|stage|expert", re.IGNORECASE)
-"""In the names of settings that say how often a part of a network is repeated."""
+"""Names of settings that repeat a part of a network."""
 
 Count = Annotated[int, Field(ge=1, le=LARGEST_ITEM)]
 
 
 class Architecture(BaseModel):
-    """See `architecture()` of the networks with a pretrained encoder."""
+    """Architecture of a network with a pretrained encoder; see its `architecture()`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -43,7 +43,7 @@ class Architecture(BaseModel):
 
 
 class Description(BaseModel):
-    """model.json. Views and preparations check their own settings when they are made of them."""
+    """Content of model.json. Views and preparations check their own settings."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -58,13 +58,9 @@ class Description(BaseModel):
 
 
 def describe(about: Any, where: object) -> Description:
-    """The content of model.json, checked.
-
-    Args:
-        where: the run, for messages.
-    """
+    """Check the content of model.json; `where` is the run, for messages."""
     if not isinstance(about, dict):
-        raise InputError(f"the model in {where} cannot be read: model.json holds a {type(about).__name__}.")
+        raise InputError(f"the model in {where} cannot be read: model.json is a {type(about).__name__}, not an object.")
     if about.get("format") != FORMAT:
         raise InputError(f"{where}/model has format {str(about.get('format'))[:99]}; this version reads {FORMAT}.")
     try:
@@ -81,23 +77,23 @@ def describe(about: Any, where: object) -> Description:
 
 
 def _misfit(found: Description) -> str | None:
-    """What of the views and the preparation does not fit to the shape of the items."""
+    """Explain where the views or the preparation do not match the shape of the items."""
     kind, shape, mean = found.views.get("kind"), found.shape, found.views.get("mean")
     if kind in ("image", "text", "vector") and len(shape) != (3 if kind == "image" else 1):
-        return f"items of shape {shape} have no views of the kind {kind!r}"
+        return f"views of kind {kind!r} do not fit items of shape {shape}"
     channels = shape[0]
     if kind != "text" and isinstance(mean, list) and len(mean) not in (1, channels) and (kind == "vector" or channels != 1):
         return f"there are {len(mean)} means for {channels} channels or features"
     made = found.preparation or {}
     if made.get("kind") == "image" and [made.get(key) for key in ("channels", "height", "width")] != shape:
-        return f"its images are prepared as others than {'×'.join(map(str, shape))}"
+        return f"its images are not prepared as {'×'.join(map(str, shape))}"
     if made.get("kind") == "array" and made.get("shape") != shape:
-        return f"its arrays are prepared as others than {'×'.join(map(str, shape))}"
+        return f"its arrays are not prepared as {'×'.join(map(str, shape))}"
     return None
 
 
 def refuse_other_weights(found: Description, header: Header, where: object) -> None:
-    """Raise InputError unless a file holds exactly the weights of the described network, which is made without its memory."""
+    """Raise InputError unless a file holds exactly the weights of the described network. The network is built without memory."""
     if found.network.startswith(ENCODER):
         most = max(MANY_LAYERS, len(header.shapes))
         for name, number in _whole_numbers(found.architecture["config"]):
@@ -118,7 +114,7 @@ def refuse_other_weights(found: Description, header: Header, where: object) -> N
 
 
 def _whole_numbers(value: Any, name: str = "") -> Iterator[tuple[str, int]]:
-    """Every whole number in settings, with the name that it stands under; of a list the sum, and its length."""
+    """Yield every whole number in settings with its name; for a list, its sum or its length if larger."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from _whole_numbers(item, str(key))

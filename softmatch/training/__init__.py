@@ -1,1 +1,1 @@
-"""The life of a run: loop, schedule, averaged weights, checkpoints."""
+"""Training: job, setup, loop, schedule, averaged weights, checkpoints, evaluation."""

@@ -1,11 +1,12 @@
-"""What a training step costs, and where: `softmatch bench`, and the estimate of `softmatch train --dry-run`."""
+"""Cost of a training step and of its parts: `softmatch bench`, and the estimate of `softmatch train --dry-run`."""
 
 from __future__ import annotations
 
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,10 +20,9 @@ from softmatch.errors import InputError
 from softmatch.methods.base import Forward
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
-from softmatch.training.clock import Clock, Stopwatch
-from softmatch.training.loop import Trainer
+from softmatch.training.loop import Clock, Trainer
 from softmatch.training.opening import Job
-from softmatch.training.setup import build_method, make_trainer, micro_batch, prepare_examples, prepare_job
+from softmatch.training.setup import build_method, make_trainer, micro_batch, prepare_job
 from softmatch.training.task import Task
 from softmatch.views import Views
 
@@ -33,17 +33,17 @@ EVALUATED = 512
 
 @dataclass(frozen=True)
 class Measurement:
-    """Figures of one kind of step. Times are in seconds, memory in bytes.
+    """Figures of a step; times in seconds, memory in bytes.
 
     Attributes:
         step: wall time of each measured step.
         cpu: processor time (all threads) of each measured step.
         parts: median time of each part of a step.
-        images: views that go through the network in a step.
-        flops: floating-point operations of a step's convolutions and matrix products, forward and backward.
-        peak_flops: of a float32 matrix product on the same device, just before and just after; the larger.
-        memory: peak of the process, of its tensors on a GPU.
-        memory_before: the same just before the first step.
+        images: number of views that pass through the network in a step.
+        flops: floating-point operations of the convolutions and matrix products of a step, forward and backward.
+        peak_flops: operations per second of a float32 matrix product on the same device.
+        memory: peak memory of the process, or of its tensors on a GPU.
+        memory_before: peak memory before the first step.
     """
 
     step: list[float]
@@ -78,10 +78,10 @@ class Measurement:
 
 
 def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | None = None) -> Measurement:
-    """Train for a few steps and time them. The trainer is used up: its weights have moved.
+    """Train for a few steps and time them; this changes the trainer's weights.
 
     Args:
-        budget: stop early, after at least one measured step, when this many seconds are over.
+        budget: number of seconds after which measuring stops early, after at least one step.
     """
     device, began = trainer.device, time.perf_counter()
     trainer.network.train()
@@ -99,7 +99,7 @@ def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | N
     parts: list[dict[str, float]] = []
     watch = Stopwatch(device)
     counted.clock = trainer.clock = watch
-    if isinstance(trainer.batches, Batches):  # else they are made by other processes, and waiting for them is "data"
+    if isinstance(trainer.batches, Batches):  # otherwise other processes make them, and waiting for them is "data"
         trainer.batches.views = _TimedViews(trainer.batches.views, watch)
     while len(seconds) < steps and not (seconds and budget is not None and time.perf_counter() - began > budget):
         watch.seconds = {}
@@ -123,7 +123,7 @@ def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | N
 
 
 def matmul_flops(device: torch.device, repeats: int = 5) -> float:
-    """Operations per second of a 2048³ float32 matrix product, the best of a few."""
+    """Operations per second of a 2048³ float32 matrix product, best of a few."""
     a, b = (torch.randn(MATRIX, MATRIX, device=device) for _ in range(2))
     watch, best = Stopwatch(device), float("inf")
     for _ in range(repeats):
@@ -135,7 +135,7 @@ def matmul_flops(device: torch.device, repeats: int = 5) -> float:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Most bytes held so far: of tensors on a GPU, else of this process."""
+    """Peak memory in bytes: of tensors on a GPU, else of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
@@ -146,8 +146,38 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+class Stopwatch(Clock):
+    """Sums the seconds of each part; the time of a nested part counts for the nested part only.
+
+    It waits for the device between parts, so a measured step is slightly slower.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.seconds: dict[str, float] = {}
+        self._inner = 0.0
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        outer, self._inner = self._inner, 0.0
+        started = self._now()
+        try:
+            yield
+        finally:
+            taken = self._now() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + taken - self._inner
+            self._inner = outer + taken
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+        return time.perf_counter()
+
+
 class _CountedForward(Forward):
-    """Forward that counts images and, once it has a clock, times itself."""
+    """Forward pass that counts images and is timed."""
 
     def __init__(self, inner: Forward) -> None:
         super().__init__(inner.network, inner.batch_statistics, inner.micro_batch, inner.average, inner.compiled)
@@ -166,7 +196,7 @@ class _CountedForward(Forward):
 
 
 class _TimedViews:
-    """Views that are timed as a part of their own; everything else is the inner object's."""
+    """Views whose calls are timed."""
 
     def __init__(self, inner: Views, clock: Clock) -> None:
         self._inner, self._clock = inner, clock
@@ -187,7 +217,7 @@ class _TimedViews:
 
 @dataclass(frozen=True)
 class Bench:
-    """What `softmatch bench` measured, and on what."""
+    """Result of `softmatch bench`: the setting and its measurement."""
 
     setting: dict[str, Any]
     measurement: Measurement
@@ -202,17 +232,17 @@ def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, im
         raise InputError("bench needs --side, --images and --repeats of 1 or more, --channels 1 or 3, --classes 2 or more.")
     for key in ("recipe", "data", "imbalance"):
         if options.get(key) is not None:
-            raise InputError(f"bench makes random images of its own and has no use for {key}: leave it out.")
+            raise InputError(f"bench uses random images and has no use for {key}. Leave it out.")
     config = complete("random images", {}, options, {"labels": options.get("labels") or classes * 4})
     random = torch.Generator().manual_seed(config.seed)
     number = max(images, config.labels or 1)
     try:
         items = torch.randint(0, 256, (number, channels, side, side), dtype=torch.uint8, generator=random)
     except RuntimeError as error:
-        raise InputError(f"{number} images of {side}×{side} do not fit into memory: lower --images or --side.") from error
+        raise InputError(f"{number} images of {side}×{side} do not fit into memory. Lower --images or --side.") from error
     test = Examples(items[:2], torch.arange(2) % classes, tuple(map(str, range(classes))), "image")
     examples = Examples(items, torch.arange(number) % classes, test.classes, "image", test=test)
-    task = prepare_examples("random images", config, examples)
+    task = prepare_job(Job("random images", config, examples))
     measured = measure(make_trainer(task, build_method(task, config.method)), repeats)
     setting = {
         "network": task.network_name,
@@ -235,26 +265,27 @@ def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, im
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do, and its cost estimated from a few steps. Times are in seconds.
+    """Plan of a run, with its cost estimated from a few steps. Times are in seconds.
 
     Attributes:
-        twin, evaluation: time of a step of the supervised twin (None without one), and of one evaluation.
-        evaluations: how many there are, for each network.
+        baseline: time of a step of the baseline; None without one.
+        evaluation: time of one evaluation.
+        evaluations: number of evaluations of each network.
     """
 
     task: Task
     measurement: Measurement
-    twin: float | None
+    baseline: float | None
     evaluation: float
     evaluations: int
 
     @property
     def seconds(self) -> float:
-        """Of the whole run, twin, evaluations and the folds of a cross-fit included."""
+        """Time of the whole run, with the baseline, evaluations and all folds of a cross-fit."""
         folds = len(self.task.evaluation.folds)
-        twins = 0 if self.twin is None else folds or 1
-        training = self.task.config.steps * ((folds + 1) * self.measurement.seconds + twins * (self.twin or 0.0))
-        return training + ((folds or 1) + twins) * self.evaluations * self.evaluation
+        baselines = 0 if self.baseline is None else folds or 1
+        training = self.task.config.steps * ((folds + 1) * self.measurement.seconds + baselines * (self.baseline or 0.0))
+        return training + ((folds or 1) + baselines) * self.evaluations * self.evaluation
 
 
 def plan(job: Job, steps: int = 4, budget: float = 30.0) -> Plan:
@@ -263,18 +294,18 @@ def plan(job: Job, steps: int = 4, budget: float = 30.0) -> Plan:
     trainer = make_trainer(task, build_method(task, config.method))
     measured = measure(trainer, steps, budget=budget)
     evaluation = _time_evaluation(task, trainer)
-    every, twin = trainer.every, None
+    every, baseline = trainer.every, None
     trainer.batches.close()
     del trainer
-    if task.has_twin:
+    if task.has_baseline:
         supervised = make_trainer(task, build_method(task, "supervised"))
-        twin = measure(supervised, steps, budget=budget / 2).seconds
+        baseline = measure(supervised, steps, budget=budget / 2).seconds
         supervised.batches.close()
-    return Plan(task, measured, twin, evaluation, -(-config.steps // every))
+    return Plan(task, measured, baseline, evaluation, -(-config.steps // every))
 
 
 def _time_evaluation(task: Task, trainer: Trainer) -> float:
-    """Of all test samples, from some of them; 0 where there are none."""
+    """Estimate the time of an evaluation from some of the test samples; 0 without any."""
     folds = task.evaluation.folds
     items, _ = replace(task, split=folds[0]).test if folds else task.test
     if not len(items):
@@ -288,5 +319,5 @@ def _time_evaluation(task: Task, trainer: Trainer) -> float:
 
 
 def device_name(device: torch.device) -> str:
-    """'cpu', or the name of the GPU."""
+    """Return 'cpu', or the name of the GPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,4 +1,4 @@
-"""Checkpoints: one checked file with the state of a run after a step; written behind the back of training, old ones deleted."""
+"""Checkpoints: the state of a run after a step as one checked file, written in the background."""
 
 from __future__ import annotations
 
@@ -17,21 +17,7 @@ import torch
 from torch import Tensor
 
 from softmatch.errors import InputError
-from softmatch.files.atomic import write_atomically
 from softmatch.files.tensors import read_checked, read_notes, write_checked
-
-__all__ = [
-    "Checkpoint",
-    "CheckpointWriter",
-    "flatten_optimizer",
-    "list_checkpoints",
-    "load_checkpoint",
-    "newest_good",
-    "read_checked",
-    "unflatten_optimizer",
-    "write_atomically",
-    "write_checked",
-]
 
 NAME = re.compile(r"step-(\d{9,18})\.safetensors")
 LEFTOVER = re.compile(r"\.step-\d{9,18}\.safetensors\..+")
@@ -39,7 +25,7 @@ LEFTOVER = re.compile(r"\.step-\d{9,18}\.safetensors\..+")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state after a step."""
+    """State of a run after a step."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -49,12 +35,12 @@ class Checkpoint:
 class CheckpointWriter:
     """Writes checkpoints of one run into a folder, and deletes those that are no longer needed.
 
-    Training waits while its tensors are copied, not while they are written. What a write fails with is raised by the next
+    Training waits while its tensors are copied, not while they are written. An error of a write is raised by the next
     `write`, or by `close`. Leaving a `with` block closes.
 
     Args:
-        folder: made where it is not there; what killed processes have left behind in it is removed.
-        keep: how many of the newest are kept; the one with the lowest error is kept besides.
+        folder: created if missing; temporary files of killed processes are deleted.
+        keep: number of the newest checkpoints to keep, in addition to the one with the lowest error.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -76,9 +62,9 @@ class CheckpointWriter:
         """Write the state after `step` steps. The tensors may change as soon as this returns.
 
         Args:
-            notes: what is no tensor, as JSON can hold it.
-            error: measured at this step; the lowest one is the best checkpoint.
-            wait: return when it is on the disk.
+            notes: values that are not tensors, for JSON.
+            error: error at this step; the checkpoint with the lowest is the best.
+            wait: return when the file is on disk.
         """
         self.finish()
         self._copies = {name: self._copy(name, value) for name, value in tensors.items()}
@@ -89,15 +75,15 @@ class CheckpointWriter:
             self.finish()
 
     def finish(self) -> None:
-        """Wait until what is being written is on the disk; raise what that failed with."""
+        """Wait until the file is on disk; raise the error of the write, if any."""
         under_way = self._under_way
         if under_way is not None:
-            wait([under_way])  # an interruption here forgets nothing
+            wait([under_way])  # an interruption here loses nothing
             self._under_way = None
             under_way.result()
 
     def close(self) -> None:
-        """As `finish`; nothing can be written afterwards."""
+        """Finish; nothing can be written afterwards."""
         try:
             self.finish()
         finally:
@@ -110,11 +96,11 @@ class CheckpointWriter:
         if error is None:
             self.close()
         else:
-            with suppress(Exception):  # what is under way already is what the user must hear of
+            with suppress(Exception):  # the first error is the one to report
                 self.close()
 
     def _copy(self, name: str, value: Tensor) -> Tensor:
-        """On the host, where the last copy was: memory that is new takes longer to be had than to be filled."""
+        """Copy to the host, into the memory of the last copy: new memory takes longer to allocate than to fill."""
         room = self._copies.get(name)
         if room is None or room.shape != value.shape or room.dtype != value.dtype:
             room = torch.empty(value.shape, dtype=value.dtype)
@@ -128,7 +114,7 @@ class CheckpointWriter:
             self._errors.pop(old, None)
 
     def _needless(self, written: Path) -> list[Path]:
-        """What need not be kept now. What is newer than the one just written could not be read when the run was resumed."""
+        """Checkpoints to delete. One newer than the one just written was damaged when the run was resumed."""
         found = list_checkpoints(self.folder)
         valid = [path for path in found if _step_of(path) <= _step_of(written)]
         measured = [(error, _step_of(path), path) for path in valid if (error := self._errors.get(path)) is not None]
@@ -137,28 +123,28 @@ class CheckpointWriter:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Checkpoints of a run, oldest first."""
+    """List the checkpoints in a folder, oldest first."""
     return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name) and path.is_file()), key=_step_of)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """A checkpoint, checked. Raises InputError for one that is damaged."""
+    """Read and check a checkpoint. Raises InputError for a damaged one."""
     if NAME.fullmatch(path.name) is None:
-        raise InputError(f"{path} is not the name of a checkpoint (step-000000100.safetensors)")
+        raise InputError(f"{path} is not the name of a checkpoint, such as step-000000100.safetensors.")
     try:
         tensors, about = read_checked(path)
     except InputError as error:
         raise InputError(f"checkpoint {error}") from error
     step, notes = about.get("step"), about.get("notes")
     if type(step) is not int or not isinstance(notes, dict):
-        raise InputError(f"checkpoint {path} is damaged: it does not say of which step it is.")
+        raise InputError(f"checkpoint {path} is damaged: it does not name its step.")
     if step != _step_of(path):
         raise InputError(f"checkpoint {path} is damaged: it is of step {step}.")
     return Checkpoint(step, tensors, notes)
 
 
 def newest_good(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is whole, if any; and for each newer one what is wrong with it."""
+    """Read the newest undamaged checkpoint, if any; and explain what is wrong with each newer one."""
     wrong: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
@@ -173,7 +159,7 @@ def _step_of(path: Path) -> int:
 
 
 def _error_of(path: Path) -> float | None:
-    """The error that a checkpoint was written with; None for one that cannot be read."""
+    """Error that a checkpoint was written with; None where it cannot be read."""
     try:
         error = read_notes(path).get("error")
     except InputError:
@@ -182,7 +168,7 @@ def _error_of(path: Path) -> float | None:
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's tensors as "3.momentum_buffer", 3 being the number of the parameter."""
+    """Tensors of an optimiser, named "3.momentum_buffer" for parameter 3."""
     found: dict[str, Tensor] = {}
     for number, state in optimizer.state_dict()["state"].items():
         found |= {f"{number}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
@@ -190,14 +176,14 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def unflatten_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Inverse of `flatten_optimizer`, into an optimiser of the same parameters."""
+    """Inverse of `flatten_optimizer`, for an optimiser of the same parameters."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     known = {str(number): number for number in range(len(parameters))}
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, _, key = name.partition(".")
         if number not in known or not key.isidentifier():
-            raise InputError(f"{name!r} is not of an optimiser of {len(parameters)} parameters.")
+            raise InputError(f"{name!r} is not a tensor of an optimiser with {len(parameters)} parameters.")
         shape = parameters[known[number]].shape
         if tensor.shape not in (shape, torch.Size()):  # a single number is a count of steps
             raise InputError(f"{name!r} of the optimiser has shape {tuple(tensor.shape)}, its parameter {tuple(shape)}.")

@@ -1,4 +1,4 @@
-"""The averaged weights that are evaluated and saved."""
+"""Averaged weights, which are evaluated and saved."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor, nn
 class ModelAverage:
     """θ' ← m·θ' + (1 − m)·θ over the parameters, after every step; buffers (batch statistics) are copied.
 
-    Parameters that are not trained are those of the network itself: there is no second copy of them.
+    Frozen parameters are shared with the network: there is no second copy of them.
 
     Args:
         momentum: m; 0 keeps a plain copy.
-        warm: let the momentum grow as (1 + t)/(10 + t) up to m, so that a short run forgets its first weights. Without
-            it, the average starts as a copy of the first weights, as in the paper's code base.
+        warm: raise the momentum as (1 + t)/(10 + t) up to m, so that a short run forgets its first weights. If false, the
+            average starts as a copy of the first weights, as in the paper's code.
     """
 
     def __init__(self, network: nn.Module, momentum: float, warm: bool = True) -> None:
@@ -28,7 +28,7 @@ class ModelAverage:
 
     @torch.no_grad()
     def update(self, network: nn.Module, step: int) -> None:
-        """Take in the weights after step `step` (from 0)."""
+        """Add the weights after step `step`, counted from 0."""
         momentum = min(self.momentum, (1 + step) / (10 + step)) if self.warm else self.momentum
         pairs = zip(self.network.parameters(), network.parameters(), strict=True)
         own = [(ours.detach(), theirs.detach()) for ours, theirs in pairs if ours is not theirs]
@@ -38,14 +38,10 @@ class ModelAverage:
             torch._foreach_copy_(buffers, list(network.buffers()))
 
     def state(self) -> dict[str, Tensor]:
-        """All that is not the network's own."""
+        """Tensors that are not shared with the network."""
         return {name: value for name, value in self.network.state_dict().items() if name not in self._shared}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Inverse of `state`.
-
-        Raises:
-            RuntimeError: for the state of another network, as torch has it.
-        """
+        """Inverse of `state`. Raises RuntimeError for the state of another network."""
         shared = {name: value for name, value in self.network.state_dict().items() if name in self._shared}
         self.network.load_state_dict({**tensors, **shared})

@@ -1,10 +1,10 @@
-"""One network of a run, trained from its first step or its last checkpoint to the end, and what is kept of it."""
+"""Training of one network of a run, from its first step or its last checkpoint to the end."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -16,25 +16,24 @@ from torch import Tensor
 from softmatch.data.loading import LOST_WORKER
 from softmatch.distributed.processes import is_lost_process, tell, tell_tensors, world
 from softmatch.errors import InputError, LoadingError, OutOfMemory, ProcessLost, Stopped, TrainingError
+from softmatch.files.tensors import read_checked, write_checked
 from softmatch.methods import Method
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import save_model
-from softmatch.training.boundary import save_boundary
-from softmatch.training.checkpoint import CheckpointWriter, list_checkpoints, newest_good, read_checked, write_checked
+from softmatch.training.checkpoint import CheckpointWriter, list_checkpoints, newest_good
 from softmatch.training.loop import Record, Trainer
+from softmatch.training.measure import save_boundary
 from softmatch.training.setup import checkpoint_every, make_trainer
 from softmatch.training.stop import Stop, Stopping
 from softmatch.training.task import Task
 
-SAMPLES = 16
 WRONG, PROBS, RECORDS = "wrong.", "probs", "records"
-"""Names of what is kept beside the state of training: which test samples were wrong at each record, the last predictions, and
-the bytes of metrics.jsonl."""
+"""Names of tensors in a checkpoint: wrong test samples at each record, the last predictions, the bytes of metrics.jsonl."""
 
 
 class Listener(Protocol):
-    """Is told what happens; the command line's draws it."""
+    """Receives the progress of a job; the command line displays it."""
 
     def understood(self, task: Task, run: RunFolder) -> None: ...
 
@@ -44,10 +43,10 @@ class Listener(Protocol):
 
 
 class Fit(NamedTuple):
-    """Which network of a run is trained: where it goes, what to call it, who is told, and what may end it.
+    """The network of a run to train: its folder, role, listener and stop signals.
 
     Attributes:
-        keep: keep its model and last checkpoints, not only its figures.
+        keep: keep the model and the last checkpoints, not only the figures.
     """
 
     run: RunFolder
@@ -59,13 +58,14 @@ class Fit(NamedTuple):
 
 @dataclass
 class Fitted:
-    """Predictions on the test samples, the last record, seconds, and what was wrong at each record. Grows as training goes on.
+    """Results of a network so far.
 
     Attributes:
-        lines: of metrics.jsonl, as they stand there; in the main process.
-        judged: quantity and quality of the last record that has them: a run may end with labels alone.
-        wrong: of the folds of a cross-fit.
-        best: the lowest error at a record.
+        probs: predictions on the test samples at the last record.
+        judged: quantity and quality of the last record that has them; the last steps may use labels only.
+        wrong: wrong test samples at each record, for the folds of a cross-fit.
+        lines: lines of metrics.jsonl, in the main process.
+        best: lowest error at a record.
     """
 
     probs: Tensor
@@ -81,12 +81,12 @@ class Fitted:
         return {PROBS: self.probs, RECORDS: lines, **{f"{WRONG}{step}": wrong for step, wrong in self.wrong.items()}}
 
     def notes(self) -> dict[str, Any]:
-        """The rest, as JSON; what the curves hold for each step stands in metrics.jsonl already."""
+        """Values for JSON; the curves are in metrics.jsonl."""
         figures = {key: value for key, value in self.record.items() if isinstance(value, int | float) or value is None}
         return {"record": figures, "judged": self.judged, "seconds": self.seconds, "best": self.best}
 
     def is_best(self, error: float | None) -> bool:
-        """Whether an error is the lowest so far."""
+        """Return whether an error is the lowest so far, and remember it."""
         if error is None or (self.best is not None and error >= self.best):
             return False
         self.best = error
@@ -95,33 +95,33 @@ class Fitted:
     @classmethod
     def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> Fitted:
         found = {int(name.removeprefix(WRONG)): value for name, value in tensors.items() if name.startswith(WRONG)}
-        wrong = {step: found[step] for step in sorted(found)}  # a file has them in another order
+        wrong = {step: found[step] for step in sorted(found)}  # their order in a file differs
         lines = bytearray(tensors[RECORDS].numpy().tobytes())
         best = None if notes["best"] is None else float(notes["best"])
         return cls(tensors[PROBS], dict(notes["record"]), dict(notes["judged"]), float(notes["seconds"]), wrong, lines, best)
 
     def refuse_unless_of(self, task: Task, finished: bool) -> None:
-        """Raise InputError unless the predictions are of this task's test samples; there are none before the first record."""
+        """Raise InputError unless the predictions match the test samples; there are none before the first record."""
         number, shape = len(task.test[1]), tuple(self.probs.shape)
         shapes = {(number, len(task.examples.classes)), (number if finished else 0, len(task.examples.classes))}
         if self.probs.dtype != torch.float32 or shape not in shapes:
-            raise InputError(f"it has predictions {shape}, and there are {number} test samples.")
+            raise InputError(f"it has predictions {shape} for {number} test samples.")
         if any(each.dtype != torch.bool or each.shape != (number,) for each in self.wrong.values()):
             raise InputError(f"its errors are not those of {number} test samples.")
         if not all(isinstance(value, int | float | None) for value in (*self.record.values(), *self.judged.values())):
-            raise InputError("its figures are no numbers.")
+            raise InputError("its figures are not numbers.")
 
 
 @dataclass
 class Curve:
-    """Which held-out samples were wrong at each recorded step, gathered over the folds of a cross-fit."""
+    """Wrong held-out samples at each recorded step, over the folds of a cross-fit."""
 
     wrong: dict[int, list[Tensor]] = field(default_factory=dict)
     labels: list[Tensor] = field(default_factory=list)
 
     def figures(self, step: int, num_classes: int) -> Record:
-        """The error of all folds at that step, as a record has it."""
-        if len(self.wrong.get(step, ())) != len(self.labels):  # not known of every fold
+        """Error of all folds at a step, for a record."""
+        if len(self.wrong.get(step, ())) != len(self.labels):  # unknown for some fold
             return {}
         pooled = error_figures(torch.cat(self.wrong[step]), torch.cat(self.labels), num_classes)
         return {**pooled, "test_error_of": "the folds"}
@@ -133,7 +133,7 @@ class Curve:
 
 
 def error_figures(wrong: Tensor, labels: Tensor, num_classes: int) -> Record:
-    """The error rate, and that of each true class; None for a class without test samples."""
+    """Error rate of all samples and of each true class; None for a class without test samples."""
     counts = torch.bincount(labels, minlength=num_classes)
     errors = torch.bincount(labels, weights=wrong.double(), minlength=num_classes)
     each = [float(e / n) if n else None for e, n in zip(errors, counts, strict=True)]
@@ -141,7 +141,7 @@ def error_figures(wrong: Tensor, labels: Tensor, num_classes: int) -> Record:
 
 
 def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitted:
-    """Train, evaluate, record, checkpoint and save. What an earlier process has done of it is not done again.
+    """Train, evaluate, record, checkpoint and save; resume where an earlier process has stopped.
 
     Args:
         known: figures for the records where there is nothing to evaluate on.
@@ -149,12 +149,12 @@ def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitt
     done = _outcome(task, to)
     if done is not None:
         if world().is_main and not to.keep:
-            to.run.drop_checkpoints()  # the earlier process may have been killed before it could
+            to.run.drop_checkpoints()  # an earlier process may have been killed before this
         return done
     trainer = make_trainer(task, method, to.stop.check)
     try:
-        fitted = _go_on(task, trainer, to)
-        with _writer(to) as writer:
+        fitted = _resume(task, trainer, to)
+        with CheckpointWriter(to.run.checkpoints) if world().is_main else nullcontext() as writer:
             _train(task, trainer, fitted, to, writer, known)
     except (LoadingError, OutOfMemory, InputError) as error:
         raise type(error)(f"{error}\n{_last_checkpoint(to.run)}") from error
@@ -166,16 +166,7 @@ def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitt
         trainer.batches.close()
     if world().is_main:
         if to.keep:
-            save_model(
-                to.run,
-                trainer.result,
-                task.network_name,
-                task.shape,
-                task.views,
-                task.examples.classes,
-                task.preparation,
-                task.some_items(SAMPLES),
-            )
+            save_model(to.run, task.model(trainer.result), task.network_name)
             save_boundary(task, trainer.result, to.run)
         write_checked(to.run.outcome, fitted.tensors(), fitted.notes())
         if not to.keep:
@@ -184,7 +175,7 @@ def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitt
 
 
 def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: CheckpointWriter | None, known: Curve | None) -> None:
-    """To the last step, or until a signal comes: then everything is saved and Stopped is raised."""
+    """Train to the last step; on a signal, save the state and raise Stopped."""
     every, number = checkpoint_every(task.config), len(task.examples.classes)
     items, labels = task.test
     predict = partial(
@@ -215,7 +206,7 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
                 fitted.probs = predict(trainer.result)
                 wrong = fitted.probs.argmax(-1) != labels
                 record |= error_figures(wrong, labels, number)
-                if not to.keep:  # the figures of all folds need it
+                if not to.keep:  # for the figures of all folds
                     fitted.wrong[trainer.step] = wrong
             elif known is not None:
                 record |= known.figures(trainer.step, number)
@@ -237,15 +228,8 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
     fitted.seconds = trainer.seconds
 
 
-def _writer(to: Fit) -> AbstractContextManager[CheckpointWriter | None]:
-    """Of checkpoints, in the main process."""
-    if not world().is_main:
-        return nullcontext()
-    return CheckpointWriter(to.run.checkpoints)
-
-
 def _outcome(task: Task, to: Fit) -> Fitted | None:
-    """Of a network that is trained already."""
+    """Read the results of a network that is trained already; None if it is not."""
     found: tuple[dict[str, Tensor], dict[str, Any]] | None = None
     if world().is_main and to.run.outcome.exists():
         try:
@@ -253,29 +237,29 @@ def _outcome(task: Task, to: Fit) -> Fitted | None:
             Fitted.read(*found).refuse_unless_of(task, finished=True)
         except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
             found = None
-            why = str(error) if isinstance(error, InputError) else "it is not the outcome of a network."
+            why = str(error) if isinstance(error, InputError) else "it does not contain the results of a network."
             why = why if why.startswith(str(to.run.outcome)) else f"{to.run.outcome} is damaged: {why}"
-            _say(to, f"{why} Its training is done again from the last checkpoint.")
+            _say(to, f"{why} Training resumes from the last checkpoint.")
     notes = tell(json.dumps(None if found is None else found[1]) if world().is_main else None)
     if json.loads(notes) is None:
         return None
     fitted = Fitted.read(tell_tensors(None if found is None else found[0]), json.loads(notes))
     if world().is_main:
         to.run.put_records(bytes(fitted.lines))
-        _say(to, f"{to.role.strip()}: trained before.")
+        _say(to, f"{to.role.strip()}: already trained.")
     return fitted
 
 
-def _go_on(task: Task, trainer: Trainer, to: Fit) -> Fitted:
-    """Bring the trainer to the newest good checkpoint; the records after it are made again."""
+def _resume(task: Task, trainer: Trainer, to: Fit) -> Fitted:
+    """Load the newest good checkpoint into the trainer; the records after it are made again."""
     step, tensors, notes = 0, None, None
     if world().is_main:
         found, damaged = newest_good(to.run.checkpoints)
         for text in damaged:
-            _say(to, f"{text} It is left out.")
+            _say(to, f"{text} It is ignored.")
         if found is not None:
             step, tensors, notes = found.step, found.tensors, found.notes
-            _say(to, f"{to.role.strip()}: going on after step {step:,} of {task.config.steps:,}.")
+            _say(to, f"{to.role.strip()}: resuming after step {step:,} of {task.config.steps:,}.")
     step, notes = json.loads(tell(json.dumps([step, notes]) if world().is_main else None))
     fitted = Fitted(torch.zeros(0, len(task.examples.classes)))
     state = tell_tensors(tensors)
@@ -298,12 +282,12 @@ def _say(to: Fit, text: str) -> None:
 
 
 def _explained(error: RuntimeError, run: RunFolder) -> Exception:
-    """What the user can do something about, in words; other errors as they are."""
+    """Explain errors that the user can fix; return others as they are."""
     text = str(error)
-    if "DataLoader worker" in text:  # torch's signal handler raises it wherever training is just then
+    if "DataLoader worker" in text:  # raised by torch's signal handler at any point
         return LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}")
     if is_lost_process(error):
-        return ProcessLost(f"another of the {world().size} processes has ended.\n{_last_checkpoint(run)}")
+        return ProcessLost(f"one of the {world().size} processes has ended.\n{_last_checkpoint(run)}")
     return error
 
 

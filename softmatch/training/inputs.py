@@ -1,4 +1,4 @@
-"""The views and batches that a task trains on, by its settings."""
+"""Views and batches of a task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AnyViews = TypeVar("AnyViews", bound=Views)
 
 
 def make_views(examples: Examples, split: Split, options: dict[str, Any], workers: int | None = None) -> Views:
-    """The views of a modality, with the statistics of the training items."""
+    """Make the views of a modality with the statistics of the training items."""
     if isinstance(examples.preparation, TokenPreparation):
         return _text_views(examples.preparation, examples, split, options)
     kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
@@ -46,14 +46,14 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
         mean = items.mean(0).tolist()
         spread = items.std(0)
         if examples.preparation is not None and examples.preparation.takes in ("text", "image"):
-            # Directions of an embedding share a scale: those that hardly vary are noise, and would be as loud as the rest.
+            # Directions of an embedding share a scale: scaled by itself, one that hardly varies would amplify noise.
             spread = spread.square().mean().sqrt().expand_as(spread)
-        std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # what never varied has no scale
+        std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # a constant feature has no scale
     return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
 
 
 def _text_views(preparation: TokenPreparation, examples: Examples, split: Split, options: Mapping[str, Any]) -> Views:
-    """Texts are counted only where the views need it."""
+    """Make the views of texts; word statistics are counted only where they are needed."""
     continues = find_continuing(preparation.tokenizer.rules.get_vocab())
     views = _build_views(TextViews, {**preparation.view_options, "continues": continues, "statistics": None}, options)
     if views.shares["replace"]:
@@ -76,16 +76,16 @@ def _build_views(kind: Callable[..., AnyViews], own: Mapping[str, Any], options:
 
 
 def hold_out(task: Task, split: Split, method: Method) -> tuple[Tensor, Tensor]:
-    """The labelled samples that are trained on, and those that the method keeps out."""
+    """Split the labelled samples into those for training and those that the method keeps out."""
     labels = task.examples.labels[split.labeled]
     return hold_out_labels(split.labeled, labels, method.validation_share, split_seed(task.config))
 
 
 def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batches | LoadedBatches:
-    """Of a method.
+    """Make the batches of a method.
 
     Args:
-        added: labels of unlabelled samples that the method has added to the labelled ones; −1 for the others.
+        added: labels that the method has added to unlabelled samples; −1 for the others.
     """
     config, examples, split = task.config, task.examples, task.split
     labeled, validation = split.labeled, None
@@ -116,7 +116,7 @@ def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batch
 
 
 def _draws_by_length(task: Task) -> Draws | None:
-    """Batches of texts of similar lengths; None where all items are of one size, or batches are to be as they are drawn."""
+    """Sampler for batches of texts with similar lengths; None for items of one size, or without sorting."""
     config, items, pool = task.config, task.examples.items, task.split.unlabeled
     buckets = length_buckets(config, task.examples.kind)
     if buckets is None or buckets == 1:
@@ -128,7 +128,7 @@ def _draws_by_length(task: Task) -> Draws | None:
 
 
 def length_buckets(config: Config, kind: str) -> int | None:
-    """Batches among which texts are sorted by length; 1: none are sorted. None for items of another kind."""
+    """Number of batches among which texts are sorted by length; 1 for no sorting, None for items of another kind."""
     if kind != "text":
         return None
     return BUCKETS if config.length_buckets is None else config.length_buckets

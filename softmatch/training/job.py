@@ -1,12 +1,11 @@
-"""The main job: a source and settings in, a run folder with a trained classifier and an honest figure out."""
+"""The main job: from a source and settings to a run folder with a trained classifier and its measured error."""
 
 from __future__ import annotations
 
 import json
 import platform
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,26 +19,28 @@ from softmatch.distributed.processes import first_of_machine, joined, main_says,
 from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
+from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import set_temperature
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
 from softmatch.training.measure import HeldOut, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
-from softmatch.training.setup import build_method, prepare_job
+from softmatch.training.setup import build_method, prepare_job, restored_state
 from softmatch.training.stop import Stop
 from softmatch.training.task import Task
 
 
 @dataclass(frozen=True)
 class Result:
-    """Final figures, as fractions; differences are run minus twin, so negative is better. Intervals are 95 %.
+    """Final figures, as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %.
 
     Attributes:
-        test_error: None where it could not be measured; `evaluation` says how it was, or why not.
+        test_error: None where it could not be measured; see `evaluation`.
+        supervised_test_error: error of the baseline, the same network trained on the labels only.
         evaluation: kind ("test", "holdout", "crossfit", "none"), samples, folds, reason.
         calibration: see `softmatch.calibration.Calibration`.
-        classes: for each class its labelled and test samples, error, the twin's error, precision and recall.
+        classes: for each class its labelled and test samples, error, the baseline's error, precision and recall.
     """
 
     run: Path
@@ -72,14 +73,14 @@ def train(
     resume: Path | str | None = None,
     **settings: Any,
 ) -> Result:
-    """Train on a named source or on data of your own; settings are those of `Config`.
+    """Train on a named source or on your own data; settings are those of `Config`.
 
     Args:
-        source: a name, the path of a folder or file, an id of the hub, a pandas frame, or a pair of arrays (X, y) in which −1,
-            None or NaN is unlabelled.
+        source: a name, the path of a folder or file, an id of the hub, a pandas frame, or a pair of arrays (X, y) with −1,
+            None or NaN for unlabelled samples.
         network: the setting of that name; or an nn.Module of your own, copied for each run, or a function that makes one.
-        resume: "auto" goes on with an unfinished run of the same source and settings, where there is one. A run folder: go on
-            with that run, with its settings; the source is needed only if it was no file and no name.
+        resume: "auto" resumes an unfinished run of the same source and settings, if there is one. A run folder resumes that run
+            with its settings; the source is needed only if it was not a file or a name.
 
     Example:
         >>> result = train("digits", labels=40, method="softmatch")  # doctest: +SKIP
@@ -108,24 +109,13 @@ def train(
 
 
 def run_job(job: Job, listener: Listener | None = None, network: Network | None = None, run: RunFolder | None = None) -> Result:
-    """`train` with a source that was read and complete settings.
+    """Train a job: a source that was read, with complete settings.
 
     Args:
-        run: an unfinished run of this very job, to go on with.
+        run: an unfinished run of this job to resume.
     """
-    with _own_state():
+    with restored_state():
         return _run_job(job, listener if world().is_main else None, network, run)
-
-
-@contextmanager
-def _own_state() -> Iterator[None]:
-    """Training seeds torch's generators and sets its threads; the caller gets them back as they were."""
-    threads = torch.get_num_threads()
-    try:
-        with torch.random.fork_rng(devices=[torch.cuda.current_device()] if torch.cuda.is_available() else []):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _run_job(job: Job, listener: Listener | None, network: Network | None, run: RunFolder | None) -> Result:
@@ -133,7 +123,7 @@ def _run_job(job: Job, listener: Listener | None, network: Network | None, run: 
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
     task = prepare_job(job, network)
-    method = build_method(task, job.config.method)  # before anything is written: a wrong option costs nothing
+    method = build_method(task, job.config.method)  # before anything is written, to report a wrong option
     folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))
     with folder.locked() if world().is_main else nullcontext(), Stop() as stop:
         main_says(lambda: _begin(task, job, folder))
@@ -144,60 +134,58 @@ def _run_job(job: Job, listener: Listener | None, network: Network | None, run: 
                 folder.remove_leftovers()
             return _train_all(task, method, Fit(folder, job.config.method, listener, stop), started)
         except ProcessLost as lost:
-            raise ProcessLost(f"{lost} Go on with: {resume_command(folder.path, job)}") from lost
+            raise ProcessLost(f"{lost} Resume with: {resume_command(folder.path, job)}") from lost
         except Stopped as stopped:
             command = resume_command(folder.path, job)
-            raise Stopped(f"{stopped}; everything so far is saved. Go on with: {command}") from None
+            raise Stopped(f"{stopped}; the state is saved. Resume with: {command}") from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise TrainingError(
-                f"{where}{error.strerror or error}. What the run has written so far is kept in {folder.path}; "
-                f"when that is mended: {resume_command(folder.path, job)}"
+                f"{where}{error.strerror or error}. The files of the run so far are kept in {folder.path}; "
+                f"when the problem is fixed, resume with: {resume_command(folder.path, job)}"
             ) from error
 
 
 def _begin(task: Task, job: Job, run: RunFolder) -> str:
-    """Write what is decided, or see that an unfinished run has begun in the same way. The folder is locked."""
+    """Write settings and split, or check that those of an unfinished run are equal. The folder is locked."""
     data = fingerprint(task.examples.names, task.examples.labels, task.split.labeled)
     split = {**task.split.as_dict(), "data": data, "content": content(task.examples), "device": task.device.type}
     if not (run.path / "config.yaml").exists():
         write_config(run.path / "config.yaml", job.source, job.config)
     if is_finished(run.path):
-        raise InputError(f"{run.path} is finished: another process has just done it.")
+        raise InputError(f"{run.path} is finished: another process has just completed it.")
     written, now = run.read_json("split.json"), json.loads(json.dumps(split))
     if isinstance(written, dict):
         changed = [key for key, value in written.items() if now.get(key) != value]
         if changed == ["device"]:
             raise InputError(
-                f"{run.path} was begun on {written['device']!r}, this is {now['device']!r}, where other numbers come out: "
-                f"give --device {written['device']}, or begin a new run."
+                f"{run.path} was started on {written['device']!r}; on {now['device']!r} the results would differ. "
+                f"Use --device {written['device']}, or start a new run."
             )
         if changed:
-            raise InputError(f"the data are not those that {run.path} was begun with: they have changed since. Begin a new run.")
+            raise InputError(f"the data of {run.path} have changed since the run was started. Start a new run.")
     run.write_json("split.json", split)
     return ""
 
 
 def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
-    """The twin or the folds, then the run's own network, and the figures."""
-    known, twin_seconds, run = Curve(), None, to.run
+    """Train the baseline or the folds, then the network of the run, and compute the figures."""
+    known, baseline_seconds, run = Curve(), None, to.run
     if task.evaluation.kind == "crossfit":
-        found, known, twin_seconds = _cross_fit(task, to, task.has_twin)
+        found, known, baseline_seconds = _cross_fit(task, to)
         fitted = fit(task, method, to, known)
     else:
         supervised = None
-        if task.has_twin:
-            supervised = fit(task, build_method(task, "supervised"), to._replace(run=run.twin(), role="supervised"))
+        if task.has_baseline:
+            supervised = fit(task, build_method(task, "supervised"), to._replace(run=run.baseline(), role="baseline"))
         fitted = fit(task, method, to)
         found = HeldOut(task.test[1], fitted.probs, None if supervised is None else supervised.probs, task.test_names)
-        twin_seconds = None if supervised is None else supervised.seconds
-    result = _result(task, run, found, fitted, time.perf_counter() - started, twin_seconds)
+        baseline_seconds = None if supervised is None else supervised.seconds
+    result = _result(task, run, found, fitted, time.perf_counter() - started, baseline_seconds)
     if world().is_main:
         write_held_out(run, found, task.examples.classes)
         figures = {key: value for key, value in asdict(result).items() if key != "run"}
         run.write_json("result.json", {**figures, "processes": world().size, "versions": _versions()})
-        from softmatch.report import write_report
-
         write_report(run)
         run.finish()
     return result
@@ -213,7 +201,7 @@ def _make_folder(task: Task) -> RunFolder:
 
 
 def _file_name(method: str) -> str:
-    """The name of a method as a part of a folder's name: "saw+dir/mine.py:f" is saw+mine-f."""
+    """Name of a method in a folder's name: "saw+dir/mine.py:f" becomes saw+mine-f."""
     wrapper, base = split_wrapper(method)
     if wrapper is not None:
         return f"{_file_name(wrapper)}+{_file_name(base)}"
@@ -221,30 +209,30 @@ def _file_name(method: str) -> str:
     return f"{Path(place).stem}-{name}" if place else name
 
 
-def _cross_fit(task: Task, to: Fit, twin: bool) -> tuple[HeldOut, Curve, float | None]:
-    """Train once for each part of the labelled samples without it. Only figures are kept, in folds/."""
-    curve, twin_curve, parts = Curve(), Curve(), list[HeldOut]()
+def _cross_fit(task: Task, to: Fit) -> tuple[HeldOut, Curve, float | None]:
+    """Train once without each part of the labelled samples. Only figures are kept, in folds/."""
+    curve, baseline_curve, parts = Curve(), Curve(), list[HeldOut]()
     seconds, folds, number = 0.0, task.evaluation.folds, len(task.examples.classes)
     for position, split in enumerate(folds, 1):
         fold = replace(task, split=split)
         folder, role = to.run.fold(position), f"{position}/{len(folds)} "
         supervised = None
-        if twin:
+        if task.has_baseline:
             method = build_method(fold, "supervised")
-            supervised = fit(fold, method, to._replace(run=folder.twin(), role=f"{role}labels", keep=False))
-            twin_curve.add(supervised, fold.test[1])
+            supervised = fit(fold, method, to._replace(run=folder.baseline(), role=f"{role}baseline", keep=False))
+            baseline_curve.add(supervised, fold.test[1])
             seconds += supervised.seconds
         fitted = fit(fold, build_method(fold, to.role), to._replace(run=folder, role=role + to.role, keep=False))
         curve.add(fitted, fold.test[1])
         parts.append(HeldOut(fold.test[1], fitted.probs, None if supervised is None else supervised.probs, fold.test_names))
-    if twin and world().is_main:
-        to.run.twin().put_records(b"")
-        for step in twin_curve.wrong:
-            to.run.twin().append_record({"step": step, **twin_curve.figures(step, number)})
-    return pool(parts), curve, seconds if twin else None
+    if task.has_baseline and world().is_main:
+        to.run.baseline().put_records(b"")
+        for step in baseline_curve.wrong:
+            to.run.baseline().append_record({"step": step, **baseline_curve.figures(step, number)})
+    return pool(parts), curve, seconds if task.has_baseline else None
 
 
-def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds: float, twin_seconds: float | None) -> Result:
+def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds: float, baseline_seconds: float | None) -> Result:
     evaluation, classes = task.evaluation, task.examples.classes
     counts = torch.bincount(task.examples.labels[task.split.labeled], minlength=len(classes)).tolist()
     measured = measure_error(found if len(found.labels) else None, classes, counts, evaluation)
@@ -259,13 +247,13 @@ def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds:
         test_samples=len(found.labels),
         test_error=measured.error,
         test_error_interval=measured.error_interval,
-        supervised_test_error=measured.twin_error,
+        supervised_test_error=measured.baseline_error,
         difference=measured.difference,
         difference_interval=measured.difference_interval,
         quantity=fitted.judged.get("quantity"),
         quality=fitted.judged.get("quality"),
         seconds=seconds,
-        supervised_seconds=twin_seconds,
+        supervised_seconds=baseline_seconds,
         class_errors={row["name"]: row.get("error") for row in measured.classes},
         evaluation={
             "kind": evaluation.kind,

@@ -1,11 +1,11 @@
-"""The training loop: batch → loss → backward → step → average, and a record of what happened every so often."""
+"""The training loop: batch → loss → backward → step → average, with a record every few steps."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -20,38 +20,44 @@ from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import trained
 from softmatch.step import Batch, Output, whole_batches
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
-from softmatch.training.clock import Clock
 from softmatch.training.ema import ModelAverage
 from softmatch.training.schedule import cosine_factor, set_learning_rate
 
 Record = dict[str, Any]
 
 
+class Clock:
+    """Names the parts of a training step; this one measures nothing. See `bench.Stopwatch`."""
+
+    def __call__(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 @contextmanager
 def _explained(number: int) -> Iterator[None]:
-    """Failures of a step that the user can do something about, in words."""
+    """Explain failures of a step that the user can fix."""
     try:
         yield
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
         raise InputError(
-            f"step {number}: batch normalisation needs more than one value in a pass: raise --labeled-batch or --micro-batch."
+            f"step {number}: batch normalisation needs more than one value in a pass. Raise --labeled-batch or --micro-batch."
         ) from error
     except RuntimeError as error:  # torch.OutOfMemoryError is one
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "out of memory" in text.lower() or "allocate memory" in text:
             raise OutOfMemory(
-                f"step {number} needs more memory than there is: give smaller batches, --batch-statistics separate with "
-                "a --micro-batch, or --precision bf16."
+                f"step {number} needs more memory than available. Try smaller batches, --batch-statistics separate with "
+                "--micro-batch, or --precision bf16."
             ) from error
-        if type(error).__module__.startswith("torch._"):  # the compiler's own errors, not imported for their name alone
+        if type(error).__module__.startswith("torch._"):  # errors of the compiler, which is not imported for their sake
             raise InputError(f"torch.compile failed: {text} Leave out --compile, or install a C++ compiler.") from error
         raise
 
 
 class Parts(NamedTuple):
-    """What a generation begins with."""
+    """Parts that each generation begins with."""
 
     network: nn.Module
     batches: Batches | LoadedBatches
@@ -63,12 +69,12 @@ class Trainer:
     """One network trained by one method.
 
     Args:
-        make_parts: of the number of a generation and, where the method has added some, the labels of unlabelled samples.
-        make_optimizer: an optimiser as the network's for a further module that the method trains.
-        predict_pool: predictions (N_U, C) of a network on all unlabelled samples.
-        truth: labels of the unlabelled samples where known (−1 elsewhere). They reach the meter and nothing else.
-        every: steps between two records.
-        warmup: first steps of each generation, in which the learning rate rises.
+        make_parts: takes the number of a generation and the labels that the method has added to unlabelled samples, if any.
+        make_optimizer: makes an optimiser like the network's for another module that the method trains.
+        predict_pool: returns a network's predictions (N_U, C) on all unlabelled samples.
+        truth: labels of the unlabelled samples where known, −1 elsewhere. Only the meter sees them.
+        every: number of steps between two records.
+        warmup: number of first steps of each generation in which the learning rate rises.
     """
 
     network: nn.Module
@@ -116,7 +122,7 @@ class Trainer:
 
     @property
     def result(self) -> nn.Module:
-        """The network that is evaluated and saved: of averaged weights, with the head that the method ends with."""
+        """Network that is evaluated and saved: averaged weights, with the final head of the method."""
         return trained(self.average.network, self.method.final_head)
 
     def _begin_generation(self, number: int) -> None:
@@ -136,7 +142,7 @@ class Trainer:
         return self._followers[-1]
 
     def _between_steps(self) -> None:
-        """What a method may ask for before a step: a survey of the unlabelled samples, or a new generation."""
+        """Run a survey of the unlabelled samples or start a new generation, where the method asks for it."""
         step, every = self.step, self.method.survey_every
         number, begun, _ = self._generation(step)
         if step and step == begun:
@@ -147,28 +153,28 @@ class Trainer:
             self.method.survey(self.predict_pool(self.result).to(self.device))
 
     def factor(self, step: int) -> float:
-        """Of the learning rate at a step: each generation has the whole schedule."""
+        """Factor of the learning rate at a step; each generation has the whole schedule."""
         _, begun, end = self._generation(step)
         return cosine_factor(step - begun, end - begun, self.warmup)
 
     def _generation(self, step: int) -> tuple[int, int, int]:
-        """Number of the generation that a step belongs to, its first step, and that of the next."""
+        """Generation of a step: its number, its first step, and the first step of the next one."""
         parts = self.method.generations
         number = ((step + 1) * parts - 1) // self.steps
         return number, number * self.steps // parts, (number + 1) * self.steps // parts
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a record that has not been made yet, of the steps since the last."""
+        """True when a record of the steps since the last one is due."""
         return self._since > 0 and (self.step % self.every == 0 or self.step == self.steps)
 
     def run(self, after_step: Callable[[], None] | None = None) -> Iterator[Record]:
-        """Train to the last step; yields a record every `every` steps and after the last.
+        """Train to the last step; yield a record every `every` steps and after the last.
 
-        A record counts as made when the next is asked for, or with `clear`: until then the state has all that is in it.
+        A record counts as made after `clear`, or when the next is requested; until then the state contains its figures.
 
         Args:
-            after_step: called after each step, before its record. What it raises ends the run in a state to go on from.
+            after_step: called after each step, before its record. If it raises, the run can be resumed from the state.
         """
         self.network.train()
         self.method.train()
@@ -184,7 +190,7 @@ class Trainer:
                 after_step()
 
     def advance(self) -> None:
-        """One training step."""
+        """Run one training step."""
         step, clock = self.step, self.clock
         with _explained(step + 1), whole_batches():
             self._between_steps()
@@ -239,7 +245,7 @@ class Trainer:
             self._meter.update(output.pseudo, self._truth[index])
 
     def _record(self) -> Record:
-        """Figures since the last record. Reading them is the one point where the host waits for the device."""
+        """Figures since the last record. Only here does the host wait for the device."""
         loss, supervised, unsupervised = (self._losses / max(self._since, 1)).tolist()
         if not math.isfinite(loss):
             raise TrainingError(f"training stopped at step {self.step}: the loss is {loss}.")
@@ -259,13 +265,13 @@ class Trainer:
         return record
 
     def clear(self) -> None:
-        """The steps so far are in a record: count from here."""
+        """Reset the figures after a record."""
         self._losses.zero_()
         self._since = 0
         self._meter.reset()
 
     def state(self) -> dict[str, Tensor]:
-        """Every tensor from which training goes on exactly; `load_state` takes it back."""
+        """All tensors that are needed to resume exactly; see `load_state`."""
         found: dict[str, Tensor] = {"rng.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             found["rng.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -285,19 +291,19 @@ class Trainer:
         return found
 
     def load_state(self, step: int, tensors: dict[str, Tensor]) -> None:
-        """Go on after `step` steps with the state of that moment."""
+        """Resume after `step` steps with the state of that moment."""
 
         def part(name: str) -> dict[str, Tensor]:
             return {key.removeprefix(f"{name}."): value for key, value in tensors.items() if key.startswith(f"{name}.")}
 
         self.method.load_state_dict(part("method"))
         generation, _, _ = self._generation(max(step - 1, 0))
-        if generation:  # its batches hold samples that the method has added
+        if generation:  # its batches contain samples that the method added
             self.batches.close()
             self._begin_generation(generation)
         self.network.load_state_dict(part("network"))
         self.average.load_state(part("average"))
-        self.method.load_state_dict(part("method"))  # once more: a generation begins with a method that has forgotten
+        self.method.load_state_dict(part("method"))  # again: beginning a generation resets the method
         unflatten_optimizer(self.optimizer, part("optimizer"))
         for name, optimizer in self.method.optimizers.items():
             unflatten_optimizer(optimizer, part(f"own.{name}"))

@@ -1,4 +1,4 @@
-"""The honest number: what predictions of samples that were not trained on say about a classifier, and about its twin."""
+"""Figures of a classifier and its baseline from predictions on held-out samples, and its decision boundary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from softmatch.calibration import Calibration, calibrate, class_figures
 from softmatch.data.cells import guarded
@@ -17,27 +17,30 @@ from softmatch.data.folds import Evaluation
 from softmatch.files.atomic import write_atomically
 from softmatch.formatting import quoted
 from softmatch.metrics import error_interval
+from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
+from softmatch.training.task import Task
 
+POINTS, SIDE = 4000, 80
 TELLING = 3
-"""Test samples of a class from which on it means something that none was recognised."""
-HURT = "The unlabelled data hurt: the network trained on the labels alone makes fewer errors. Use --method supervised."
+"""Smallest number of test samples of a class for a warning that none was recognised."""
+HURT = "The unlabelled data hurt: the baseline, trained on the labels only, makes fewer errors. Use --method supervised."
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions of samples that were not trained on.
+    """Predictions on held-out samples.
 
     Attributes:
-        labels: (N,) the true classes.
-        probs: (N, C) of the classifier.
-        twin: (N, C) of the network trained on the labels alone, on the same samples; None without a twin.
-        names: of the samples, where the data are a user's own.
+        labels: true classes (N,).
+        probs: predictions of the classifier (N, C).
+        baseline: predictions of the baseline (N, C); None without one.
+        names: names of the samples in a user's own data.
     """
 
     labels: Tensor
     probs: Tensor
-    twin: Tensor | None
+    baseline: Tensor | None
     names: Sequence[str] = ()
 
     @property
@@ -45,17 +48,17 @@ class HeldOut:
         return self.probs.argmax(-1) != self.labels
 
     @property
-    def twin_wrong(self) -> Tensor | None:
-        return None if self.twin is None else self.twin.argmax(-1) != self.labels
+    def baseline_wrong(self) -> Tensor | None:
+        return None if self.baseline is None else self.baseline.argmax(-1) != self.labels
 
 
 @dataclass(frozen=True)
 class Measured:
-    """All figures, as fractions; differences are the run minus its twin, so negative is better. Intervals are 95 %."""
+    """All figures, as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %."""
 
     error: float | None
     error_interval: tuple[float, float] | None
-    twin_error: float | None
+    baseline_error: float | None
     difference: float | None
     difference_interval: tuple[float, float] | None
     calibration: Calibration | None
@@ -64,32 +67,32 @@ class Measured:
 
 
 def measure_error(found: HeldOut | None, classes: Sequence[str], counts: Sequence[int], evaluation: Evaluation) -> Measured:
-    """Everything that can be said.
+    """Compute all figures.
 
     Args:
         found: None where nothing was held out.
-        counts: labelled training samples of each class.
+        counts: number of labelled training samples of each class.
     """
     rows: list[dict[str, Any]] = [{"name": name, "labels": count} for name, count in zip(classes, counts, strict=True)]
     if found is None or not len(found.labels):
         return Measured(None, None, None, None, None, None, rows, [evaluation.reason] if evaluation.reason else [])
-    wrong, twin = found.wrong, found.twin_wrong
+    wrong, baseline = found.wrong, found.baseline_wrong
     figures = class_figures(found.probs.argmax(-1), found.labels, len(classes))
-    twin_figures = None if found.twin is None else class_figures(found.twin.argmax(-1), found.labels, len(classes))
+    others = None if found.baseline is None else class_figures(found.baseline.argmax(-1), found.labels, len(classes))
     for position, row in enumerate(rows):
         row |= {
             "test_samples": figures[position].samples,
             "error": figures[position].error,
-            "supervised_error": None if twin_figures is None else twin_figures[position].error,
+            "supervised_error": None if others is None else others[position].error,
             "precision": figures[position].precision,
             "recall": figures[position].recall,
         }
-    difference = None if twin is None else float(wrong.double().mean() - twin.double().mean())
-    interval = None if twin is None else error_interval(wrong, twin)
+    difference = None if baseline is None else float(wrong.double().mean() - baseline.double().mean())
+    interval = None if baseline is None else error_interval(wrong, baseline)
     return Measured(
         error=float(wrong.double().mean()),
         error_interval=error_interval(wrong),
-        twin_error=None if twin is None else float(twin.double().mean()),
+        baseline_error=None if baseline is None else float(baseline.double().mean()),
         difference=difference,
         difference_interval=interval,
         calibration=calibrate(found.probs, found.labels),
@@ -109,23 +112,23 @@ def _warnings(interval: tuple[float, float] | None, rows: Sequence[dict[str, Any
         found.append(f"No held-out sample of {quoted(lost)} was recognised. Label more of them, or check their labels.")
     unseen = [row["name"] for row in rows if not row["test_samples"]]
     if unseen and not evaluation.reason:
-        found.append(f"There is no test sample of {quoted(unseen)}: how well they are recognised is not known.")
+        found.append(f"There is no test sample of {quoted(unseen)}: the error on them is not known.")
     return found
 
 
 def pool(parts: Sequence[HeldOut]) -> HeldOut:
-    """The predictions of all folds."""
-    twins = [part.twin for part in parts if part.twin is not None]
+    """Join the predictions of all folds."""
+    baselines = [part.baseline for part in parts if part.baseline is not None]
     return HeldOut(
         torch.cat([part.labels for part in parts]),
         torch.cat([part.probs for part in parts]),
-        torch.cat(twins) if len(twins) == len(parts) else None,
+        torch.cat(baselines) if len(baselines) == len(parts) else None,
         [name for part in parts for name in part.names],
     )
 
 
 def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> None:
-    """Write held_out.csv: each held-out sample of a user's data with label and prediction, the surest mistakes first."""
+    """Write held_out.csv: held-out samples of a user's data with label and prediction, the most confident mistakes first."""
     if not found.names:
         return
     confidence, predicted = found.probs.max(-1)
@@ -138,3 +141,34 @@ def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> No
         row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])]]
         table.writerow([*map(guarded, row), f"{float(confidence[i]):.4f}", "no" if wrong[i] else "yes"])
     write_atomically(run.path / "held_out.csv", text.getvalue().encode("utf-8", "replace"))
+
+
+def _some(task: Task, most: int) -> Tensor:
+    """Positions of up to about `most` training samples in order, with the first labelled ones."""
+    pool, labeled = task.split.unlabeled, task.split.labeled[: most // 2]
+    if len(pool) <= most:
+        return pool
+    return torch.tensor(sorted({*pool[:: -(-len(pool) // most)].tolist(), *labeled.tolist()}))
+
+
+def save_boundary(task: Task, network: nn.Module, run: RunFolder) -> None:
+    """Write boundary.json for two features and two classes: points, and the predictions on a grid around them."""
+    items = task.examples.items
+    if task.examples.kind != "vector" or not isinstance(items, Tensor) or items.shape[1] != 2 or len(task.examples.classes) != 2:
+        return
+    low, high = items.amin(0) - 0.3, items.amax(0) + 0.3
+    x, y = (torch.linspace(float(low[axis]), float(high[axis]), SIDE) for axis in (0, 1))
+    grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 2)
+    probs = predict_probabilities(network, task.views, grid, task.device)
+    chosen = _some(task, POINTS)
+    run.write_json(
+        "boundary.json",
+        {
+            "x": [round(float(v), 4) for v in x],
+            "y": [round(float(v), 4) for v in y],
+            "probs": [[round(float(p), 3) for p in row] for row in probs[:, 1].reshape(SIDE, SIDE)],
+            "points": [[round(float(v), 3) for v in point] for point in items[chosen]],
+            "truth": task.examples.labels[chosen].tolist(),
+            "labeled": torch.isin(chosen, task.split.labeled).nonzero().flatten().tolist(),
+        },
+    )

@@ -1,4 +1,4 @@
-"""The C library's memory, set up for tensors that come and go with every step."""
+"""Settings of the C library's memory for tensors that are freed in every step."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import sys
 MAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of glibc's mallopt."""
 LARGEST = (2**30, 2**25)
-"""Blocks up to this size are kept; the second is the most that older versions accept."""
+"""Block sizes up to which memory is kept; older versions accept the second at most."""
 
 
 def keep_freed_memory() -> bool:
-    """Let the process keep the memory of freed tensors for the next ones. True where that could be arranged.
+    """Keep the memory of freed tensors for the next ones. Returns whether the system allows it.
 
-    By default glibc gives each large block back to the system and has every page of the next one cleared again, which costs
-    a large step on a CPU up to a quarter of its processor time. The process holds its largest amount of memory until it ends,
-    so this is for programs of our own, not for a library call.
+    By default glibc returns each large block to the system, which clears every page of the next one: up to a quarter of the
+    processor time of a large step on a CPU. The process keeps its peak memory until it ends, so this is for programs only, not
+    for a library call.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""A source and what the user says about it become a job: examples that were read, and all settings."""
+"""From a source and its settings to a job: examples, complete settings, and the split."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from softmatch.config import Config, merge, split_names
+from softmatch.data import Examples, Split, make_long_tailed_split, make_split
 from softmatch.data.checks import ALL_LABELED
 from softmatch.data.defaults import suitable
-from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.examples import UNLABELED
+from softmatch.data.folds import FEWEST, Evaluation, hold_out, plan_evaluation, without
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.readers.open_source import NotThere
 from softmatch.data.records import Columns, Finding
@@ -27,22 +31,22 @@ from softmatch.recipes import complete, require_versions
 from softmatch.runs.folder import refuse_used
 
 OWN_ONLY = ("label_column", "text_column", "feature_columns", "unlabeled", "test", "evaluation", "folds", "image_size")
-"""Settings that are about a user's own files."""
+"""Settings for a user's own files."""
 ENCODED = ("encoder", "fine_tune", "augmented", "max_tokens")
-"""Settings that are about these, or about the texts of a named source."""
+"""Settings for a user's own files and for named sources of texts."""
 DRAWN = ("train_per_class", "validation_per_class")
-"""Settings that are about the texts of a named source."""
+"""Settings for named sources of texts."""
 NO_COLUMNS = "none"
-"""Instead of names of columns: do not use those that are there."""
+"""Value for `augmented`: use no such columns."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that a run needs.
+    """A source that was read, with complete settings.
 
     Attributes:
-        source: a name, the absolute path of a user's files, or what else it was; config.yaml has it.
-        findings: what was noticed about a user's own data.
+        source: a name, the absolute path of a user's files, or a word such as "arrays"; as in config.yaml.
+        findings: notes about a user's own data.
     """
 
     source: str
@@ -52,14 +56,14 @@ class Job:
 
     @property
     def name(self) -> str:
-        """A word for folders and headings: the source's name, or that of the file or folder."""
+        """Short name for folders and headings: the source's name, or that of the file or folder."""
         if _is_named(self.source):
             return self.source
         return re.sub(r"[^\w.-]+", "-", Path(self.source).stem).strip("-.") or "own-data"
 
 
 def open_again(source: Any, config: Config) -> Job:
-    """Read the source of a run again, by its complete settings."""
+    """Read the source of a run again, with its complete settings."""
     if _is_named(source) and not find_source(source).texts:
         return Job(source, config, find_source(source).load(split_seed(config), config.data))
     return replace(open_job(source, config.model_dump(exclude={"recipe", "out"})), config=config)
@@ -75,9 +79,9 @@ def open_job(
     """Read the source and complete the settings.
 
     Args:
-        given: what the user said, in a file and on the command line; the later wins.
-        where: the file, for messages.
-        resuming: the run folder that is asked for may hold an unfinished run.
+        given: settings of the user, from a file and the command line; later ones win.
+        where: name of the file, for messages.
+        resuming: allow a run folder that contains an unfinished run.
     """
     named = find_source(source) if _is_named(source) else None
     if named is not None and not named.texts:
@@ -88,7 +92,7 @@ def open_job(
     user = merge(*given, where=where)
     paths = ("test", "encoder") if named is None else ("data", "encoder")
     user |= {key: _absolute(user[key]) for key in paths if user.get(key) is not None}
-    asked = complete(title, known, user, where=where)  # a wrong value is told before anything is read
+    asked = complete(title, known, user, where=where)  # reports a wrong value before anything is read
     _refuse_unfit(named, asked)
     if asked.out is not None and world().size == 1 and not (resuming and (asked.out / "config.yaml").is_file()):
         refuse_used(asked.out)
@@ -105,14 +109,14 @@ def open_job(
     config = complete(title, {**defaults, **known}, user, where=where)
     fixed: dict[str, Any] = {}
     if understood.examples.kind == "image" and isinstance(understood.examples.preparation, ImagePreparation):
-        fixed["image_size"] = understood.examples.preparation.height  # another machine would choose another
+        fixed["image_size"] = understood.examples.preparation.height  # another machine could choose another size
     chosen = config.labels is not None or config.imbalance is not None
     findings = tuple(f for f in understood.findings if f.text != ALL_LABELED) if chosen else understood.findings
     return Job(understood.where, config.model_copy(update=fixed), understood.examples, findings)
 
 
 def texts_of(source: str, config: Config) -> TextData:
-    """The texts of a named source that a run with these settings trains on and measures its error on."""
+    """Read the texts of a named source that a run with these settings uses."""
     validating = config.validation_per_class is not None
     data = read_texts(source, config.data, reading_of(config).columns.augmented, validating)
     return draw(data, config.train_per_class, config.validation_per_class, split_seed(config))
@@ -128,19 +132,19 @@ def _understand_texts(source: str, config: Config, progress: Progress | None) ->
 
 
 def split_seed(config: Config) -> int:
-    """Seed of what is drawn of the data."""
+    """Seed of the split."""
     return config.seed if config.split_seed is None else config.split_seed
 
 
 def reading_of(config: Config) -> Reading:
-    """What the settings say about a user's own files."""
+    """Settings for reading a user's own files."""
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
     columns = Columns(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented)
     return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device, config.max_tokens)
 
 
 def _absolute(source: Any) -> Any:
-    """The path of something that is there, from the root: a run must find its data again from another folder."""
+    """Make an existing path absolute, so that a run finds its data from another folder."""
     if isinstance(source, (str, Path)) and expand_home(source).exists():
         path = expand_home(source).resolve()
         return path if isinstance(source, Path) else str(path)
@@ -152,19 +156,56 @@ def _is_named(source: Any) -> bool:
 
 
 def _refuse_unfit(named: Source | None, config: Config) -> None:
-    """Raise InputError for a setting that is about another kind of source.
-
-    Args:
-        named: the source; None: a user's own.
-    """
+    """Raise InputError for a setting for another kind of source; `named` is None for a user's own."""
     texts = ", ".join(source.name for source in SOURCES.values() if source.texts)
-    unfit = dict.fromkeys(DRAWN, f"the sources of texts ({texts})") if named is None or not named.texts else {}
+    unfit = dict.fromkeys(DRAWN, f"named sources of texts ({texts})") if named is None or not named.texts else {}
     if named is None:
-        unfit["data"] = "the sources that softmatch knows by name"
+        unfit["data"] = "named sources"
     if named is not None:
         unfit |= dict.fromkeys(OWN_ONLY, "data of your own")
-        unfit |= dict.fromkeys(() if named.texts else ENCODED, "data of your own and for the sources of texts")
-    this = "this is data of your own" if named is None else f"{named.name!r} is a source that softmatch knows"
+        unfit |= dict.fromkeys(() if named.texts else ENCODED, "data of your own and for named sources of texts")
+    this = "this is data of your own" if named is None else f"{named.name!r} is a named source"
     for key, what in unfit.items():
         if getattr(config, key) != Config.model_fields[key].default:
             raise InputError(f"--{key.replace('_', '-')} is for {what}; {this}.")
+
+
+def choose_evaluation(job: Job) -> Evaluation:
+    """Choose the samples for training and for measuring the error.
+
+    All labels of a user's own data are used, unless their number is given; of other sources a sample is used.
+    """
+    config, examples, groups = job.config, job.examples, job.examples.groups
+    seed = split_seed(config)
+    drawn = examples.test is None or config.validation_per_class is not None  # from the training set
+    kind: Literal["holdout", "test"] = "holdout" if drawn else "test"
+    if groups is None or config.imbalance is not None:
+        return Evaluation(kind, _split(job.source, config, examples, seed))
+    if config.labels is None:
+        return plan_evaluation(examples, groups, seed, config.evaluation, config.folds, config.test_fraction)
+    if config.evaluation not in ("auto", "holdout"):
+        raise InputError("--labels hides the other labels and measures the error on some of them. Leave out --evaluation.")
+    parts = None
+    if examples.test is None:
+        known = int((examples.labels != UNLABELED).sum())
+        share = max(config.test_fraction, min(0.5, FEWEST / known))  # the hidden labels cost nothing
+        rest = Split(torch.arange(0), torch.arange(len(examples)), torch.arange(0), seed)
+        held_out = without(rest, groups, hold_out(examples.labels, groups, share, seed))
+        parts = held_out.test, held_out.unlabeled
+    return Evaluation(kind, make_split(examples, config.labels, seed, config.test_fraction, parts))
+
+
+def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:
+    if config.imbalance is None:
+        return make_split(examples, config.labels or len(examples.classes) * 4, seed, config.test_fraction)
+    if config.largest_class_labels is None or config.largest_class_unlabeled is None:
+        raise InputError(f"a long-tailed split of {source!r} needs --largest-class-labels and --largest-class-unlabeled.")
+    return make_long_tailed_split(
+        examples,
+        head_labeled=config.largest_class_labels,
+        head_unlabeled=config.largest_class_unlabeled,
+        gamma=config.imbalance,
+        gamma_unlabeled=config.unlabeled_imbalance,
+        seed=seed,
+        test_fraction=config.test_fraction,
+    )

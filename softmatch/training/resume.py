@@ -1,4 +1,4 @@
-"""Unfinished runs: which of them is that of a command, and how it is opened again to go on."""
+"""Unfinished runs: how the one of a command is found, and how it is opened again to resume."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.training.opening import Job, open_again
 
 RUNS = Path("runs")
-"""Where runs are made that have no --out."""
+"""Folder of runs without --out."""
 ELSEWHERE = ("device", "threads", "checkpoint_every", "data")
-"""Settings that may be others when a run goes on: they say how and where it is computed, not what."""
+"""Settings that may differ when a run is resumed: they do not change the results."""
 IN_MEMORY = ("arrays", "frame")
-"""Sources that no path leads to."""
+"""Sources without a path."""
 
 
-def decide(job: Job, auto: bool, wants_to_go_on: Callable[[RunFolder], bool]) -> tuple[RunFolder | None, bool]:
-    """The run to go on with, or None for a new one; and whether there is nothing to do, since --out is finished.
+def decide(job: Job, auto: bool, wants_to_resume: Callable[[RunFolder], bool]) -> tuple[RunFolder | None, bool]:
+    """Find the run to resume, or None for a new one; and tell whether --out is finished, so that nothing is to be done.
 
     Args:
-        auto: go on without asking.
+        auto: resume without asking.
 
     Raises:
-        InputError: where --out holds something else.
+        InputError: --out contains something else.
     """
 
     def look() -> str:
@@ -43,33 +43,33 @@ def decide(job: Job, auto: bool, wants_to_go_on: Callable[[RunFolder], bool]) ->
             return json.dumps([None, True])
         if found is not None:
             _refuse_links(found)
-            if not auto and not wants_to_go_on(RunFolder(found)):
+            if not auto and not wants_to_resume(RunFolder(found)):
                 found = None
         if found is None and out is not None:
             _explain_other(out, job)
             refuse_used(out)
         return json.dumps([None if found is None else str(found), False])
 
-    found, finished = json.loads(main_says(look))  # one process looks: a folder that it makes would confuse the others
+    found, finished = json.loads(main_says(look))  # in one process only: a folder that it makes would confuse the others
     return None if found is None else RunFolder(Path(found)), finished
 
 
 def _explain_other(out: Path, job: Job) -> None:
-    """Say why an unfinished run is not that of this command."""
+    """Raise InputError that explains why an unfinished run does not belong to this command."""
     if not (out / "config.yaml").is_file() or is_finished(out):
         return
     source, config = _settings(out)
     if source != job.source:
-        raise InputError(f"{out} is an unfinished run on {source}, not on {job.source}: choose another --out.")
+        raise InputError(f"{out} is an unfinished run on {source}, not on {job.source}. Choose another --out.")
     if (key := _same(config, job.config)) is not None:
         raise InputError(
             f"{out} is an unfinished run with other settings: {key} is {getattr(config, key)!r} there, not "
-            f"{getattr(job.config, key)!r}. Choose another --out, or go on with it by --resume {out}."
+            f"{getattr(job.config, key)!r}. Choose another --out, or resume it with --resume {out}."
         )
 
 
 def _find(job: Job) -> Path | None:
-    """The newest unfinished run of this source and these settings: in its --out, or under runs/ where there is none."""
+    """Find the newest unfinished run of this source and these settings, in its --out or in runs/."""
     if job.config.out is not None:
         found = [job.config.out]
     else:
@@ -79,7 +79,7 @@ def _find(job: Job) -> Path | None:
 
 
 def is_run_of(folder: Path, job: Job) -> bool:
-    """Whether that folder has a run of this source and these settings."""
+    """Return whether a folder contains a run of this source and these settings."""
     if not (folder / "config.yaml").is_file():
         return False
     try:
@@ -92,39 +92,39 @@ def is_run_of(folder: Path, job: Job) -> bool:
 def reopen(
     folder: Path, source: Any = None, given: Mapping[str, Any] | None = None, network: Network | None = None
 ) -> tuple[Job, RunFolder]:
-    """The job of an unfinished run, by its own settings.
+    """Open the job of an unfinished run with its own settings.
 
     Args:
-        source: where the data are now, if they have moved; the frame or arrays, if they were no file.
-        given: settings that the user repeats. Those of `ELSEWHERE` may differ. Code of one's own has to be named again:
-            nothing in a run folder is executed.
-        network: of your own, for a run with one.
+        source: new place of the data, if they have moved; the frame or arrays, if they were not a file.
+        given: settings that the user repeats. Those of `ELSEWHERE` may differ. Your own code must be named again: nothing that
+            a run folder names is executed.
+        network: your own network, for a run with one.
 
     Raises:
-        InputError: for what is no run, a run that is finished, and other settings.
+        InputError: the folder is not a run, the run is finished, or settings differ.
     """
 
     def look() -> str:
         if not (folder / "config.yaml").is_file():
-            raise InputError(f"{folder} is not a run folder: it has no config.yaml. Give a folder that softmatch train has made.")
+            raise InputError(f"{folder} is not a run folder: it has no config.yaml. Give one that softmatch train has created.")
         if is_finished(folder):
-            raise InputError(f"{folder} is finished: there is nothing to go on with. Its report is {folder / 'report.html'}.")
+            raise InputError(f"{folder} is finished; there is nothing to resume. Its report is {folder / 'report.html'}.")
         _refuse_links(folder)
         found, settings = _settings(folder)
         return json.dumps([found, settings.model_dump(mode="json")])
 
-    where, written = json.loads(main_says(look))  # the others may be on machines that do not have the folder
+    where, written = json.loads(main_says(look))  # the others may run on machines without the folder
     config, asked = make_config(written, where=str(folder / "config.yaml")), merge(given or {})
     if isinstance(source, str) and source != where and (where in SOURCES or source in SOURCES):
-        raise InputError(f"{folder} was trained on {where}, not on {source}: leave out the source.")
+        raise InputError(f"{folder} was trained on {where}, not on {source}. Leave out the source.")
     if source is None and where in IN_MEMORY:
-        raise InputError(f"{folder} was trained on {where}: go on in Python, with softmatch.train(source, resume=…).")
+        raise InputError(f"{folder} was trained on {where}. Resume in Python, with softmatch.train(source, resume=…).")
     _refuse_unnamed_code(config, asked, network, folder)
     other = make_config(config.model_dump(), asked)
     if (key := _same(config, other)) is not None:
         raise InputError(
-            f"{key} is {getattr(config, key)!r} in {folder}, not {getattr(other, key)!r}: a run goes on with the settings "
-            "that it was begun with. Leave the option out, or begin a new run."
+            f"{key} is {getattr(config, key)!r} in {folder}, not {getattr(other, key)!r}, and a run is resumed with its own "
+            "settings. Leave the option out, or start a new run."
         )
     with first_of_machine():
         job = open_again(where if source is None else source, other)
@@ -132,7 +132,7 @@ def reopen(
 
 
 def resume_command(folder: Path, job: Job) -> str:
-    """What to type to go on with a run."""
+    """Command that resumes a run."""
     config = job.config
     if job.source in IN_MEMORY:
         return f'softmatch.train(source, resume="{folder}") in Python, with the same source'
@@ -147,16 +147,16 @@ def _settings(folder: Path) -> tuple[str, Config]:
     found = read_file(folder / "config.yaml")
     source = found.pop("source", None)
     if not isinstance(source, str):
-        raise InputError(f"{folder / 'config.yaml'} does not say what the run was trained on: it needs a source.")
+        raise InputError(f"{folder / 'config.yaml'} does not name the data of the run: it needs a source.")
     return source, make_config(found, where=str(folder / "config.yaml"))
 
 
 def _same(one: Config, other: Config) -> str | None:
-    """The first setting that differs and decides about the outcome."""
+    """Return the first setting that differs and changes the results."""
 
     def differs(key: str) -> bool:
         pair = getattr(one, key), getattr(other, key)
-        if key == "workers":  # whether processes make the views decides about them; how many does not
+        if key == "workers":  # worker processes change the views; their number does not
             return bool(pair[0]) != bool(pair[1])
         return key not in (*ELSEWHERE, "out") and pair[0] != pair[1]
 
@@ -177,9 +177,7 @@ def _refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Netw
 
 
 def _refuse_links(folder: Path) -> None:
-    """A link in the folder would let whoever made it choose what is written to."""
+    """Raise InputError for a link in the folder: it could redirect writing to any file."""
     for path in folder.rglob("*"):
         if path.is_symlink():
-            raise InputError(
-                f"{path} is a link: runs do not go on in folders with links in them. Remove it, or copy what it shows."
-            )
+            raise InputError(f"{path} is a link, and a run with links is not resumed. Remove it, or replace it by a copy.")

@@ -15,7 +15,7 @@ from softmatch.encoders.layers import depths, new_parameters
 def cosine_factor(step: int, total_steps: int, warmup: int = 0) -> float:
     """max(0, cos(7πk/16K)): 1 at the start, 0.195 at the end.
 
-    With W steps of warm-up (k + 1)/W in those, and then, as in USB's code, max(0, cos(7π(k − W)/16(K − W))).
+    With W steps of warm-up, (k + 1)/W in those and then, as in USB's code, max(0, cos(7π(k − W)/16(K − W))).
 
     Example:
         >>> round(cosine_factor(5, 10), 6)
@@ -39,11 +39,10 @@ def make_optimizer(
 
     Args:
         decay: "gradient" leaves weight decay to the optimiser; "shrink" multiplies the weights by 1 − weight_decay after
-            each step, whatever the learning rate, as the code behind the long-tailed results does.
-        layer_decay: d: the learning rate of an encoder's k-th layer below the head is d^k of the head's, that of its embeddings
-            one power less than that of the first layer, as in USB's code.
-        head_rate: learning rate of what is new on an encoder, such as the head, as a multiple of the encoder's own: weights of
-            a new head are far from where they will be, those of the encoder are not.
+            each step, independent of the learning rate, as the code behind the long-tailed results does.
+        layer_decay: factor d per layer: the k-th layer of an encoder below the head has d^k times the head's learning rate, the
+            embeddings one power less than the first layer, as in USB's code.
+        head_rate: learning-rate factor of new parameters on an encoder, such as the head.
     """
     parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
     rates = _rates(network, list(parameters), layer_decay, head_rate)
@@ -74,13 +73,13 @@ def make_optimizer(
 
 
 def _rates(network: nn.Module, names: Sequence[str], layer_decay: float, head_rate: float) -> dict[str, float]:
-    """The learning rate of each parameter as a multiple of the run's."""
+    """Learning rate of each parameter as a multiple of the run's."""
     below = dict.fromkeys(names, 0) if layer_decay == 1.0 else depths(network)
     new = set() if head_rate == 1.0 else new_parameters(network)
     return {name: layer_decay ** below[name] * (head_rate if name in new else 1.0) for name in names}
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """This learning rate for all groups, times the scale of those that have one."""
+    """Set the learning rate of all groups, times the scale of those that have one."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("scale", 1.0)

@@ -1,8 +1,9 @@
-"""From a job to a trainer: the task, its method, network, batches and averages."""
+"""From a job to a trainer: task, method, network, batches and averages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,9 @@ from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
 from softmatch.data import Examples
 from softmatch.data.examples import UNLABELED
+from softmatch.data.folds import Evaluation
 from softmatch.distributed import processes
+from softmatch.distributed.batch_norm import synchronise
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
@@ -25,9 +28,8 @@ from softmatch.seeds import derive
 from softmatch.training.ema import ModelAverage
 from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
 from softmatch.training.loop import Parts, Trainer
-from softmatch.training.opening import Job, open_again, split_seed
+from softmatch.training.opening import Job, choose_evaluation, split_seed
 from softmatch.training.schedule import make_optimizer
-from softmatch.training.splitting import choose_evaluation
 from softmatch.training.task import Task
 from softmatch.views import Views
 
@@ -36,18 +38,13 @@ CHECKPOINTS_PER_RUN = 10
 POOL_PART = 8192
 LONG_SETTING = 20
 CPU_MICRO_BATCH = 64
-"""Images whose activations stay in a processor's cache; see benchmarks/results/step.md."""
+"""Number of images whose activations fit into a processor's cache; see benchmarks/results/step.md."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
-"""Settings that are about a pretrained encoder that is trained."""
-
-
-def prepare(source: str, config: Config, network: Network | None = None) -> Task:
-    """Read the source again by complete settings, as of a run folder. Nothing is written."""
-    return prepare_job(open_again(source, config), network)
+"""Settings for fine-tuning a pretrained encoder."""
 
 
 def prepare_job(job: Job, network: Network | None = None) -> Task:
-    """Draw the split, choose what "auto" stands for. Nothing is written."""
+    """Make the split and resolve "auto" settings. Nothing is written."""
     examples, config = job.examples, job.config
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -56,65 +53,67 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     _refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
-    _refuse_without_layers(config, built)
+    if config.layer_decay != 1.0 and not any(depths(built).values()):
+        raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
     _try_network(built, describe_network(chosen), examples, views)
+    return make_task(job, evaluation, views, chosen, built)
+
+
+@contextmanager
+def restored_state() -> Iterator[None]:
+    """Restore torch's random generators and number of threads afterwards: training changes them."""
+    threads = torch.get_num_threads()
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, built: nn.Module) -> Task:
+    """Put a task together; `built` is the network as a module."""
     return Task(
-        job.source,
-        job.name,
-        config,
-        examples,
-        evaluation.final,
-        views,
-        chosen,
-        sum(p.numel() for p in built.parameters()),
-        feature_size(built),
-        choose_device(config.device),
-        evaluation,
-        job.findings,
-        processes.world().size,
-        sum(p.numel() for p in built.parameters() if p.requires_grad),
+        source=job.source,
+        name=job.name,
+        config=job.config,
+        examples=job.examples,
+        split=evaluation.final,
+        views=views,
+        network=network,
+        parameters=sum(p.numel() for p in built.parameters()),
+        num_features=feature_size(built),
+        device=choose_device(job.config.device),
+        evaluation=evaluation,
+        findings=job.findings,
+        processes=processes.world().size,
+        trained=sum(p.numel() for p in built.parameters() if p.requires_grad),
     )
 
 
-def prepare_examples(source: str, config: Config, examples: Examples, network: Network | None = None) -> Task:
-    """`prepare` with examples that have been read already; `source` is what to call them."""
-    return prepare_job(Job(source, config, examples), network)
-
-
 def _tuning(config: Config) -> Tuning:
-    """What of an encoder is trained, and its head."""
+    """Settings for the trained part of an encoder and its head."""
     return Tuning(config.head, config.tuned_layers, config.lora)
 
 
 def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
-    """Raise InputError for settings about an encoder that is trained where there is none.
-
-    Args:
-        kind: of the items.
-    """
+    """Raise InputError for settings for fine-tuning an encoder where none is trained; `kind` is that of the items."""
     missing = "give --fine-tune" if config.encoder is not None else "give --encoder and --fine-tune"
     for key in ENCODER_ONLY:
         if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
             raise InputError(
                 f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
-                f"{describe_network(network)!r}: {missing}, or leave it out."
+                f"{describe_network(network)!r}. Leave it out, or {missing}."
             )
     if config.length_buckets is not None and kind != "text":
         raise InputError(
-            "--length-buckets is for texts and a pretrained encoder that is trained: "
-            f"{'' if config.fine_tune else f'{missing}, or '}leave it out."
+            "--length-buckets is for texts and a pretrained encoder that is trained. "
+            f"Leave it out{'' if config.fine_tune else f', or {missing}'}."
         )
-
-
-def _refuse_without_layers(config: Config, network: nn.Module) -> None:
-    """Raise InputError for a decay from layer to layer of an encoder that has none."""
-    if config.layer_decay != 1.0 and not any(depths(network).values()):
-        raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
 
 
 @torch.no_grad()
 def _try_network(network: nn.Module, name: str, examples: Examples, views: Views) -> None:
-    """Two items through the network before anything is written: it must give a logit for each class."""
+    """Pass two items through the network before anything is written; it must return a logit for each class."""
     items = examples.items if isinstance(examples.items, Tensor) else torch.zeros(2, *examples.items.shape[1:], dtype=torch.uint8)
     wanted = (min(len(items), 2), len(examples.classes))
     try:
@@ -122,13 +121,13 @@ def _try_network(network: nn.Module, name: str, examples: Examples, views: Views
     except Exception as error:
         shape_in = "×".join(map(str, items.shape[1:]))
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"network {name!r} cannot take items of {shape_in}: {reason}") from error
+        raise InputError(f"network {name!r} cannot process items of {shape_in}: {reason}") from error
     if shape != wanted:
-        raise InputError(f"network {name!r} gives {shape} for a batch of two; {wanted}, a logit for each class, is needed.")
+        raise InputError(f"network {name!r} returns {shape} for a batch of two. It must return {wanted}, a logit for each class.")
 
 
 def effective(task: Task) -> dict[str, Any]:
-    """All settings as plain values, with what "auto" and the settings left open have become."""
+    """All settings as plain values, with "auto" and open settings resolved."""
     config = task.config
     found = config.model_dump(mode="json")
     share = "the network's own" if is_own(task.network) else _norm_share(task, build_method(task, config.method))
@@ -152,12 +151,12 @@ def effective(task: Task) -> dict[str, Any]:
 
 
 def _is_long(value: Any) -> bool:
-    """The mean of each of 256 features is nothing to read."""
+    """Tell long lists, such as the means of 256 features, which nobody reads."""
     return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > LONG_SETTING
 
 
 def micro_batch(task: Task) -> int:
-    """Most images in one pass of separate statistics; 0: whole views."""
+    """Largest number of images in one pass of separate statistics; 0 for whole views."""
     if task.config.batch_statistics == "joint":
         return 0
     if task.config.micro_batch is not None:
@@ -166,7 +165,7 @@ def micro_batch(task: Task) -> int:
 
 
 def _norm_share(task: Task, method: Method) -> float:
-    """Share of a pass in the running statistics. A step of several passes moves them as far as a step of one."""
+    """Momentum of the running statistics per pass. A step of several passes moves them as far as a step of one."""
     config, most = task.config, micro_batch(task)
     if config.batch_norm_momentum is not None:
         return config.batch_norm_momentum
@@ -175,7 +174,7 @@ def _norm_share(task: Task, method: Method) -> float:
         batches = [config.labeled_batch] * len(method.labeled_views)
         tracked = method.unlabeled_views if method.tracked_views is None else method.tracked_views
         batches += [config.unlabeled_batch] * len(tracked)
-        shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count alike
+        shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count equally
         passes = sum(-(-size // most) if most else 1 for size in shares)
     return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
 
@@ -185,13 +184,13 @@ def _evaluate_every(config: Config) -> int:
 
 
 def checkpoint_every(config: Config) -> int:
-    """Steps between two checkpoints: by default whole numbers of records, so that each is of a measured network."""
+    """Number of steps between checkpoints; by default a multiple of the record interval, so that each has its error."""
     every = _evaluate_every(config)
     return config.checkpoint_every or max(round(config.steps / CHECKPOINTS_PER_RUN / every), 1) * every
 
 
 def build_method(task: Task, name: str) -> Method:
-    """The method of that name for this task, with the momenta that follow from its number of steps."""
+    """Build a method for this task; its momenta follow from the number of steps."""
     config, labels = task.config, task.examples.labels[task.split.labeled]
     counts = torch.bincount(labels, minlength=len(task.examples.classes)).double()
     problem = Problem(
@@ -214,21 +213,21 @@ def build_method(task: Task, name: str) -> Method:
 
 
 def _refuse_unfit(task: Task, method: Method, name: str) -> None:
-    """What the method needs and this task has not, before anything is trained or written."""
+    """Raise InputError if this task lacks something that the method needs, before anything is trained or written."""
     kind, labels = task.examples.kind, task.examples.labels[task.split.labeled]
     if kind not in method.kinds:
         raise InputError(f"method {name!r} cannot train on items of kind {kind!r}; it is for {' and '.join(method.kinds)}.")
     if method.needs_features and task.num_features is None:
         raise InputError(
-            f"method {name!r} uses the features of the network; {task.network_name!r} does not show them: give it a method "
-            "features(x) and a linear layer `head` that makes logits of them."
+            f"method {name!r} uses the features of the network; {task.network_name!r} does not show them. Give it a method "
+            "features(x) and a linear layer `head` from features to logits."
         )
     if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
-        raise InputError(f"method {name!r} keeps some labels out of training to learn from: give two or more of a class.")
+        raise InputError(f"method {name!r} keeps some labels out of training. Give two or more of a class.")
     if task.config.warmup > task.config.steps // method.generations:
         each = f" in each of {method.generations} generations" if method.generations > 1 else ""
         raise InputError(
-            f"--warmup {task.config.warmup} is more than the {task.config.steps // method.generations} steps{each}: give fewer."
+            f"--warmup {task.config.warmup} is more than the {task.config.steps // method.generations} steps{each}. Give fewer."
         )
     if method.generations > task.config.steps:
         raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
@@ -236,7 +235,7 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
 
 
 def _refuse_small_batches(task: Task, method: Method, name: str) -> None:
-    """Each of several processes needs a row of each batch."""
+    """Raise InputError where a batch has fewer rows than there are processes."""
     config, number = task.config, task.processes
     if number == 1:
         return
@@ -246,13 +245,13 @@ def _refuse_small_batches(task: Task, method: Method, name: str) -> None:
     for option, size in batches.items():
         if size < number:
             raise InputError(
-                f"{option} {size} has no row for each of {number} processes: give {number} or more, or fewer processes."
+                f"{option} {size} has no row for each of {number} processes. Use {number} or more, or fewer processes."
             )
     for split in (task.split, *task.evaluation.folds) if "validation" in method.streams else ():
         if (held_out := len(hold_out(task, split, method)[1])) < number:
             raise InputError(
                 f"method {name!r} learns from labels that it keeps out of training, here {held_out}, and each of {number} "
-                "processes needs one: give more --labels, or fewer processes."
+                "processes needs one. Use more --labels, or fewer processes."
             )
 
 
@@ -263,10 +262,10 @@ def _momentum(config: Config, given: float | None) -> float:
 
 
 def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = None) -> Trainer:
-    """Network, batches, optimiser and averages of one run, from its seed.
+    """Make the trainer of one network: its weights, batches, optimiser and averages follow from the seed.
 
     Args:
-        check: called again and again while all unlabelled samples are predicted; see `predict_probabilities`.
+        check: called regularly while all unlabelled samples are predicted; see `predict_probabilities`.
     """
     config = task.config
     make = partial(
@@ -305,14 +304,14 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
 
 
 def _truth(task: Task) -> Tensor:
-    """Of the unlabelled samples; −1 for all where none is known but of those trained on, which say nothing about the rest."""
+    """True classes of the unlabelled samples; −1 for all where only those of labelled samples are known."""
     truth = task.examples.labels[task.split.unlabeled]
     hidden = truth[~torch.isin(task.split.unlabeled, task.split.labeled)]
     return truth if bool((hidden != UNLABELED).any()) else torch.full_like(truth, UNLABELED)
 
 
 def _network(task: Task, method: Method, generation: int) -> nn.Module:
-    """New weights, and the heads that the method asks for."""
+    """Make a network with new weights and the heads that the method needs."""
     seed = task.config.seed
     torch.manual_seed(derive(seed, "network") if not generation else derive(seed, "network", generation))
     share, tuning = _norm_share(task, method), _tuning(task.config)
@@ -320,17 +319,15 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
     if task.num_features is not None and (heads := method.heads(task.num_features)):
         network = Headed(network, heads)
     network = network.to(task.device)
-    if task.examples.kind == "image" and not is_own(task.network):  # the user's may reshape in a way that needs the usual layout
+    if task.examples.kind == "image" and not is_own(task.network):  # a user's own may need the usual layout
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing in torch's stubs
-    if task.processes > 1 and not micro_batch(task):  # the passes of micro-batches have statistics of their own anyway
-        from softmatch.distributed.batch_norm import synchronise
-
+    if task.processes > 1 and not micro_batch(task):  # each pass of a micro-batch has its own statistics
         network = synchronise(network)
     return network
 
 
 def _predict_pool(task: Task, check: Callable[[], None] | None, network: nn.Module) -> Tensor:
-    """Of all unlabelled samples, a part at a time: a cut-out of them all would be a second copy in memory."""
+    """Predict all unlabelled samples in parts: one slice of them all would be a second copy in memory."""
     predict = partial(predict_probabilities, network, task.views, device=task.device, workers=task.config.workers)
     parts = torch.split(task.split.unlabeled, POOL_PART)
     return torch.cat([predict(task.examples.items[part], shared=True, check=check) for part in parts])

@@ -1,4 +1,4 @@
-"""Signals that ask a run to end: it saves where it is, and says how to go on. Spot machines, Slurm and people send them."""
+"""Signals that stop a run, from a spot machine, Slurm or a user: it saves its state and says how to resume."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from softmatch.distributed.processes import largest
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP")
-"""SIGUSR1 is what Slurm users let a job be warned with; SIGHUP comes when a terminal or connection is closed."""
+"""SIGUSR1 is the usual warning from Slurm; SIGHUP comes when a terminal or connection closes."""
 
 
-class Stopping(Exception):  # noqa: N818  # what is going on, and no error
-    """Ends the loop where it is; what it was doing can be done again."""
+class Stopping(Exception):  # noqa: N818  # not an error
+    """Ends the loop at once; the interrupted step can be repeated."""
 
 
 class Stop:
-    """Whether one of the signals has come, in this block. A second SIGINT ends at once, as without this block.
+    """Remembers a signal that arrives in this block; a second SIGINT raises KeyboardInterrupt.
 
-    In a thread other than the main one no signal is heard.
+    Signals are handled in the main thread only.
     """
 
     def __init__(self) -> None:
@@ -46,6 +46,6 @@ class Stop:
         self.signal = signal.Signals(number).name
 
     def check(self) -> None:
-        """Raise Stopping if a signal was heard, in all processes if in any of them: all must ask at once."""
+        """Raise Stopping if any process has received a signal. All processes must call this together."""
         if largest(int(bool(self.signal))):
             raise Stopping

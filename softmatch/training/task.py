@@ -1,11 +1,11 @@
-"""The task of a run: everything that is decided before training starts."""
+"""The task of a run: all decisions made before training starts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from softmatch.config import Config
 from softmatch.data import Examples, Split
@@ -16,19 +16,23 @@ from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Finding
 from softmatch.networks import Network, describe_network
+from softmatch.runs.model import Model
 from softmatch.views import Views
+
+SAMPLES = 16
 
 
 @dataclass(frozen=True)
 class Task:
-    """Everything decided before training starts.
+    """All decisions made before training starts.
 
     Attributes:
-        name: a word for the source, in folders and headings.
-        split: what is trained on and, in `test`, held out: of the saved model, or of a fold of its evaluation.
-        findings: what was noticed about a user's own data.
-        processes: how many train the network together.
-        trained: parameters that training changes, where that is known.
+        name: short name of the source, for folders and headings.
+        split: training samples and, in `test`, held-out ones; of the saved model, or of a fold of its evaluation.
+        num_features: size of the network's features; None where it does not show them.
+        findings: notes about a user's own data.
+        processes: number of processes that train the network together.
+        trained: number of parameters that training changes.
     """
 
     source: str
@@ -44,21 +48,21 @@ class Task:
     evaluation: Evaluation
     findings: tuple[Finding, ...] = ()
     processes: int = 1
-    trained: int | None = None
+    trained: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one item."""
+        """Shape of one item."""
         return tuple(self.examples.items.shape[1:])
 
     @property
     def network_name(self) -> str:
-        """As it is shown and saved."""
+        """Name of the network, as shown and saved."""
         return describe_network(self.network)
 
     @property
-    def has_twin(self) -> bool:
-        """Whether the same network is also trained on the labels alone, to compare with."""
+    def has_baseline(self) -> bool:
+        """True if the same network is also trained on the labels only."""
         return self.config.baseline and self.config.method != "supervised" and self.evaluation.kind != "none"
 
     @property
@@ -70,21 +74,26 @@ class Task:
 
     @property
     def test_names(self) -> list[str]:
-        """What a user calls the items of `test`; none for other sources."""
+        """Names of the items of `test` in a user's own data; empty for other sources."""
         if self.examples.test is not None:
             return list(self.examples.test.names)
         return [self.examples.names[position] for position in self.split.test.tolist()] if self.examples.names else []
 
     @property
     def preparation(self) -> Preparation:
-        """What makes items of files or rows."""
+        """Preparation that turns files or rows into items."""
         if self.examples.preparation is not None:
             return self.examples.preparation
         if isinstance(self.examples.items, ImageFiles):
             return ImagePreparation.of_files(self.examples.items)
         return plain_preparation(self.examples.kind, self.shape)
 
+    def model(self, network: nn.Module) -> Model:
+        """Model of a trained network, with some training items as samples."""
+        samples = self.some_items(SAMPLES)
+        return Model(network, self.views, self.examples.classes, self.shape, self.preparation, samples=samples)
+
     def some_items(self, number: int) -> Tensor:
-        """A few of the items that are trained on."""
+        """Return a few training items."""
         chosen = self.examples.items[self.split.unlabeled[:number]]
         return next(read_plain(chosen, number, 0)) if isinstance(chosen, ImageFiles) else chosen

@@ -104,7 +104,7 @@ def test_a_comparison_that_is_killed_and_stopped_ends_as_if_nothing_had_happened
 
     (folder / "slow").unlink()
     assert main(command) == 0
-    assert logs().count("going on after step") == 4
+    assert logs().count("resuming after step") == 4
     for run in (folder / "parts" / "runs").glob("*/"):
         for name in ("metrics.jsonl", "model/model.safetensors"):
             assert (run / name).read_bytes() == (folder / "whole" / "runs" / run.name / name).read_bytes()

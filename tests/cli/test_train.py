@@ -50,7 +50,7 @@ def test_a_stopped_run_goes_on_as_the_message_says(
     assert said.rstrip().endswith("softmatch train --resume run")
     assert list_checkpoints(folder / "run" / "checkpoints")[-1].name == "step-000000007.safetensors"
     assert main(["train", "--resume", "run"]) == 0
-    assert "going on after step 7 of 12" in capsys.readouterr().out
+    assert "resuming after step 7 of 12" in capsys.readouterr().out
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (folder / "run" / name).read_bytes() == (folder / "whole" / name).read_bytes()
     assert main(["train", "--resume", "run"]) == 0
@@ -75,7 +75,7 @@ def test_auto_goes_on_begins_and_ends(folder: Path, monkeypatch: pytest.MonkeyPa
     stop_after(5, monkeypatch)
     assert [main(command) for _ in range(3)] == [75, 0, 0]
     said = capsys.readouterr().out
-    assert "going on after step 5" in said
+    assert "resuming after step 5" in said
     assert "run is finished" in said
     assert main([*command, "--seed", "1"]) == 2
     assert "never overwritten" in capsys.readouterr().err

@@ -16,8 +16,9 @@ from softmatch.errors import InputError
 from softmatch.methods import METHODS, Problem, read_card
 from softmatch.step import Output
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
 from tests.contracts.examples import assert_same_state, state
+from tests.prepared import prepare
 
 WRAPPERS = ("influence", "semireward", "darp", "crest", "crest_plus", "abc", "cossl", "saw", "adsh")
 BASES = ("softmatch", "flexmatch", "adamatch", "uda")

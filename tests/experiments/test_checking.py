@@ -62,5 +62,5 @@ def test_findings_about_own_data_are_given_back_once(tmp_path: Path) -> None:
     own = [Column(f"{seed}", str(tmp_path / "t.csv"), {"split_seed": seed}) for seed in (0, 1)]
     found = check(Sheet("own", "", [Row("soft", {})], own, (0,), {**TINY, "evaluation": "none"}), Store(tmp_path / "store"))
     assert len(found) == len({finding.text for finding in found})
-    with pytest.raises(InputError, match="0: --data is for the sources that softmatch knows by name"):
+    with pytest.raises(InputError, match="0: --data is for named sources"):
         check(Sheet("own", "", [Row("soft", {})], own, (0,), TINY), Store(tmp_path), {own[0].source: tmp_path})

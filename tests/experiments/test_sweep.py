@@ -46,7 +46,7 @@ def test_failures_are_tried_again_and_reported_and_nothing_is_made_twice(store: 
         "ended with code 2.\nsoftmatch: method 'softmatch' has no option 'sigma'. Known: align, class_prior, estimation, k, "
     )
     assert outcomes[2].message == outcomes[3].message == ""
-    assert re.search(r"going on after step [23] of 6", store.log(flaky).read_text())
+    assert re.search(r"resuming after step [23] of 6", store.log(flaky).read_text())
     assert heard.events[0] == ("begins", 4)
     tried = {(key, attempt) for what, key, attempt, *_ in heard.events[1:] if what == "retried"}
     assert tried == {(broken.key, 1), (flaky.key, 1)}

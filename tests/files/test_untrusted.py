@@ -46,7 +46,7 @@ def test_yaml(text: str, value: Any) -> None:
 @pytest.mark.parametrize("parse", [parse_json, parse_yaml])
 def test_depth_is_limited(parse: Any) -> None:
     parse("[" * DEEPEST + "]" * DEEPEST, "file")
-    with pytest.raises(InputError, match=f"file is damaged: it has more than {DEEPEST} lists"):
+    with pytest.raises(InputError, match=f"file is damaged: it has more than {DEEPEST} nested lists"):
         parse("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "file")
 
 

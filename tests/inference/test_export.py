@@ -24,7 +24,7 @@ from softmatch.inference.export import export
 from softmatch.inference.model_inputs import about_inputs
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
-from softmatch.runs.model import load_model, save_model, set_temperature
+from softmatch.runs.model import Model, load_model, save_model, set_temperature
 from softmatch.views import ImageViews, VectorViews
 from tests.inference.tables import read_csv
 from tests.own.sources import write_csv
@@ -40,7 +40,8 @@ def saved(folder: Path, name: str, shape: tuple[int, ...], network: nn.Module | 
     built = build_network(name, shape, 4) if network is None else network
     items = torch.randint(256, (samples, *shape), dtype=torch.uint8) if len(shape) == 3 else torch.randn(samples, *shape)
     preparation = plain_preparation(views.kind, shape)
-    save_model(run, built, name, shape, views, ("a", 'b "c"', "ü,\n", "😀"), preparation, items if samples else None)
+    classes = ("a", 'b "c"', "ü,\n", "😀")
+    save_model(run, Model(built, views, classes, shape, preparation, samples=items if samples else None), name)
     set_temperature(run, 0.5)
     return folder
 
@@ -110,13 +111,13 @@ def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Pa
     assert copy.temperature == original.temperature != 1.0
     assert torch.equal(copy.predict_proba(original.samples), original.predict_proba(original.samples))
     assert "head.weight" in load_file(tmp_path / "copy" / "model" / "model.safetensors")
-    with pytest.raises(InputError, match="has saved no samples to compare on"):
+    with pytest.raises(InputError, match="has no saved samples for the comparison"):
         export(tmp_path / "copy", "safetensors")
 
 
 def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path) -> None:
     found = export(text_folder / "run", "torchscript", tmp_path / "m.pt")
-    assert "what the preparation makes of a text, not the text itself" in found.describe()
+    assert "the output of the preparation for a text, not the text itself" in found.describe()
     about = json.loads((tmp_path / "m.pt.json").read_text())
     tensors = load_file(tmp_path / "m.pt.preparation.safetensors")
     assert "m.pt.preparation.safetensors" in about["how_to_use"][0]
@@ -153,7 +154,7 @@ def test_a_frozen_encoder_of_images_is_not_in_the_graph(tmp_path: Path) -> None:
     run = tmp_path / "run"
     softmatch.train(str(images), encoder=str(encoder), steps=1, baseline=False, evaluation="none", out=run)
     found = export(run, "torchscript")
-    assert "float features that the pretrained encoder makes" in found.begins
+    assert "float features of the pretrained encoder" in found.begins
     assert "pixels" not in found.begins
     about = json.loads(found.files[1].read_text(encoding="utf-8"))
     assert about["input"]["type"] == "float32"
@@ -207,7 +208,7 @@ def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_pa
     for folder, source in ((table_folder, "wine.csv"), (image_folder, "images")):
         run = shutil.copytree(folder / "run", tmp_path / folder.name)
         (run / "model" / "samples.safetensors").unlink()
-        with pytest.raises(InputError, match="give some with --source"):
+        with pytest.raises(InputError, match="Give some with --source"):
             export(run, "torchscript")
         found = export(run, "torchscript", source=folder / source)
         assert found.samples == (178 if source == "wine.csv" else 80)
@@ -238,11 +239,11 @@ class Refusing(nn.Module):
 def test_an_export_that_computes_something_else_is_removed(tmp_path: Path) -> None:
     network = Branching()
     run = saved(tmp_path / "run", "tests:Branching", (5,), network)
-    with pytest.raises(SoftmatchError, match="does not compute what the original does: with 1 samples at a time"):
+    with pytest.raises(SoftmatchError, match="does not match the original: in a batch of 1"):
         export(run, "torchscript", network=network)
     assert list((run / "export").iterdir()) == []
     single = saved(tmp_path / "single", "tests:Branching", (5,), network, samples=1)
-    with pytest.raises(SoftmatchError, match="does not compute what the original does"):
+    with pytest.raises(SoftmatchError, match="does not match the original"):
         export(single, "torchscript", network=network)
 
 

@@ -56,7 +56,7 @@ def test_a_table_is_predicted_as_the_model_does_in_pieces_of_any_size(table_fold
     assert (found.samples, sum(found.counts.values()), found.problems) == (178, 178, 0)
     assert found.confidence == pytest.approx(float(expected.max(-1).values.mean()))
     assert done == [50, 100, 150, 178]
-    assert "error on the 178 samples of this source that have a label" in found.describe()
+    assert "error on the 178 samples of this source with a label" in found.describe()
     predict(run, truth, tmp_path / "one.csv", rows=1, device="cpu")
     assert np.abs(matrix(read_csv(tmp_path / "one.csv")) - matrix(rows)).max() < 1e-5
 
@@ -72,7 +72,7 @@ def test_labels_are_compared_with_where_there_are_some(table_folder: Path, tmp_p
     strange = write_csv(tmp_path / "strange.csv", [tuple(row.values()) for row in rows], tuple(rows[0]))
     found = predict(table_folder / "run", strange, tmp_path / "s.csv", GRADE)
     assert (found.known, found.error, found.unknown_labels) == (0, None, 4)
-    assert "4 samples have a label that is no class of the model" in found.describe()
+    assert "4 samples have a label that is not a class of the model" in found.describe()
     unlabelled = write_csv(tmp_path / "none.csv", [tuple(row.values())[:-1] for row in rows], tuple(rows[0])[:-1])
     assert predict(table_folder / "run", unlabelled, tmp_path / "n.csv").error is None
 
@@ -115,7 +115,7 @@ def test_frames_and_arrays_can_be_given(table_folder: Path, tmp_path: Path) -> N
     frame = pandas.read_csv(table_folder / "truth.csv")
     found = predict(table_folder / "run", frame, tmp_path / "p.csv", GRADE)
     assert (found.samples, found.known) == (178, 178)
-    with pytest.raises(InputError, match=r"holds arrays of numbers; the model of .* was trained on tables of features"):
+    with pytest.raises(InputError, match=r"contains arrays of numbers; the model of .* was trained on tables of features"):
         predict(table_folder / "run", np.zeros((3, 13)), tmp_path / "q.csv")
 
 
@@ -145,7 +145,7 @@ def test_a_mistyped_file_is_no_text(text_folder: Path) -> None:
 
 def test_a_text_column_of_another_name(text_folder: Path, tmp_path: Path) -> None:
     other = write_csv(tmp_path / "o.csv", [("train ticket road", "x"), ("soup bread", "y")], ("words", "note"))
-    with pytest.raises(InputError, match=r"has no column 'text': it has 'words', 'note'. .*: give --text COLUMN"):
+    with pytest.raises(InputError, match=r"has no column 'text': it has 'words', 'note'. .*: give --text"):
         predict(text_folder / "run", other, tmp_path / "p.csv")
     predict(text_folder / "run", other, tmp_path / "p.csv", Columns(text="words"))
     assert [row["label"] for row in read_csv(tmp_path / "p.csv")] == ["travel", "food, drink"]
@@ -193,9 +193,9 @@ def test_a_single_image(image_folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_the_model_was_not_trained_on_is_refused(image_folder: Path, table_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"wine\.csv holds tables of features; the model of .* was trained on images \(grey"):
+    with pytest.raises(InputError, match=r"wine\.csv contains tables of features; the model of .* was trained on images \(grey"):
         predict(image_folder / "run", table_folder / "wine.csv")
-    with pytest.raises(InputError, match=r"holds images; the model of .* was trained on tables of features \(13 features"):
+    with pytest.raises(InputError, match=r"contains images; the model of .* was trained on tables of features \(13 features"):
         predict(table_folder / "run", image_folder / "images")
     short = write_csv(tmp_path / "short.csv", [(1, 2)], ("alcohol", "ash"))
     with pytest.raises(InputError, match="no column 'malic_acid'"):

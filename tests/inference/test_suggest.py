@@ -97,7 +97,7 @@ def test_impossible_wishes(digits_run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--number -1"):
         cold_start("digits", -1, tmp_path / "c.csv")
     full = write_csv(tmp_path / "full.csv", [(1, "a"), (2, "b"), (3, "a")], ("x", "label"))
-    with pytest.raises(InputError, match="no sample without a label"):
+    with pytest.raises(InputError, match="has no unlabelled sample"):
         cold_start(full, 2, tmp_path / "c.csv")
     softmatch.train(str(full), steps=1, baseline=False, evaluation="none", out=tmp_path / "run")
     with pytest.raises(InputError, match="nothing left to label"):
@@ -137,7 +137,7 @@ def test_cold_start_leaves_labelled_rows_alone_and_takes_named_columns(table_fol
 def test_cold_start_says_which_columns_it_uses(table_folder: Path, tmp_path: Path) -> None:
     told = cold_start(table_folder / "wine.csv", 6, tmp_path / "c.csv").describe()
     assert "features: 'alcohol'" in told
-    assert "no column is known to hold labels. If one does, name it with --label" in told
+    assert "no label column was found. If there is one, name it with --label" in told
     rows = [(k, k % 7, "ab"[k % 2] if k < 10 else "") for k in range(40)]
     found = cold_start(write_csv(tmp_path / "t.csv", rows, ("x", "z", "target")), 4, tmp_path / "d.csv")
     assert "label: column 'target'; features: 'x', 'z'" in found.describe()
@@ -147,7 +147,7 @@ def test_cold_start_says_which_columns_it_uses(table_folder: Path, tmp_path: Pat
 
 def test_cold_start_of_a_single_sample(image_folder: Path, tmp_path: Path) -> None:
     image = next((image_folder / "images" / "unlabeled").iterdir())
-    with pytest.raises(InputError, match="holds a single sample"):
+    with pytest.raises(InputError, match="has a single sample"):
         cold_start(image, 2, tmp_path / "c.csv")
     assert not (tmp_path / "c.csv").exists()
 
@@ -158,8 +158,8 @@ def test_no_doubt_is_claimed_where_there_is_none(text_folder: Path, tmp_path: Pa
     found = suggest(run, 4)
     rows = read_csv(found.file)
     assert all(float(row["margin"]) > 0.9 for row in rows)
-    assert all("the model is sure of it" in row["reason"] and "doubtful" not in row["reason"] for row in rows)
-    assert "the model is sure of them all" in found.explanation
+    assert all("the model is certain" in row["reason"] and "doubtful" not in row["reason"] for row in rows)
+    assert "the model is certain of all" in found.explanation
 
 
 def test_cold_start_of_images_leaves_out_what_cannot_be_read(image_folder: Path, tmp_path: Path) -> None:

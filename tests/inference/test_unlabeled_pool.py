@@ -53,7 +53,7 @@ def test_data_that_have_moved(table_folder: Path, tmp_path: Path) -> None:
         (shutil.copytree if name == "run" else shutil.copy)(table_folder / name, tmp_path / name)
     config = tmp_path / "run" / "config.yaml"
     config.write_text(config.read_text().replace(str(table_folder / "wine.csv"), str(tmp_path / "gone.csv")))
-    with pytest.raises(InputError, match=r"are not there: .*gone\.csv\. If they have moved, give their new place with --source"):
+    with pytest.raises(InputError, match=r"do not exist: .*gone\.csv\. If they have moved, give their new place with --source"):
         open_pool(tmp_path / "run")
     assert len(open_pool(tmp_path / "run", tmp_path / "wine.csv").positions) == 178
 
@@ -61,11 +61,11 @@ def test_data_that_have_moved(table_folder: Path, tmp_path: Path) -> None:
 def test_other_data_are_refused(table_folder: Path, text_folder: Path, tmp_path: Path) -> None:
     rows = read_csv(table_folder / "wine.csv")
     few = write_csv(tmp_path / "few.csv", [tuple(row.values()) for row in rows[:100]], tuple(rows[0]))
-    with pytest.raises(InputError, match="there are 100 samples, the run has used number 178"):
+    with pytest.raises(InputError, match="it has 100 samples, and the run used number 178"):
         open_pool(table_folder / "run", few)
     renamed = [(*list(row.values())[:-1], row["grade"] and f"x{row['grade']}") for row in rows]
     other = write_csv(tmp_path / "other.csv", renamed, tuple(rows[0]))
-    with pytest.raises(InputError, match="the classes are 'xg0', 'xg1', 'xg2', the run has learned 'g0', 'g1', 'g2'"):
+    with pytest.raises(InputError, match="its classes are 'xg0', 'xg1', 'xg2', those of the run 'g0', 'g1', 'g2'"):
         open_pool(table_folder / "run", other)
     with pytest.raises(InputError, match="grade"):
         open_pool(table_folder / "run", text_folder / "texts.csv")
@@ -91,7 +91,7 @@ def test_rows_that_came_later_do_not_change_what_the_model_sees(table_folder: Pa
     assert isinstance(after.items, torch.Tensor)
     assert len(after) == 208
     assert torch.allclose(after.items[:178], before.items)
-    with pytest.raises(InputError, match=r"w\.csv has changed since .*run was trained on it: samples have come, gone"):
+    with pytest.raises(InputError, match=r"w\.csv has changed since .*run was trained on it: samples were added, removed"):
         open_pool(table_folder / "run", longer)
 
 
@@ -102,7 +102,7 @@ def test_a_table_that_was_sorted_is_refused(table_folder: Path, tmp_path: Path) 
     ordered = sorted(rows, key=lambda row: float(row["alcohol"]))
     by_size = write_csv(tmp_path / "sorted.csv", [tuple(row.values()) for row in ordered], header)
     old = without_fingerprint(table_folder / "run", tmp_path / "run")
-    wanted = r"sorted\.csv has changed since .* had a label and has none now\. Give the data as they were with --source, or train"
+    wanted = r"sorted\.csv has changed since .* has lost its label\. Give the original data with --source, or train"
     for run in (table_folder / "run", old):
         for use in (suggest, write_pseudo_labels):
             with pytest.raises(InputError, match=wanted):
@@ -110,7 +110,7 @@ def test_a_table_that_was_sorted_is_refused(table_folder: Path, tmp_path: Path) 
     labeled = [row for row in rows if row["grade"]]
     turned = iter(labeled[::-1])
     among = write_csv(tmp_path / "among.csv", [tuple((next(turned) if row["grade"] else row).values()) for row in rows], header)
-    with pytest.raises(InputError, match=r"among\.csv has changed since .*, or labels are others"):
+    with pytest.raises(InputError, match=r"among\.csv has changed since .*, or labels have changed"):
         open_pool(table_folder / "run", among)
     assert not list(old.glob("*.csv"))
 
@@ -123,7 +123,7 @@ def test_labels_that_came_later_are_welcome_and_others_are_not(table_folder: Pat
     changed = [*list(rows[0].values())[:-1], "g2"], *[list(row.values()) for row in rows[1:]]
     other = write_csv(tmp_path / "other.csv", changed, tuple(rows[0]))
     assert rows[0]["grade"] == "g0"
-    with pytest.raises(InputError, match=r"other\.csv has changed since .*, or labels are others"):
+    with pytest.raises(InputError, match=r"other\.csv has changed since .*, or labels have changed"):
         open_pool(table_folder / "run", other)
 
 
@@ -142,7 +142,7 @@ def test_data_of_another_kind_are_refused(table_folder: Path, tmp_path: Path) ->
     rows = read_csv(table_folder / "wine.csv")
     words = [(f"a wine of {row['alcohol']} percent, number {number}", row["grade"]) for number, row in enumerate(rows)]
     texts = write_csv(tmp_path / "texts.csv", words, ("text", "grade"))
-    with pytest.raises(InputError, match="it holds texts, the run has learned from tables of features"):
+    with pytest.raises(InputError, match="it contains texts; the run was trained on tables of features"):
         open_pool(table_folder / "run", texts)
 
 
@@ -184,5 +184,5 @@ def test_a_folder_that_is_no_run(tmp_path: Path, digits_run: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     run = shutil.copytree(digits_run, tmp_path / "run")
     (run / "split.json").unlink()
-    with pytest.raises(InputError, match="does not say what it was trained on"):
+    with pytest.raises(InputError, match="does not name its data"):
         open_pool(run)

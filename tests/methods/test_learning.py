@@ -21,7 +21,8 @@ from softmatch.errors import TrainingError
 from softmatch.methods import METHODS, Forward, Method
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.step import Batch, Output
-from softmatch.training.setup import build_method, make_trainer, prepare_examples
+from softmatch.training.setup import build_method, make_trainer
+from tests.prepared import prepare_examples
 
 SEEDS = (0, 1, 2)
 SETTINGS: Mapping[str, Any] = {

@@ -218,7 +218,7 @@ def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     path = blobs(tmp_path / "t.csv")
     (tmp_path / "file").write_text("not a folder")
     assert main(["train", str(path), *QUICK, "--out", str(tmp_path / "file" / "run")]) == 2
-    assert "cannot be made" in capsys.readouterr().err
+    assert "cannot be created" in capsys.readouterr().err
     assert (tmp_path / "file").read_text() == "not a folder"
 
 

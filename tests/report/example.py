@@ -46,11 +46,11 @@ def make_run(
         measured = evaluation != "none"
         run.append_record(make_record(step, len(classes), method, truth, measured))
         if twin:
-            run.twin().append_record(make_record(step, len(classes), "supervised", measured=measured))
+            run.baseline().append_record(make_record(step, len(classes), "supervised", measured=measured))
     if boundary:
         run.write_json("boundary.json", make_boundary())
         if twin:
-            run.twin().write_json("boundary.json", make_boundary())
+            run.baseline().write_json("boundary.json", make_boundary())
     if finished:
         found = make_result(method, classes, twin, truth, steps) | (make_own(evaluation, classes, twin) if evaluation else {})
         run.write_json("result.json", found | (result or {}))

@@ -253,7 +253,7 @@ def test_without_scripts_the_figures_are_there(chrome: Chrome, pages: dict[str, 
     nodes = chrome.send("Accessibility.getFullAXTree")["nodes"]
     chrome.send("Emulation.setScriptExecutionDisabled", value=False)
     text = " ".join(str(node.get("name", {}).get("value", "")) for node in nodes)
-    for words in ("scripts are switched off", "The unlabelled data helped", "Test error", "Run it again"):
+    for words in ("scripts are disabled", "The unlabelled data helped", "Test error", "Run it again"):
         assert words in text
     assert "One moment of training" not in text  # nothing is shown that needs the script
 
@@ -263,7 +263,7 @@ def test_without_scripts_results_and_calibration_are_there(chrome: Chrome, pages
     nodes = chrome.send("Accessibility.getFullAXTree")["nodes"]
     chrome.send("Emulation.setScriptExecutionDisabled", value=False)
     text = " ".join(str(node.get("name", {}).get("value", "")) for node in nodes)
-    for words in ("class number 149", "Reliability diagram: As the network says it", "How this was measured."):
+    for words in ("class number 149", "Reliability diagram: Before temperature scaling", "How this was measured."):
         assert words in text
     assert "Search a class" not in text
 

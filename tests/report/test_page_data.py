@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from softmatch.errors import InputError
-from softmatch.formatting import signed
 from softmatch.report.charts import compact, thin
-from softmatch.report.measured import how_measured
-from softmatch.report.numbers import count, duration, percent
-from softmatch.report.outcome import results_section
-from softmatch.report.page_data import DOTS, MOMENTS, page_data
+from softmatch.report.page_data import DOTS, MOMENTS, page_data, results_section
+from softmatch.report.pages import count, percent
 from softmatch.report.reliability import calibration_section
 from softmatch.report.run_contents import Contents, read
-from softmatch.report.wording import missing, tiles, verdict, warnings
+from softmatch.report.wording import how_measured, missing, tiles, verdict, warnings
 from softmatch.runs.folder import RunFolder
 from tests.report.example import CLASSES, make_boundary, make_calibration, make_record, make_run, rewrite_records
+
+BASELINE = "Baseline (labels only)"
 
 
 def plain(text: str) -> str:
@@ -33,7 +32,7 @@ def names(charts: list[dict[str, Any]]) -> list[list[str]]:
 
 def test_charts_of_a_complete_run(tmp_path: Path) -> None:
     data = page_data(read(make_run(tmp_path / "run")))
-    assert names(data["charts"]) == [["SoftMatch", "Labels alone"], ["Quantity f", "Quality g"]]
+    assert names(data["charts"]) == [["SoftMatch", BASELINE], ["Quantity f", "Quality g"]]
     assert names(data["statistics"]) == [["μ", "σ"], ["E[p] upper", "E[p] lower"]]
     assert names(data["losses"]) == [["Total", "Supervised", "Unsupervised"], ["Learning rate"]]
     assert data["statistics"][0]["series"][1]["values"][0] == 0.2  # σ is the root of the variance, 0.04
@@ -65,8 +64,8 @@ def test_statistics_of_many_classes_are_summed_up(tmp_path: Path) -> None:
 
 def test_supervised_run_has_no_pseudo_labels(tmp_path: Path) -> None:
     data = page_data(read(make_run(tmp_path / "run", method="supervised")))
-    assert names(data["charts"]) == [["Labels alone"]]
-    assert [panel["title"] for panel in data["boundary"]["panels"]] == ["Labels alone"]
+    assert names(data["charts"]) == [[BASELINE]]
+    assert [panel["title"] for panel in data["boundary"]["panels"]] == [BASELINE]
     assert not data["histograms"]
     assert data["truth"] is None
     assert data["moments"][0]["classes"] is None
@@ -87,22 +86,17 @@ def test_no_weight_is_not_called_unknown_truth(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", method="fixmatch", result={"quality": None, "quantity": 0.0})
     rewrite_records(run, lambda r: r.update(quality=None, quantity=0.0))
     contents = read(run)
-    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "nothing has weight"
+    assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "no sample has weight"
     assert missing(contents) == []
 
 
-def test_twin_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> None:
+def test_a_baseline_at_other_steps_is_put_on_a_common_axis(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", steps=10)
     (run.path / "twin" / "metrics.jsonl").unlink()
-    run.twin().append_record(make_record(7, 2, "supervised"))
+    run.baseline().append_record(make_record(7, 2, "supervised"))
     chart = page_data(read(run))["charts"][0]
     assert chart["x"] == [5, 7, 10]
     assert [series["values"] for series in chart["series"]] == [[0.08, None, 0.05], [None, 0.15, None]]
-
-
-def test_reading_does_not_make_a_twin_folder(tmp_path: Path) -> None:
-    read(make_run(tmp_path / "run", twin=False))
-    assert not (tmp_path / "run" / "twin").exists()
 
 
 def test_half_written_and_repeated_records(tmp_path: Path) -> None:
@@ -183,17 +177,16 @@ def test_many_points_keep_the_labelled_ones() -> None:
 )
 def test_verdict(tmp_path: Path, result: dict[str, Any], kind: str, sentence: str) -> None:
     text, found = verdict(read(make_run(tmp_path / "run", result=result)))
-    first = (
-        "With 4 labels SoftMatch makes 2.6 % errors on 1 539 held-out samples; trained on the labels alone the same network makes"
-    )
-    assert plain(text).startswith(f"{first} 15.4 %. ")
+    first = "With 4 labels SoftMatch makes 2.6 % errors on 1 539 held-out samples"
+    assert plain(text).startswith(f"{first}; the baseline, trained on the labels only, makes 15.4 %. ")
     assert plain(text).endswith(sentence)
     assert found == kind
 
 
 def test_verdict_without_comparison(tmp_path: Path) -> None:
     alone, _ = verdict(read(make_run(tmp_path / "alone", twin=False)))
-    assert plain(alone).endswith("so whether the unlabelled data helped is not known.")
+    assert not (tmp_path / "alone" / "twin").exists(), "reading makes no folder"
+    assert plain(alone).endswith("so it is not known whether the unlabelled data helped.")
     supervised, _ = verdict(read(make_run(tmp_path / "supervised", method="supervised")))
     assert "There is no pseudo-labelling to judge." in supervised
     unfinished, _ = verdict(read(make_run(tmp_path / "unfinished", finished=False, steps=20, settings={"steps": 1200})))
@@ -231,11 +224,13 @@ def test_older_run_with_the_test_set_of_its_source(tmp_path: Path) -> None:
     assert plain(how_measured(read(run)) or "") == "The source has a test set of 1 539 samples. None of them was trained on."
 
 
-def test_cross_fit_is_named_over_its_figures(tmp_path: Path) -> None:
-    contents = read(make_run(tmp_path / "run", evaluation="crossfit"))
+def test_cross_fit_is_named_over_its_figures_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    contents = read(make_run(tmp_path / "run", evaluation="crossfit", result={"labels": 243}))
     assert tiles(contents)[0]["name"] == "Cross-fitted error"
-    assert page_data(contents)["charts"][0]["caption"].startswith("The share of the labelled samples")
-    assert "so its own error is expected to be slightly lower" in (how_measured(contents) or "")
+    assert page_data(contents)["charts"][0]["caption"].startswith("The share of labelled samples")
+    how = how_measured(contents) or ""
+    assert how.startswith("240 of the 243 labelled samples were divided into 5 parts.")
+    assert "so its own error is expected to be slightly lower" in how
 
 
 def test_unmeasured_run(tmp_path: Path) -> None:
@@ -243,7 +238,7 @@ def test_unmeasured_run(tmp_path: Path) -> None:
     sentence, kind = verdict(contents)
     assert kind == "unmeasured"
     assert sentence == (
-        "How accurate this model is could not be measured. 3 labelled samples are too few: label 20 or more, or give a test set."
+        "The accuracy of this model could not be measured. 3 labelled samples are too few: label 20 or more, or give a test set."
     )
     assert [tile["name"] for tile in tiles(contents)] == ["Quantity f", "Quality g", "Time"]
     assert how_measured(contents) is None
@@ -261,18 +256,13 @@ def test_unmeasured_run_without_a_reason(tmp_path: Path) -> None:
     assert "label a few more samples of each class, or give a labelled test set, and train again." in sentence
 
 
-def test_cross_fit_that_leaves_out_samples_says_so(tmp_path: Path) -> None:
-    contents = read(make_run(tmp_path / "run", evaluation="crossfit", result={"labels": 243}))
-    assert (how_measured(contents) or "").startswith("240 of the 243 labelled samples were divided into 5 parts.")
-
-
 def test_partly_known_truth_is_no_estimate(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     rewrite_records(run, lambda r: r.update(histogram={"all": [10, 90], "wrong": [10, 0], "right": [0, 30]}))
     contents = read(run)
     assert {tile["name"]: tile["note"] for tile in tiles(contents)}["Quality g"] == "of those whose class is known"
     (note,) = missing(contents)
-    assert plain(note).startswith("The true class is known of 40.0 % of the pseudo-labels.")
+    assert plain(note).startswith("The true class is known for 40.0 % of the pseudo-labels.")
 
 
 def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
@@ -288,7 +278,7 @@ def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
     assert found is not None
     first, second = map(plain, found["paragraphs"])
     assert first == (
-        "On average the network is 89.7 % confident, and 80.2 % of its predictions are right: it is too sure of itself. "
+        "On average the network is 89.7 % confident, and 80.2 % of its predictions are right: it is overconfident. "
         "Of the 991 predictions with a confidence of 75 to 100 % (90.0 % on average), 80.0 % were right."
     )
     assert second.startswith(
@@ -299,7 +289,7 @@ def test_calibration_in_words_and_shapes(tmp_path: Path) -> None:
     assert [shape["few"] for shape in before] == [True, False]
     assert before[0]["top"] == 8  # all right: the bar is as high as the picture
     assert before[1]["top"] - before[1]["mark"] == pytest.approx(0.1 * 240)  # the mark is 10 points above the bar
-    assert [panel["title"] for panel in found["panels"]] == ["As the network says it", "After temperature scaling, T = 1.75"]
+    assert [panel["title"] for panel in found["panels"]] == ["Before temperature scaling", "After temperature scaling, T = 1.75"]
 
 
 @pytest.mark.parametrize(
@@ -319,8 +309,8 @@ def test_calibration_without_scaling_has_one_panel(tmp_path: Path, change: dict[
 
 
 @pytest.mark.parametrize("damaged", [None, {}, [], {"bins": None}, {"bins": [None, {"count": 3}]}, {"bins": [{"low": "a"}]}])
-def test_calibration_that_is_not_there(tmp_path: Path, damaged: Any) -> None:
-    assert calibration_section(read(make_run(tmp_path / "run", result={"calibration": damaged}))) is None
+def test_calibration_that_is_not_there(damaged: Any) -> None:
+    assert calibration_section(Contents(result={"calibration": damaged})) is None
 
 
 def test_agreement_is_said_with_its_samples(tmp_path: Path) -> None:
@@ -340,7 +330,7 @@ def test_results_of_classes_worst_first(tmp_path: Path) -> None:
     ]
     found = results_section(read(make_run(tmp_path / "run", evaluation="holdout", result={"classes": classes})))
     assert found is not None
-    assert found["heads"] == ["Labels", "Tested", "Error", "Error, labels alone", "Precision", "Recall"]
+    assert found["heads"] == ["Labels", "Tested", "Error", "Baseline error", "Precision", "Recall"]
     rows = [[row["name"], *map(plain, row["cells"])] for row in found["rows"]]
     assert rows == [
         ["d", "3", "20", "50.0 %", "50.0 %", "50.0 %", "50.0 %"],
@@ -351,8 +341,8 @@ def test_results_of_classes_worst_first(tmp_path: Path) -> None:
     assert [row["bar"] for row in found["rows"]] == [50, 50, 10, None]
     assert [plain(sentence) for sentence in found["sentences"]] == [
         "Half of the classes have an error of 50.0 % or less.",
-        "Compared with the labels alone, the error is lower in 1 class, higher in 1 and the same in 1.",
-        "Of 1 class no sample was tested.",
+        "Compared with the baseline, the error is lower in 1 class, higher in 1 and the same in 1.",
+        "No sample of 1 class was tested.",
     ]
 
 
@@ -362,25 +352,17 @@ def test_results_show_only_what_is_known(tmp_path: Path) -> None:
     assert (unmeasured["heads"], unmeasured["measured"], unmeasured["sentences"]) == (["Labels"], False, [])
     alone = results_section(read(make_run(tmp_path / "alone", evaluation="holdout", twin=False)))
     assert alone is not None
-    assert "Error, labels alone" not in alone["heads"]
+    assert "Baseline error" not in alone["heads"]
     assert results_section(read(make_run(tmp_path / "old"))) is None
 
 
 @pytest.mark.parametrize(("classes", "moments"), [(2, 60), (100, 60), (150, 40), (1000, 12)])
 def test_many_classes_have_fewer_moments(classes: int, moments: int) -> None:
-    contents = Contents(
-        records=[{"step": s, "test_class_errors": [0.5] * classes} for s in range(1, 101)], classes=("c",) * classes
-    )
-    assert len(page_data(contents)["moments"]) == moments
+    records = [{"step": s, "test_class_errors": [0.5] * classes} for s in range(1, 101)]
+    assert len(page_data(Contents(records=records, classes=("c",) * classes))["moments"]) == moments
 
 
 def test_formats() -> None:
-    assert [plain(count(n, "label", "labels")) for n in (1, 2, 1048576, None)] == [
-        "1 label",
-        "2 labels",
-        "1 048 576 labels",
-        "? labels",
-    ]
-    assert [plain(percent(x)) for x in (0, 0.0264, 1, -0.00001)] == ["0.0 %", "2.6 %", "100.0 %", "0.0 %"]
-    assert [plain(signed(x)) for x in (0.0, 0.0123, -0.0123, -0.0004, 0.0004)] == ["0.0", "+1.2", "-1.2", "-0.04", "+0.04"]
-    assert [plain(duration(s)) for s in (9.44, 75.4, 3725)] == ["9.4 s", "1 min 15 s", "1 h 02 min"]
+    counts = [plain(count(n, "label", "labels")) for n in (1, 2, 1048576, None)]
+    assert counts == ["1 label", "2 labels", "1 048 576 labels", "? labels"]
+    assert percent(0.0264) == "2.6\u202f%"

@@ -69,7 +69,7 @@ def test_complete_page(tmp_path: Path) -> None:
         "The unlabelled data helped",
         "softmatch train --config config.yaml",
         "figure 1d",
-        "1\u202fmin 15\u202fs",
+        "75.4\u202fs",
     ):
         assert words in page.text
     assert "Not on this page" not in page.text
@@ -126,23 +126,23 @@ def test_embedded_json_is_harmless_and_unchanged() -> None:
     ("options", "words", "absent"),
     [
         ({"finished": False}, ["has not finished", "result.json is missing"], ["The unlabelled data helped"]),
-        ({"twin": False}, ["whether the unlabelled data helped is not known", "nothing to compare with"], ["thin grey bar"]),
+        ({"twin": False}, ["not known whether the unlabelled data helped", "nothing to compare with"], ["thin grey bar"]),
         (
             {"method": "supervised"},
             ["no pseudo-labels, weights or thresholds"],
             ["Confidence of the pseudo-labels", "Quality g of"],
         ),
-        ({"truth": False}, ["wrong predictions cannot be told", "truth not known"], ["are wrong. Line"]),
+        ({"truth": False}, ["wrong predictions cannot be shown", "truth not known"], ["are wrong. Line"]),
         ({"boundary": False}, ["helped"], ["Decision boundary"]),
         (
             {"evaluation": "crossfit"},
-            ["How this was measured.", "another division into parts", "Calibration:", "Class by class", "Claimed, but not right"],
+            ["How this was measured.", "another division into parts", "Calibration:", "Class by class", "Claimed, but wrong"],
             ["Warning", "held-out", "how accurate"],
         ),
         (
             {"evaluation": "none", "twin": False},
             ["could not be measured", "3 labelled samples are too few", "Warning", "Class by class"],
-            ["Test error", "Labels alone", "Calibration", "How this was measured", "intervals", "Error"],
+            ["Test error", "Baseline", "Calibration", "How this was measured", "intervals", "Error"],
         ),
         (
             {"evaluation": "test", "method": "supervised"},
@@ -194,7 +194,7 @@ def test_method_without_alignment_says_so(tmp_path: Path) -> None:
 def test_partly_known_truth_is_said(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     rewrite_records(run, lambda r: r.update(histogram={"all": [10, 90], "wrong": [10, 0], "right": [0, 30]}))
-    assert "known of 40.0\u202f% of the samples" in report(run).text
+    assert "known for 40.0\u202f% of the samples" in report(run).text
 
 
 def test_report_is_replaced(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from softmatch.data.preparations import plain_preparation
 from softmatch.errors import InputError
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
-from softmatch.runs.model import load_model, save_model
+from softmatch.runs.model import Model, load_model, save_model
 from softmatch.views import ImageViews
 
 
@@ -35,7 +35,7 @@ def test_new_folders_get_new_names(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         RunFolder.create(tmp_path / "file" / "run")
 
 
@@ -63,7 +63,8 @@ def saved(folder: Path) -> tuple[RunFolder, torch.nn.Module, ImageViews]:
     network = build_network("small-conv", (1, 8, 8), 3).eval()
     views = ImageViews([0.3], [0.3], pad=1, flip=False)
     run = RunFolder(folder)
-    save_model(run, network, "small-conv", (1, 8, 8), views, ("cat", "dog", "<bird>"), plain_preparation("image", (1, 8, 8)))
+    classes, preparation = ("cat", "dog", "<bird>"), plain_preparation("image", (1, 8, 8))
+    save_model(run, Model(network, views, classes, (1, 8, 8), preparation), "small-conv")
     return run, network, views
 
 

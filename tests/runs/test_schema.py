@@ -35,7 +35,7 @@ def weights(shapes: dict[str, tuple[int, ...]]) -> Header:
         end = start + 4 * math.prod(shape)
         entries.append(Entry(name, "F32", shape, start, end))
         start = end
-    return Header(tuple(entries), {}, 8)
+    return Header(tuple(entries), {})
 
 
 def test_defaults_of_older_models() -> None:

@@ -13,7 +13,7 @@ import yaml
 from softmatch.data.preparations import plain_preparation
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
-from softmatch.runs.model import save_model
+from softmatch.runs.model import Model, save_model
 from softmatch.views import ImageViews
 from tests.safe_files.hostile import SHAPE
 
@@ -51,6 +51,7 @@ def run(tmp_path: Path) -> Path:
     classes = tuple("0123456789")
     samples = torch.zeros(2, *SHAPE, dtype=torch.uint8)
     views = ImageViews([0.3], [0.3], pad=1, flip=False)
-    save_model(folder, network, "small-conv-4", SHAPE, views, classes, plain_preparation("image", SHAPE), samples)
+    model = Model(network, views, classes, SHAPE, plain_preparation("image", SHAPE), samples=samples)
+    save_model(folder, model, "small-conv-4")
     (folder.path / "config.yaml").write_text(yaml.safe_dump({"source": "digits", "method": "softmatch", "steps": 2}))
     return folder.path

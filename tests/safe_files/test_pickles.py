@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from softmatch import report
-from softmatch.classifier_folder import read_folder
+from softmatch.classifier import Classifier
 from softmatch.config import read_file
 from softmatch.data.preparations import plain_preparation
 from softmatch.data.readers.open_source import open_source
@@ -67,7 +67,7 @@ READERS: dict[str, Callable[[Path, bytes], Any]] = {
     "preparation.safetensors": in_run("model/preparation.safetensors"),
     "samples.safetensors": in_run("model/samples.safetensors"),
     "model.json": in_run("model/model.json"),
-    "classifier.json": lambda folder, content: read_folder(place(folder, "classifier.json", content).parent),
+    "classifier.json": lambda folder, content: Classifier.load(place(folder, "classifier.json", content).parent),
     "result.json": lambda folder, content: report.write_report(RunFolder(place(folder / "run", "result.json", content).parent)),
     "config.yaml": lambda folder, content: read_file(place(folder, "config.yaml", content)),
     "checkpoint": as_checkpoint,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from softmatch.data import find_source
 from softmatch.errors import InputError
-from softmatch.recipes import complete
-from softmatch.training.bench import PARTS, bench, matmul_flops, measure, plan
+from softmatch.training.bench import PARTS, Stopwatch, bench, matmul_flops, measure, plan
 from softmatch.training.opening import open_job
-from softmatch.training.setup import build_method, make_trainer, prepare
 from tests.own.sources import blobs
+from tests.prepared import small_task, trainer_of
 
 SMALL: dict[str, Any] = {"network": "wrn-10-1", "labeled_batch": 4, "unlabeled_batch": 6, "threads": 1}
 
@@ -52,9 +51,8 @@ def test_impossible_benches(wrong: dict[str, int]) -> None:
 
 
 def test_measuring_trains() -> None:
-    config = complete("digits", find_source("digits").defaults, {"steps": 9, "unlabeled_batch": 16, "threads": 1})
-    task = prepare("digits", config)
-    trainer, plain = (make_trainer(task, build_method(task, config.method)) for _ in range(2))
+    task = small_task("digits", steps=9, unlabeled_batch=16)
+    trainer, plain = trainer_of(task), trainer_of(task)
     found = measure(trainer, steps=3)
     for _ in range(4):  # one to warm up, three measured
         plain.advance()
@@ -67,19 +65,19 @@ def test_measuring_trains() -> None:
 def test_a_plan_adds_up() -> None:
     job = open_job("digits", {"steps": 50, "unlabeled_batch": 16})
     found = plan(job, steps=2)
-    assert found.twin is not None
+    assert found.baseline is not None
     assert found.evaluations == 50
-    expected = 50 * (found.measurement.seconds + found.twin) + 2 * 50 * found.evaluation
+    expected = 50 * (found.measurement.seconds + found.baseline) + 2 * 50 * found.evaluation
     assert found.seconds == pytest.approx(expected)
     alone = plan(replace(job, config=job.config.model_copy(update={"baseline": False})), steps=2)
-    assert alone.twin is None
+    assert alone.baseline is None
 
 
 def test_a_plan_counts_the_folds(tmp_path: Path) -> None:
     job = open_job(blobs(tmp_path / "t.csv"), {"steps": 10, "folds": 3})
     found = plan(job, steps=2)
-    assert found.twin is not None
-    expected = 10 * (4 * found.measurement.seconds + 3 * found.twin) + 6 * found.evaluations * found.evaluation
+    assert found.baseline is not None
+    expected = 10 * (4 * found.measurement.seconds + 3 * found.baseline) + 6 * found.evaluations * found.evaluation
     assert found.seconds == pytest.approx(expected)
 
 
@@ -94,3 +92,29 @@ def test_few_images_are_enough_and_settings_without_meaning_are_refused() -> Non
             bench({**SMALL, key: value}, side=8, channels=3, classes=2, images=20, repeats=1)
     with pytest.raises(InputError, match="do not fit into memory"):
         bench(SMALL, side=200_000, channels=3, classes=2, images=1000, repeats=1)
+
+
+def test_the_time_of_a_nested_part_is_counted_once() -> None:
+    watch, started = Stopwatch(torch.device("cpu")), time.perf_counter()
+    with watch("outer"):
+        time.sleep(0.02)
+        for _ in range(2):
+            with watch("inner"):
+                time.sleep(0.02)
+        with watch("other"), watch("inner"):
+            time.sleep(0.01)
+    total = time.perf_counter() - started
+    assert set(watch.seconds) == {"outer", "inner", "other"}
+    assert 0.07 < sum(watch.seconds.values()) <= total
+    assert watch.seconds["inner"] >= 0.05
+    assert watch.seconds["outer"] >= 0.02
+    assert watch.seconds["other"] < watch.seconds["inner"]
+
+
+def test_a_part_that_fails_is_closed() -> None:
+    watch = Stopwatch(torch.device("cpu"))
+    with pytest.raises(KeyError), watch("outer"), watch("inner"):
+        raise KeyError
+    with watch("outer"):
+        pass
+    assert set(watch.seconds) == {"outer", "inner"}

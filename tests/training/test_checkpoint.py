@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from softmatch.errors import InputError
+from softmatch.files.tensors import write_checked
 from softmatch.training import checkpoint
 from softmatch.training.checkpoint import (
     CheckpointWriter,
@@ -26,7 +27,6 @@ from softmatch.training.checkpoint import (
     load_checkpoint,
     newest_good,
     unflatten_optimizer,
-    write_checked,
 )
 
 
@@ -80,12 +80,6 @@ def test_tensors_may_change_their_shape_and_kind_between_two_writes(tmp_path: Pa
         assert torch.equal(found.tensors["a"], state)
 
 
-def test_waiting_means_on_the_disk(tmp_path: Path) -> None:
-    with CheckpointWriter(tmp_path) as writer:
-        writer.write(5, {}, {}, wait=True)
-        assert steps_in(tmp_path) == [5]
-
-
 def test_the_best_is_kept_also_after_a_restart(tmp_path: Path) -> None:
     errors: dict[int, float | None] = {1: None, 2: 0.5, 3: 0.25, 4: 0.25, 5: float("nan"), 6: 0.3}
     with CheckpointWriter(tmp_path) as writer:
@@ -104,24 +98,15 @@ def test_the_best_is_kept_also_after_a_restart(tmp_path: Path) -> None:
     assert steps_in(tmp_path) == [9, 10, 11]
 
 
-def test_at_least_one_is_kept(tmp_path: Path) -> None:
+def test_steps_are_in_order_and_the_same_step_again_replaces_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="keep = 0"):
         CheckpointWriter(tmp_path, keep=0)
-
-
-def test_steps_beyond_nine_digits_are_in_order(tmp_path: Path) -> None:
+    steps = [999_999_999, 1_000_000_000, 10_000_000_000]
     with CheckpointWriter(tmp_path, keep=3) as writer:
-        for step in (999_999_999, 1_000_000_000, 10_000_000_000):
-            writer.write(step, {}, {})
-    assert steps_in(tmp_path) == [999_999_999, 1_000_000_000, 10_000_000_000]
-
-
-def test_the_same_step_again_replaces_it(tmp_path: Path) -> None:
-    with CheckpointWriter(tmp_path) as writer:
-        for value in (1, 2):
-            writer.write(4, {}, {"value": value})
-    assert steps_in(tmp_path) == [4]
-    assert load_checkpoint(tmp_path / "step-000000004.safetensors").notes == {"value": 2}
+        for value, step in enumerate([*steps, steps[-1]]):
+            writer.write(step, {}, {"value": value}, wait=True)
+            assert steps_in(tmp_path) == steps[: value + 1]  # it is on the disk
+    assert load_checkpoint(list_checkpoints(tmp_path)[-1]).notes == {"value": 3}
 
 
 def test_the_newest_good_one_is_found_and_damage_is_named(tmp_path: Path) -> None:
@@ -173,7 +158,7 @@ def test_a_checkpoint_under_another_name_is_refused(tmp_path: Path) -> None:
         write_checked(tmp_path / "step-000000003.safetensors", {}, notes)
         newest, wrong = newest_good(tmp_path)
         assert newest is None
-        assert "does not say of which step it is" in wrong[0]
+        assert "does not name its step" in wrong[0]
 
 
 def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
@@ -226,19 +211,15 @@ def test_closing_tells_of_a_failure(tmp_path: Path) -> None:
         writer.write(2, {}, {})
 
 
-def leave(folder: Path, error: Exception | None) -> None:
-    with CheckpointWriter(folder) as writer:
-        shutil.rmtree(folder)
+@pytest.mark.parametrize(("error", "raised"), [(KeyError("worse"), KeyError), (None, FileNotFoundError)])
+def test_leaving_reports_a_failure_unless_there_is_worse(
+    tmp_path: Path, error: Exception | None, raised: type[Exception]
+) -> None:
+    with pytest.raises(raised), CheckpointWriter(tmp_path / "gone") as writer:  # noqa: PT012  # what is left
+        shutil.rmtree(tmp_path / "gone")
         writer.write(1, {}, {})
         if error is not None:
             raise error
-
-
-def test_leaving_tells_of_a_failure_unless_there_is_worse(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="worse"):
-        leave(tmp_path / "gone", KeyError("worse"))
-    with pytest.raises(FileNotFoundError):
-        leave(tmp_path / "gone", None)
 
 
 def write_without_end(folder: Path, step: int, told: int) -> None:
@@ -310,7 +291,7 @@ def test_optimizer_state_round_trip(kind: type[torch.optim.Optimizer]) -> None:
 )
 def test_names_that_are_not_of_an_optimizer_are_refused(name: str) -> None:
     optimizer = torch.optim.SGD(nn.Linear(3, 2).parameters(), lr=0.1, momentum=0.9)
-    with pytest.raises(InputError, match="is not of an optimiser of 2 parameters"):
+    with pytest.raises(InputError, match="is not a tensor of an optimiser with 2 parameters"):
         unflatten_optimizer(optimizer, {name: torch.zeros(2, 3)})
     with pytest.raises(InputError, match=r"'1.momentum_buffer' of the optimiser has shape \(2, 3\), its parameter \(2,\)"):
         unflatten_optimizer(optimizer, {"1.momentum_buffer": torch.zeros(2, 3)})

@@ -16,9 +16,10 @@ from softmatch.errors import InputError, Stopped
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.fit import Curve, Fit, Fitted, Record, error_figures, fit
-from softmatch.training.setup import build_method, prepare
+from softmatch.training.setup import build_method
 from softmatch.training.stop import Stop, Stopping
 from softmatch.training.task import Task
+from tests.prepared import prepare
 
 SETTINGS: dict[str, Any] = {
     "steps": 5,
@@ -124,7 +125,7 @@ def test_a_damaged_outcome_is_told_of_and_made_again(done: tuple[Task, Path, Fit
     assert never.asked == 0, "the last checkpoint is of the last step"
     assert torch.equal(again.probs, fitted.probs)
     assert left_by(folder) == before
-    assert [f"{outcome} is damaged" in hears.notes[0], "going on after step 5" in hears.notes[1]] == [True, True]
+    assert [f"{outcome} is damaged" in hears.notes[0], "resuming after step 5" in hears.notes[1]] == [True, True]
 
 
 def test_checkpoints_that_are_all_damaged_let_training_begin_anew(tmp_path: Path, done: tuple[Task, Path, Fitted]) -> None:

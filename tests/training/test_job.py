@@ -52,15 +52,16 @@ def test_result_json_has_the_figures_as_fractions(run: tuple[RunFolder, softmatc
     assert saved["versions"]["torch"] == torch.__version__
 
 
+def error_of(model: softmatch.Model, run: RunFolder) -> float:
+    """Error of a model on the held-out digits of a run."""
+    held_out, digits = run.read_json("split.json")["test"], find_source("digits").load(0)
+    return float((model.predict_proba(digits.items[held_out]).argmax(-1) != digits.labels[held_out]).double().mean())
+
+
 def test_the_saved_model_has_the_reported_error(run: tuple[RunFolder, softmatch.Result]) -> None:
     folder, result = run
-    split = folder.read_json("split.json")
-    examples = find_source("digits").load(0)
-    model = load_model(folder.path)
-    predicted = model.predict_proba(examples.items[split["test"]]).argmax(-1)
-    assert float((predicted != examples.labels[split["test"]]).double().mean()) == result.test_error
-    twin = load_model(folder.path / "twin").predict_proba(examples.items[split["test"]]).argmax(-1)
-    assert float((twin != examples.labels[split["test"]]).double().mean()) == result.supervised_test_error
+    assert error_of(load_model(folder.path), folder) == result.test_error
+    assert error_of(load_model(folder.path / "twin"), folder) == result.supervised_test_error
 
 
 def test_config_yaml_repeats_the_run(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
@@ -72,7 +73,7 @@ def test_config_yaml_repeats_the_run(run: tuple[RunFolder, softmatch.Result], tm
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_the_twin_changes_nothing_but_the_comparison(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
+def test_the_baseline_changes_nothing_but_the_comparison(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
     alone = train("digits", out=tmp_path / "alone", baseline=False, **QUICK)
     assert alone.test_error == run[1].test_error
     assert alone.supervised_test_error is None
@@ -80,7 +81,7 @@ def test_the_twin_changes_nothing_but_the_comparison(run: tuple[RunFolder, softm
     assert not (tmp_path / "alone" / "twin").exists()
 
 
-def test_the_twin_is_the_supervised_method(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
+def test_the_baseline_is_the_supervised_method(run: tuple[RunFolder, softmatch.Result], tmp_path: Path) -> None:
     supervised = train("digits", out=tmp_path / "run", method="supervised", **QUICK)
     assert supervised.test_error == run[1].supervised_test_error
     assert supervised.quantity is None
@@ -95,7 +96,7 @@ def test_checkpoints_are_complete(run: tuple[RunFolder, softmatch.Result]) -> No
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_from_its_name(method: str, tmp_path: Path) -> None:
-    result = train("two-moons", out=tmp_path / "run", method=method, baseline=False, **QUICK)
+    result = train("two-moons", out=tmp_path / "run", method=method, baseline=False, **{**QUICK, "steps": 6})
     assert 0 <= result.test_error <= 1
     assert json.loads((tmp_path / "run" / "boundary.json").read_text())["points"]
 
@@ -119,17 +120,9 @@ def test_nothing_is_written_when_the_settings_are_wrong(tmp_path: Path) -> None:
 
 
 def test_divergence_names_the_step_the_checkpoint_and_what_to_try(tmp_path: Path) -> None:
+    often = {"steps": 40, "evaluate_every": 1, "checkpoint_every": 1}
     with pytest.raises(TrainingError) as caught:
-        train(
-            "two-moons",
-            out=tmp_path / "run",
-            baseline=False,
-            steps=40,
-            evaluate_every=1,
-            checkpoint_every=1,
-            lr=1e18,
-            optimizer="sgd",
-        )
+        train("two-moons", out=tmp_path / "run", baseline=False, lr=1e18, optimizer="sgd", **often)
     message = str(caught.value)
     assert "stopped at step" in message
     assert "--lr" in message
@@ -160,10 +153,7 @@ def test_a_network_of_ones_own_from_training_to_prediction(tmp_path: Path) -> No
     with pytest.raises(InputError, match="network of your own"):
         load_model(result.run)
     model = load_model(result.run, network=Reshapes)
-    examples = find_source("digits").load(0)
-    split = RunFolder(result.run).read_json("split.json")
-    predicted = model.predict_proba(examples.items[split["test"]]).argmax(-1)
-    assert float((predicted != examples.labels[split["test"]]).double().mean()) == pytest.approx(result.test_error)
+    assert error_of(model, RunFolder(result.run)) == pytest.approx(result.test_error)
 
 
 def test_a_network_object_is_not_changed_by_training(tmp_path: Path) -> None:
@@ -176,7 +166,7 @@ def test_a_network_object_is_not_changed_by_training(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (nn.Linear(3, 10), "cannot take items of 1×8×8"),
+        (nn.Linear(3, 10), "cannot process items of 1×8×8"),
         (nn.Sequential(nn.Flatten(), nn.Linear(64, 9)), "a logit for each class"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The loop: repeats bit for bit, goes on exactly from its state, never sees the truth, stops on NaN."""
+"""The loop: repeats bit for bit, resumes exactly from its state, never sees the truth, stops on NaN."""
 
 from __future__ import annotations
 
@@ -10,24 +10,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from softmatch.config import make_config
-from softmatch.data import Batches, find_source
+from softmatch.data import Batches
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS
 from softmatch.training.loop import Record, Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
-from softmatch.training.task import Task
+from tests.prepared import copied_state, same_state, small_task, trainer_of
 
 
-def make(source: str = "two-moons", truth: Tensor | None = None, **settings: Any) -> Trainer:
-    base = {"steps": 12, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1}
+def make(source: str = "two-moons", **settings: Any) -> Trainer:
     small = {"network": "small-conv-4"} if source == "digits" else {}
-    config = make_config(find_source(source).defaults, base, small, settings)
-    task: Task = prepare(source, config)
-    trainer = make_trainer(task, build_method(task, config.method))
-    if truth is not None:
-        trainer._truth = truth
-    return trainer
+    return trainer_of(small_task(source, **small, **settings))
 
 
 def finish(trainer: Trainer) -> list[Record]:
@@ -38,43 +30,33 @@ def finish(trainer: Trainer) -> list[Record]:
     return records
 
 
-def same(first: Trainer, second: Trainer) -> bool:
-    ours, theirs = first.state(), second.state()
-    return ours.keys() == theirs.keys() and all(torch.equal(value, theirs[name]) for name, value in ours.items())
-
-
 @pytest.mark.parametrize("source", ["two-moons", "digits"])
 def test_the_same_seed_repeats_bit_for_bit(source: str) -> None:
     first, again, other = make(source), make(source), make(source, seed=1)
     assert finish(first) == finish(again)
-    assert same(first, again)
+    assert same_state(first, again)
     finish(other)
-    assert not same(first, other)
+    assert not same_state(first, other)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_training_goes_on_exactly_from_its_state(method: str) -> None:
-    whole = make("digits", method=method, optimizer="adam", lr=0.01)
-    records = finish(whole)
-    first = make("digits", method=method, optimizer="adam", lr=0.01)
-    stream = first.run()
-    next(stream)
-    state = {name: tensor.clone() for name, tensor in first.state().items()}
+def test_training_resumes_exactly_and_the_truth_reaches_metrics_only(method: str) -> None:
+    """With the truth of unlabelled samples hidden, the run is the same but for its quality figures."""
+    settings = {"source": "digits", "method": method, "optimizer": "adam", "lr": 0.01}
+    whole = make(**settings)
+    known = finish(whole)
+    first = make(**settings)
+    next(first.run())
+    state = copied_state(first)
     torch.manual_seed(99)  # a restarted process has another global state
-    second = make("digits", method=method, optimizer="adam", lr=0.01)
+    second = make(**settings)
     second.load_state(4, state)
-    assert finish(second) == records  # the record that was asked for and not cleared is made once more
-    assert same(whole, second)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_the_truth_of_unlabelled_samples_reaches_metrics_only(method: str) -> None:
-    """The one place that could leak: with the truth hidden, the run is the same but for its quality figures."""
-    honest = make("digits", method=method)
-    known = finish(honest)
-    blind = make("digits", method=method, truth=torch.full((1258,), -1))
+    assert finish(second) == known  # the record that was requested and not cleared is made once more
+    assert same_state(whole, second)
+    blind = make(**settings)
+    blind._truth = torch.full((1258,), -1)
     unknown = finish(blind)
-    assert same(honest, blind)
+    assert same_state(whole, blind)
     if "quality" in known[0] and known[-1]["quantity"]:
         assert known[-1]["quality"] is not None
         assert all(record["quality"] is None for record in unknown)
@@ -191,12 +173,10 @@ class Fails(torch.nn.Module):
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), TrainingError, "step 1 needs more memory"),
         (RuntimeError("[enforce fail at alloc_cpu.cpp:1] . can't allocate memory: you tried"), TrainingError, "--micro-batch"),
-        (ValueError("Expected more than 1 value per channel when training, got [1, 8]"), InputError, "raise --labeled-batch"),
+        (ValueError("Expected more than 1 value per channel when training, got [1, 8]"), InputError, "Raise --labeled-batch"),
         (RuntimeError("shapes cannot be multiplied"), RuntimeError, "shapes cannot be multiplied"),
     ],
 )
-def test_failures_that_a_user_can_mend_are_explained(error: Exception, kind: type[Exception], message: str) -> None:
-    config = make_config(find_source("two-moons").defaults, {"steps": 2, "threads": 1})
-    task = prepare("two-moons", config, Fails(error))
+def test_failures_that_a_user_can_fix_are_explained(error: Exception, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
-        make_trainer(task, build_method(task, config.method)).advance()
+        trainer_of(small_task(network=Fails(error))).advance()

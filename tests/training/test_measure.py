@@ -22,7 +22,7 @@ def test_figures_by_hand() -> None:
     found = HeldOut(labels, _probs([0, 1, 1, 1, 0, 2]), _probs([1, 1, 1, 0, 0, 2]))
     measured = measure_error(found, CLASSES, [5, 6, 7], EVALUATION)
     assert measured.error == 2 / 6
-    assert measured.twin_error == 4 / 6
+    assert measured.baseline_error == 4 / 6
     assert measured.difference is not None
     assert abs(measured.difference + 2 / 6) < 1e-12
     row = measured.classes[0]
@@ -61,6 +61,6 @@ def test_folds_are_pooled() -> None:
     both = pool([one, two])
     assert both.names == ["x", "y", "z"]
     assert both.wrong.tolist() == [False, False, True]
-    assert both.twin_wrong is not None
-    assert both.twin_wrong.tolist() == [True, False, False]
-    assert pool([one, HeldOut(torch.tensor([0]), _probs([0]), None)]).twin is None
+    assert both.baseline_wrong is not None
+    assert both.baseline_wrong.tolist() == [True, False, False]
+    assert pool([one, HeldOut(torch.tensor([0]), _probs([0]), None)]).baseline is None

@@ -1,4 +1,4 @@
-"""What a method may ask of the loop: heads, a survey, generations, a module of its own, streams; each used by a small method."""
+"""Needs of methods: heads, a survey, generations, a module of their own, streams; each used by a small method."""
 
 from __future__ import annotations
 
@@ -10,31 +10,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.config import make_config
-from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods.base import Forward, MakeOptimizer, Method
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Output
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import _refuse_unfit, make_trainer, prepare
+from softmatch.training.setup import _refuse_unfit, make_trainer
 from softmatch.training.task import Task
+from tests.prepared import copied_state, same_state, small_task
 
 
-def make_task(source: str = "two-moons", network: Any = None, **settings: Any) -> Task:
-    base = {"steps": 12, "evaluate_every": 4, "unlabeled_batch": 24, "threads": 1, "labels": 20}
-    return prepare(source, make_config(find_source(source).defaults, base, settings), network)
+def make_task(**settings: Any) -> Task:
+    return small_task(**{"labels": 20, **settings})
 
 
 def steps(trainer: Trainer, number: int) -> Trainer:
     for _ in range(number):
         trainer.advance()
     return trainer
-
-
-def same(first: Trainer, second: Trainer) -> bool:
-    ours, theirs = first.state(), second.state()
-    return ours.keys() == theirs.keys() and all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
 class Plain(Method):
@@ -142,11 +135,11 @@ def test_a_run_resumes_in_any_generation(at: int) -> None:
     task = make_task()
     whole = steps(make_trainer(task, Growing(len(task.split.unlabeled))), 12)
     first = steps(make_trainer(task, Growing(len(task.split.unlabeled))), at)
-    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    state = copied_state(first)
     torch.manual_seed(99)
     second = make_trainer(task, Growing(len(task.split.unlabeled)))
     second.load_state(at, state)
-    assert same(steps(second, 12 - at), whole)
+    assert same_state(steps(second, 12 - at), whole)
 
 
 class Companion(Plain):
@@ -168,10 +161,10 @@ def test_a_module_of_the_methods_own_follows_the_schedule_and_resumes() -> None:
     for own, copied in zip(whole.network.parameters(), whole.method.copy.parameters(), strict=True):  # type: ignore[union-attr,operator]  # set in begin
         torch.testing.assert_close(own, copied)  # the same steps, so the same weights
     first = steps(make_trainer(task, Companion()), 5)
-    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    state = copied_state(first)
     second = make_trainer(task, Companion())
     second.load_state(5, state)
-    assert same(steps(second, 7), whole)
+    assert same_state(steps(second, 7), whole)
 
 
 class Streamed(Plain):

@@ -9,8 +9,8 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.training.opening import open_job
-from softmatch.training.setup import prepare
 from tests.own.sources import blobs, texts
+from tests.prepared import prepare
 
 
 def test_a_named_source_keeps_its_settings() -> None:

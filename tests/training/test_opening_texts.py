@@ -129,16 +129,16 @@ def test_the_recipe_without_back_translations_is_refused_before_anything_is_writ
 @pytest.mark.parametrize(
     ("source", "option", "message"),
     [
-        ("agnews", {"label": "x"}, "--label-column is for data of your own; 'agnews' is a source"),
+        ("agnews", {"label_column": "x"}, "--label-column is for data of your own; 'agnews' is a named source"),
         ("agnews", {"evaluation": "crossfit"}, "--evaluation is for data of your own"),
         ("agnews", {"fine_tune": True}, "--fine-tune trains a pretrained encoder: give one with --encoder"),
         ("agnews", {"max_tokens": 9}, "--max-tokens is for texts that a pretrained encoder reads"),
         ("agnews", {"augmented": "aug_7"}, "has no column 'aug_7'"),
         ("agnews", {"validation_per_class": 12}, "class 'World' has 12 texts; 12 of each class to validate on"),
         ("agnews", {"recipe": "paper"}, "class 'World' has 12 texts; 2,500 of each class .* lower --validation-per-class"),
-        ("digits", {"max_tokens": 9}, "--max-tokens is for data of your own and for the sources of texts"),
-        ("digits", {"validation_per_class": 2}, r"--validation-per-class is for the sources of texts \(agnews, dbpedia"),
-        ("own", {"train_per_class": 2}, "--train-per-class is for the sources of texts .*; this is data of your own"),
+        ("digits", {"max_tokens": 9}, "--max-tokens is for data of your own and for named sources of texts"),
+        ("digits", {"validation_per_class": 2}, r"--validation-per-class is for named sources of texts \(agnews, dbpedia"),
+        ("own", {"train_per_class": 2}, "--train-per-class is for named sources of texts .*; this is data of your own"),
     ],
 )
 def test_settings_of_other_sources_are_refused(folder: Path, source: str, option: dict[str, Any], message: str) -> None:

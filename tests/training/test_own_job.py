@@ -17,8 +17,8 @@ from softmatch.config import make_config
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from softmatch.training.job import Result
-from softmatch.training.setup import prepare
 from tests.own.sources import blobs, pictures, texts, write_csv
+from tests.prepared import prepare
 from tests.tiny_encoder import make_text_encoder
 
 QUICK: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 16, "labeled_batch": 8, "threads": 1}
@@ -46,8 +46,8 @@ def test_the_records_of_a_cross_fit_hold_the_error_of_all_folds(crossfit: Result
     run = RunFolder(crossfit.run)
     assert [record["step"] for record in run.records()] == [3, 6]
     assert run.records()[-1]["test_error"] == pytest.approx(crossfit.test_error, abs=1e-5)
-    twin = RunFolder(crossfit.run / "twin").records()
-    assert twin[-1]["test_error"] == pytest.approx(crossfit.supervised_test_error, abs=1e-5)
+    baseline = run.baseline().records()
+    assert baseline[-1]["test_error"] == pytest.approx(crossfit.supervised_test_error, abs=1e-5)
     parts = [RunFolder(crossfit.run / "folds" / str(number)).records()[-1]["test_error"] for number in (1, 2, 3)]
     assert sum(parts) / 3 == pytest.approx(crossfit.test_error, abs=1e-5)  # of ten samples each
     assert not (crossfit.run / "folds" / "1" / "model").exists()
@@ -100,7 +100,7 @@ def test_test_data_are_measured_on_and_never_trained_on(tmp_path: Path) -> None:
 def test_a_number_of_labels_keeps_copies_of_test_samples_out_of_training(tmp_path: Path) -> None:
     rows = [(i % 50 / 7, i % 50 * 3, "ab"[i % 2]) for i in range(100)]  # each twice
     path = write_csv(tmp_path / "t.csv", rows, ("width", "height", "label"))
-    with pytest.raises(softmatch.InputError, match="leave out --evaluation"):
+    with pytest.raises(softmatch.InputError, match="Leave out --evaluation"):
         softmatch.train(path, labels=10, evaluation="crossfit", out=tmp_path / "run", **QUICK)
     told = [(f"the text number {i % 97} of them", "ab"[i % 2]) for i in range(100)]
     result = softmatch.train(write_csv(tmp_path / "u.csv", told, ("text", "label")), labels=10, out=tmp_path / "run", **QUICK)
@@ -117,7 +117,7 @@ def test_the_callers_torch_is_left_as_it_was(tmp_path: Path) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_nothing_to_measure_needs_no_twin(tmp_path: Path) -> None:
+def test_nothing_to_measure_needs_no_baseline(tmp_path: Path) -> None:
     result = softmatch.train(blobs(tmp_path / "t.csv"), evaluation="none", out=tmp_path / "run", **QUICK)
     assert not (result.run / "twin").exists()
 

@@ -122,13 +122,13 @@ def _flipped(content: bytearray) -> bytes:
 def _torn_metrics(chance: Random, out: Path) -> str:
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"step": 6, "lo')
-    return "going on after step 5"
+    return "resuming after step 5"
 
 
 def _cut_metrics(chance: Random, out: Path) -> str:
     (out / "metrics.jsonl").write_bytes((out / "metrics.jsonl").read_bytes()[:20])
     (out / ".result.json.0123abcd").write_bytes(b"half of")  # left behind
-    return "going on after step 5"
+    return "resuming after step 5"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_full_disk_ends_a_run_that_goes_on_when_there_is_room(endurance: Endur
     assert_endured(tally, 1)
     assert full.code == 1
     assert "File too large" in full.said
-    assert "What the run has written so far is kept" in full.said
+    assert "The files of the run so far are kept" in full.said
     assert done.steps < 8
 
 

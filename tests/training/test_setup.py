@@ -18,8 +18,9 @@ from softmatch.errors import InputError
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model, save_model
-from softmatch.training.setup import build_method, effective, make_trainer, prepare
+from softmatch.training.setup import build_method, effective
 from softmatch.training.task import Task
+from tests.prepared import prepare, small_task, trainer_of
 
 
 def test_devices() -> None:
@@ -46,10 +47,7 @@ def test_prepare_decides_without_writing(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_running_statistics_move_as_far_in_a_step_of_many_passes(settings: dict[str, Any], passes: int) -> None:
-    base = {"steps": 800, "unlabeled_batch": 24, "threads": 1}
-    config = make_config(find_source("digits").defaults, base, settings)
-    task = prepare("digits", config)
-    trainer = make_trainer(task, build_method(task, config.method))
+    trainer = trainer_of(small_task("digits", steps=800, **settings))
     norm = next(m for m in trainer.network.modules() if isinstance(m, torch.nn.BatchNorm2d))
     assert norm.momentum is not None
     assert (1 - norm.momentum) ** passes == pytest.approx(0.95)
@@ -58,8 +56,7 @@ def test_running_statistics_move_as_far_in_a_step_of_many_passes(settings: dict[
 
 
 def test_effective_settings_leave_nothing_open() -> None:
-    task = prepare("digits", make_config(find_source("digits").defaults, {"steps": 800}))
-    found = effective(task)
+    found = effective(prepare("digits", make_config(find_source("digits").defaults, {"steps": 800})))
     assert (found["network"], found["labels"], found["split_seed"]) == ("small-conv", 40, 0)
     assert found["statistics_momentum"] == found["model_momentum"] == pytest.approx(0.95)
     assert found["batch_norm_momentum"] == pytest.approx(0.05)
@@ -70,14 +67,13 @@ def _together(monkeypatch: pytest.MonkeyPatch, size: int, **settings: Any) -> Ta
     """As the first of several processes prepares it."""
     for module in (processes, synchronised):
         monkeypatch.setattr(module, "world", lambda: World(0, size))
-    base = {"steps": 800, "unlabeled_batch": 24, "threads": 1}
-    return prepare("digits", make_config(find_source("digits").defaults, base, settings))
+    return small_task("digits", **{"steps": 800, **settings})
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"labeled_batch": 4}, "--labeled-batch 4 has no row for each of 5 processes: give 5 or more"),
+        ({"labeled_batch": 4}, "--labeled-batch 4 has no row for each of 5 processes. Use 5 or more"),
         ({"unlabeled_batch": 3}, "--unlabeled-batch 3 has no row for each of 5 processes"),
         ({"unlabeled_batch": 3, "method": "supervised"}, None),
         ({"method": "meta_pseudo_labels"}, None),
@@ -97,7 +93,7 @@ def test_every_process_must_get_a_row_of_each_batch(
 
 def test_labels_that_are_kept_out_must_be_enough_for_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     task = _together(monkeypatch, 11, method="influence", labels=20)
-    with pytest.raises(InputError, match="here 10, and each of 11 processes needs one: give more --labels, or fewer processes"):
+    with pytest.raises(InputError, match=r"here 10, and each of 11 processes needs one\. Use more --labels, or fewer"):
         build_method(task, "influence")
     task = _together(monkeypatch, 10, method="influence", labels=20)
     assert "validation" in build_method(task, "influence").streams
@@ -108,7 +104,7 @@ def test_running_statistics_count_the_passes_of_a_share(size: int, passes: int, 
     """Of 40 labelled and 24 unlabelled rows, at most 16 in a pass."""
     task = _together(monkeypatch, size, batch_statistics="separate", micro_batch=16, labeled_batch=40)
     assert (1 - effective(task)["batch_norm_momentum"]) ** passes == pytest.approx(0.95)
-    network = make_trainer(task, build_method(task, task.config.method)).network
+    network = trainer_of(task).network
     assert any(type(module) is torch.nn.BatchNorm2d for module in network.modules()), "each pass has statistics of its own"
     assert effective(task)["processes"] == size
 
@@ -118,12 +114,12 @@ def test_batch_normalisation_is_that_of_all_processes_and_the_model_a_plain_one(
     statistics: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     task = _together(monkeypatch, 2, **statistics)
-    trainer = make_trainer(task, build_method(task, task.config.method))
+    trainer = trainer_of(task)
     for network in (trainer.network, trainer.average.network):
         assert not any(type(module) is torch.nn.BatchNorm2d for module in network.modules())
         assert list(network.state_dict()) == list(build_network("small-conv", task.shape, 10).state_dict())
     run = RunFolder.create(tmp_path / "run")
-    save_model(run, trainer.result, task.network_name, task.shape, task.views, task.examples.classes, task.preparation)
+    save_model(run, task.model(trainer.result), task.network_name)
     found = load_model(run.path).network
     assert any(type(module) is torch.nn.BatchNorm2d for module in found.modules())
     items = task.views.plain(task.some_items(6))

@@ -94,6 +94,6 @@ def test_stopped_killed_and_moved_to_other_machines(tmp_path: Path) -> None:
     os.kill(workers(agents[1])[0], signal.SIGKILL)
     said = [agent.communicate(timeout=120) for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], said
-    assert sum(out.count("going on after step") for out, _ in said) >= 2
+    assert sum(out.count("resuming after step") for out, _ in said) >= 2
     same_as_in_one_process(run, tmp_path / "one")
     assert json.loads((run / "result.json").read_text())["processes"] == 2

@@ -66,8 +66,8 @@ def test_a_stopped_run_has_saved_the_very_step(tmp_path: Path) -> None:
     stopped = attempt(case, out, Strike(signal.SIGTERM, count=6))
     assert stopped.code == STOPPED
     assert "stopped by SIGTERM at step 6 of 9 (softmatch)" in stopped.said
-    assert f"Go on with: softmatch train --resume {out}" in stopped.said
+    assert f"Resume with: softmatch train --resume {out}" in stopped.said
     assert list_checkpoints(out / "checkpoints")[-1].name == "step-000000006.safetensors"
     done = attempt(case, out)
     assert (done.code, done.steps) == (0, 3)
-    assert "going on after step 6 of 9" in done.said
+    assert "resuming after step 6 of 9" in done.said

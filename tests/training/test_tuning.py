@@ -1,4 +1,4 @@
-"""Encoders that are trained in part: what changes, what goes on exactly, what is saved, and what is refused."""
+"""Encoders that are trained in part: what changes, resumes exactly, is saved, and is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 import softmatch
 from softmatch.config import make_config
-from softmatch.data import Examples, find_source
+from softmatch.data import Examples
 from softmatch.data.batches import Batches, Sampler
 from softmatch.data.length_batches import LengthSampler
 from softmatch.data.preparations.tokens import fit_tokens
@@ -19,8 +19,9 @@ from softmatch.errors import InputError
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, effective, make_trainer, prepare, prepare_examples
+from softmatch.training.setup import effective
 from softmatch.training.task import Task
+from tests.prepared import copied_state, prepare_examples, same_state, small_task, trainer_of
 from tests.tiny_encoder import WORDS, make_resnet, make_text_encoder
 
 QUICK: dict[str, Any] = {
@@ -61,8 +62,7 @@ def _task(examples: Examples, encoder: Path, **settings: Any) -> Task:
 
 
 def _trainer(examples: Examples, encoder: Path, **settings: Any) -> Trainer:
-    task = _task(examples, encoder, **settings)
-    return make_trainer(task, build_method(task, task.config.method))
+    return trainer_of(_task(examples, encoder, **settings))
 
 
 @pytest.mark.parametrize(
@@ -93,19 +93,17 @@ def test_a_step_changes_what_is_trained_and_nothing_else(
         {"tuned_layers": 0, "length_buckets": 2, "method": "flexmatch", "views": {"replace": 0.3, "span": 0.2, "swap": 0.2}},
     ],
 )
-def test_training_goes_on_exactly_from_its_state(settings: dict[str, Any], examples: Examples, encoder: Path) -> None:
+def test_training_resumes_exactly_from_its_state(settings: dict[str, Any], examples: Examples, encoder: Path) -> None:
     whole = _trainer(examples, encoder, **settings)
     records = [{**record, "seconds": 0} for record in whole.run()]
     first = _trainer(examples, encoder, **settings)
     next(first.run())
-    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    state = copied_state(first)
     torch.manual_seed(99)  # a restarted process has another global state
     second = _trainer(examples, encoder, **settings)
     second.load_state(2, state)
     assert [{**record, "seconds": 0} for record in second.run()] == records
-    ours, theirs = whole.state(), second.state()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+    assert same_state(whole, second)
 
 
 def test_a_run_with_adapters_leaves_a_plain_model(encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +112,7 @@ def test_a_run_with_adapters_leaves_a_plain_model(encoder: Path, tmp_path: Path,
     (tmp_path / "test.csv").write_text("\n".join(["text,label", *rows[:12]]))
     settings: dict[str, Any] = {**QUICK, "encoder": str(encoder), "fine_tune": True, "test": tmp_path / "test.csv"}
     run = softmatch.train(tmp_path / "t.csv", **settings, lora=2, head="gelu", layer_decay=0.7, out=tmp_path / "run").run
-    assert RunFolder(run).twin().records()[-1]["step"] == 4
+    assert RunFolder(run).baseline().records()[-1]["step"] == 4
     monkeypatch.setitem(sys.modules, "peft", None)
     model = load_model(run)
     assert not any("lora" in name for name in model.network.state_dict())
@@ -135,7 +133,7 @@ def test_unlabelled_batches_are_of_similar_lengths(examples: Examples, encoder: 
         ({"length_buckets": 3}, LengthSampler, 3),
     ):
         task = _task(examples, encoder, **settings)
-        trainer = make_trainer(task, build_method(task, "softmatch"))
+        trainer = trainer_of(task)
         assert isinstance(trainer.batches, Batches)
         sampler = trainer.batches.roles["unlabeled"].sampler
         assert type(sampler) is kind
@@ -143,27 +141,26 @@ def test_unlabelled_batches_are_of_similar_lengths(examples: Examples, encoder: 
         assert type(trainer.batches.roles["labeled"].sampler) is Sampler
     assert isinstance(sampler, LengthSampler)
     assert torch.equal(sampler.lengths, (examples.items != 0).sum(1)[task.split.unlabeled])
-    assert effective(prepare("two-moons", make_config(find_source("two-moons").defaults)))["length_buckets"] is None
+    assert effective(small_task())["length_buckets"] is None
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"lora": 8}, "--lora is for a pretrained encoder that is trained, and the network here is 'small-conv'"),
-        ({"lora": 8, "encoder": "some/encoder"}, "the network here is 'small-conv': give --fine-tune, or leave it out"),
+        ({"lora": 8, "encoder": "some/encoder"}, r"the network here is 'small-conv'\. Leave it out, or give --fine-tune"),
         ({"tuned_layers": 0}, "--tuned-layers is for a pretrained encoder"),
         ({"head": "gelu"}, "--head is for a pretrained encoder"),
         ({"layer_decay": 0.9}, "--layer-decay is for a pretrained encoder"),
         ({"head_rate": 9.0}, "--head-rate is for a pretrained encoder"),
         ({"length_buckets": 5}, "--length-buckets is for texts"),
-        ({"warmup": 801}, "--warmup 801 is more than the 800 steps: give fewer"),
+        ({"warmup": 801}, r"--warmup 801 is more than the 800 steps\. Give fewer"),
         ({"warmup": 401, "method": "crest"}, "--warmup 401 is more than the 400 steps in each of 2 generations"),
     ],
 )
 def test_settings_that_other_networks_have_no_use_for_are_refused(settings: dict[str, Any], message: str) -> None:
-    config = make_config(find_source("digits").defaults, {"steps": 800}, settings)
     with pytest.raises(InputError, match=message):
-        build_method(prepare("digits", config), config.method)
+        trainer_of(small_task("digits", **{"steps": 800, **settings}))
 
 
 def test_the_rate_of_the_head_reaches_the_optimiser(examples: Examples, encoder: Path) -> None:
@@ -174,9 +171,7 @@ def test_the_rate_of_the_head_reaches_the_optimiser(examples: Examples, encoder:
 
 
 def test_warm_up_reaches_the_steps() -> None:
-    config = make_config(find_source("digits").defaults, {"steps": 10, "warmup": 4, "lr": 0.5, "network": "small-conv-4"})
-    task = prepare("digits", config)
-    trainer = make_trainer(task, build_method(task, config.method))
+    trainer = trainer_of(small_task("digits", steps=10, warmup=4, lr=0.5, network="small-conv-4"))
     rates = []
     for _ in range(2):
         trainer.advance()

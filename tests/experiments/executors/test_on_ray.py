@@ -132,7 +132,7 @@ def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
     (retried,) = (event for event in heard.events if event[0] == "retried")
     assert retried[1] == struck.key
     assert retried[3].startswith("its worker was lost: WorkerCrashedError: ")
-    assert re.search(r"going on after step [1-9]\d* of 200", store.log(struck).read_text())
+    assert re.search(r"resuming after step [1-9]\d* of 200", store.log(struck).read_text())
     records = (store.folder(struck) / "metrics.jsonl").read_text()
     assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
 

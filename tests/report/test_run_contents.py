@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from softmatch.report.cleaning import clean_boundary, clean_record, number
+from softmatch.report.run_contents import clean_boundary, clean_record, number
 from tests.report.example import make_boundary, make_record
 
 
