@@ -21,10 +21,9 @@ from softmatch.classifier_folder import Saved, read_folder, write_folder
 from softmatch.config import renamed
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.given_labels import Targets, read_targets
 from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
-from softmatch.data.samples import inputs_for, is_path, new_records
+from softmatch.data.samples import Targets, inputs_for, is_path, new_records, read_targets
 from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError

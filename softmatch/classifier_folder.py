@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.config import Config
-from softmatch.data.given_labels import LABEL_KINDS
+from softmatch.data.samples import LABEL_KINDS
 from softmatch.errors import InputError
 from softmatch.networks import Network
 from softmatch.runs.folder import RunFolder

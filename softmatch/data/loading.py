@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows, view_method
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
 from softmatch.seeds import stream

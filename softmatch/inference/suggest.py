@@ -12,9 +12,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from softmatch.data.duplicates import digests, group
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.fingerprint import digests, group
 from softmatch.data.loading import read_plain
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Opened
 from softmatch.data.sources import SOURCES, find_source

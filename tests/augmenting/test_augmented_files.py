@@ -14,8 +14,7 @@ from softmatch.augmenting import augment_file, augment_source
 from softmatch.augmenting.augmented_files import TextTable, _named, choose_out, find_table
 from softmatch.data.readers.table_source import open_table
 from softmatch.data.records import Columns
-from softmatch.data.sources.open_texts import read_texts
-from softmatch.data.sources.subsets import draw
+from softmatch.data.sources.open_texts import draw, read_texts
 from softmatch.errors import InputError, SoftmatchError
 from tests.data.sources.text_copies import news, write_jsonl, write_news
 

@@ -11,7 +11,7 @@ import torch
 
 from softmatch.config import Config, make_config, read_file
 from softmatch.data.examples import Examples
-from softmatch.data.preparations.tfidf import fit_tfidf
+from softmatch.data.preparations.text_preparations import fit_tfidf
 from softmatch.errors import InputError
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.training.job import train

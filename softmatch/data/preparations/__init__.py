@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations.saved_settings import check_settings
 from softmatch.data.records import Finding, InputKind, Inputs
 from softmatch.errors import InputError
@@ -19,9 +19,9 @@ KINDS = {
     "image": ("images", "ImagePreparation"),
     "array": ("numeric_arrays", "ArrayPreparation"),
     "table": ("table", "TablePreparation"),
-    "tfidf": ("tfidf", "TfidfPreparation"),
+    "tfidf": ("text_preparations", "TfidfPreparation"),
     "encoder": ("encoder", "EncoderPreparation"),
-    "tokens": ("tokens", "TokenPreparation"),
+    "tokens": ("text_preparations", "TokenPreparation"),
 }
 """Module and class of each kind, imported when first used: some need libraries that take seconds to import."""
 

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import count_workers
 from softmatch.data.pictures import (
     EXPORT,
     EncodedImage,
     Header,
+    ImageFiles,
     Picture,
     UnreadableImage,
     content_digest,

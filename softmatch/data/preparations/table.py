@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn, column_from
-from softmatch.data.preparations.table_fit import Fitted, fit_column
+from softmatch.data.preparations.table_columns import CategoryColumn, Fitted, NumberColumn, column_from, fit_column
 from softmatch.data.records import Column, Finding, InputKind, Inputs
 from softmatch.errors import InputError
 from softmatch.formatting import quoted, some

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.given_labels import are_missing
-from softmatch.data.readers.labels import clean_labels
+from softmatch.data.readers.labels import are_missing, clean_labels
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Piece, Records, refuse_twice
 from softmatch.errors import InputError, nearest

@@ -17,10 +17,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from softmatch.data.readers.class_folders import Parts, about_classes, below, find_parts, labels_by_folder, name_classes, relative
+from softmatch.data.readers.class_folders import (
+    Parts,
+    Walked,
+    about_classes,
+    below,
+    find_parts,
+    images_in,
+    labels_by_folder,
+    name_classes,
+    relative,
+    walk,
+)
 from softmatch.data.readers.columns import LABEL_NAMES
 from softmatch.data.readers.csv_files import read_columns
-from softmatch.data.readers.folder_walk import Walked, images_in, walk
 from softmatch.data.readers.image_tables import Images, Row, find_file_column, find_label_column, folders_named, match
 from softmatch.data.readers.labels import clean_label, clean_labels
 from softmatch.data.readers.table_source import OpenedTable, read_table

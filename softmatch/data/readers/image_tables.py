@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from softmatch.data.readers.class_folders import is_image
 from softmatch.data.readers.columns import LABEL_NAMES, choice
-from softmatch.data.readers.folder_walk import is_image
 from softmatch.data.records import Finding
 from softmatch.errors import InputError, nearest
 from softmatch.formatting import some

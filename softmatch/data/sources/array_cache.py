@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.data.readers.array_files import FAILURES
-from softmatch.data.sources.pieces import Data, Images, Labels, Piece, chunks, join_images, join_labels
+from softmatch.data.sources.originals import Data, Images, Labels, Piece, chunks, join_images, join_labels
 from softmatch.errors import InputError
 from softmatch.files.cache import FORMAT, cache_folder, replacing
 from softmatch.files.untrusted import parse_json, read_text

@@ -1,20 +1,71 @@
-"""Loading a published dataset from wherever it is: the user's files, the cache, the hub."""
+"""Loading of a published image dataset from the user's files, the cache or the hub."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
 from softmatch.data.examples import Examples
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.sources import array_cache as cache
 from softmatch.data.sources import hub_datasets as hub
-from softmatch.data.sources import npz, originals, tree
+from softmatch.data.sources import originals
 from softmatch.data.sources.image_datasets import PUBLISHED, Published
-from softmatch.data.sources.pieces import Data, Images, Labels, check, join_images, join_labels
+from softmatch.data.sources.image_formats import read_npz
+from softmatch.data.sources.originals import Data, Images, Labels, check, join_images, join_labels
 from softmatch.errors import InputError
 from softmatch.files import cache as files_cache
 from softmatch.files.paths import expand_home
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+
+
+def read_tree(where: Path, statistics: tuple[tuple[float, ...], tuple[float, ...]]) -> Examples:
+    """The classes are the sorted names of the folders in train/; val/ is the test set and must have the same."""
+    train = _scan(where, "train")
+    classes = tuple(train)
+    test = _scan(where, "val")
+    for name in (*train, *test):
+        if name not in test or name not in train:
+            lacking, having = ("val", "train") if name in train else ("train", "val")
+            raise InputError(f"{where / lacking} lacks the class {name}, which {where / having} has.")
+    return _tree_examples(train, classes, statistics, _tree_examples(test, classes, statistics))
+
+
+def _scan(where: Path, part: str) -> dict[str, list[Path]]:
+    """The images of each class; a folder without any is an error."""
+    expected = f"expected {where / part}/CLASS/*.JPEG (for ImageNet, CLASS is a WordNet id such as n01440764)"
+    try:
+        names = sorted(entry.name for entry in os.scandir(where / part) if entry.is_dir())
+    except OSError as error:
+        raise InputError(f"{where / part} cannot be read: {error.strerror or error}; {expected}.") from error
+    if not names:
+        raise InputError(f"{where / part} has no folders, one for each class: {expected}.")
+    return {name: _images(where / part / name) for name in names}
+
+
+def _images(folder: Path) -> list[Path]:
+    try:
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.name.lower().endswith(SUFFIXES))
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror or error}.") from error
+    if not names:
+        raise InputError(f"{folder} has no images ({', '.join(SUFFIXES)}).")
+    return [folder / name for name in names]
+
+
+def _tree_examples(
+    found: Mapping[str, Sequence[Path]],
+    classes: tuple[str, ...],
+    statistics: tuple[tuple[float, ...], tuple[float, ...]],
+    test: Examples | None = None,
+) -> Examples:
+    paths = [path for name in classes for path in found[name]]
+    labels = torch.arange(len(classes)).repeat_interleave(torch.tensor([len(found[name]) for name in classes]))
+    return Examples(ImageFiles(paths), labels, classes, "image", test, statistics)
 
 
 def load(name: str, seed: int, where: Path | None = None) -> Examples:
@@ -51,7 +102,7 @@ def _from_hub(dataset: Published) -> cache.Arrays:
 
 def _from_files(dataset: Published, where: Path, published: originals.Originals) -> cache.Arrays:
     if where.suffix == ".npz":  # already bytes: a cached copy would hardly be faster
-        data = _checked(dataset, npz.read(where, dataset.shape))
+        data = _checked(dataset, read_npz(where, dataset.shape))
         train, test = data.train, data.test
         return cache.Arrays(join_images(train), join_labels(train), join_images(test), join_labels(test))
     found = originals.find(where, published)
@@ -78,7 +129,7 @@ def _load_tree(dataset: Published, where: Path | None) -> Examples:
     if where is not None:
         files = None if (where / "val").is_dir() else hub.find_parquet(where, dataset.hub)
         if files is None:
-            return tree.read(where, statistics)
+            return read_tree(where, statistics)
     identity = dataset.hub.identity() if files is None else [dataset.hub.identity(), files_cache.identity(hub.flat(files))]
     target = files_cache.entry(dataset.name, identity)
     if not target.is_dir():
@@ -87,7 +138,7 @@ def _load_tree(dataset: Published, where: Path | None) -> Examples:
                 hub.write_tree(dataset.hub, files, scratch)
         except OSError as error:
             raise InputError(f"{target} cannot be written: {error.strerror or error}. Set SOFTMATCH_CACHE.") from error
-    return tree.read(target, statistics)
+    return read_tree(target, statistics)
 
 
 def _checked(dataset: Published, data: Data) -> Data:

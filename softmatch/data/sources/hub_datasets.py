@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from softmatch.data.hub_access import fetch, library
 from softmatch.data.pictures import FORMATS, quiet_pillow
+from softmatch.data.readers.hub_repositories import fetch, library
 from softmatch.data.records import Finding
-from softmatch.data.sources.originals import damaged
-from softmatch.data.sources.pieces import Data, Images, Labels, Piece, unlabeled
+from softmatch.data.sources.originals import Data, Images, Labels, Piece, damaged, unlabeled
 from softmatch.errors import InputError
 
 ROWS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from softmatch.data.preparations.text_inputs import as_texts
+from softmatch.data.preparations.text_preparations import as_texts
 from softmatch.errors import InputError
 
 

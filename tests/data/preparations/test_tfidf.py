@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from softmatch.data.preparations import preparation_from
-from softmatch.data.preparations.tfidf import TfidfPreparation, fit_tfidf
+from softmatch.data.preparations.text_preparations import TfidfPreparation, fit_tfidf
 from softmatch.errors import InputError
 
 TEXTS = [
@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_vectors_and_pieces_the_same_as_the_whole(m
     assert torch.equal(fit_tfidf(texts, "t", seed=3)(texts), prepared(texts))
     whole = prepared(texts)
     assert torch.allclose(torch.cat([prepared(texts[:50]), prepared(texts[50:])]), whole, atol=1e-6)
-    monkeypatch.setattr("softmatch.data.preparations.tfidf.ROWS", 7)
+    monkeypatch.setattr("softmatch.data.preparations.text_preparations.ROWS", 7)
     assert torch.allclose(prepared(texts), whole, atol=1e-6)
     assert prepared([]).shape == (0, whole.shape[1])
 

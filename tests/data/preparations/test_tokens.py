@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from softmatch.data.preparations import preparation_from, tokens
-from softmatch.data.preparations.tokens import TokenPreparation, fit_tokens
+from softmatch.data.preparations import preparation_from
+from softmatch.data.preparations import text_preparations as tokens
+from softmatch.data.preparations.text_preparations import TokenPreparation, fit_tokens
 from softmatch.errors import InputError
 from softmatch.views import TextViews
 from tests.tiny_encoder import make_text_encoder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.json_files import JsonRows
+from softmatch.data.readers.typed_tables import JsonRows
 from softmatch.errors import InputError
 
 

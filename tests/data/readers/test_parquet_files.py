@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from softmatch.data.readers.parquet_files import Parquet
+from softmatch.data.readers.typed_tables import Parquet
 from softmatch.errors import InputError
 
 

@@ -16,8 +16,7 @@ import torch
 
 from softmatch.data.sources import array_cache as cache
 from softmatch.data.sources import fetch
-from softmatch.data.sources.originals import Found
-from softmatch.data.sources.pieces import Data, Piece
+from softmatch.data.sources.originals import Data, Found, Piece
 from softmatch.files import cache as files_cache
 from tests.data.sources.copies import Set, draw, load, publish, same, write_cifar10, write_fashion
 

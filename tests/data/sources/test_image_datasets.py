@@ -11,7 +11,7 @@ import pytest
 
 from softmatch.data import SOURCES
 from softmatch.data.sources.image_datasets import PUBLISHED
-from softmatch.data.sources.pieces import Data, Piece, join_images
+from softmatch.data.sources.originals import Data, Piece, join_images
 from softmatch.errors import InputError
 from tests.data.sources.copies import load, publish, write_cifar10
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from softmatch.data.records import Records
-from softmatch.data.sources.open_texts import TextData
-from softmatch.data.sources.subsets import draw
+from softmatch.data.sources.open_texts import TextData, draw
 from softmatch.errors import InputError
 from tests.data.sources.text_copies import WORDS, news
 
