@@ -26,13 +26,12 @@ from softmatch.encoders.model_folder import (
     SAFELY,
     Kind,
     find_model,
-    first_line,
     import_transformers,
     load_pretrained,
     model_fingerprint,
     quiet,
 )
-from softmatch.errors import OutOfMemory
+from softmatch.errors import OutOfMemory, first_line
 from softmatch.seeds import derive
 
 MOST_TOKENS = 200

@@ -19,7 +19,7 @@ Items = Tensor | ImageFiles
 
 
 class Draws(Protocol):
-    """Which samples a step gets: positions (batch_size,) that follow from the step alone."""
+    """Samples of a step: positions (batch_size,) that follow from the step alone."""
 
     batch_size: int
 
@@ -229,7 +229,7 @@ def text_lengths(items: Tensor, pad: int) -> Tensor:
 
 
 class LengthSampler(Sampler):
-    """As `Sampler` an endless row of reshuffled epochs, but with similar lengths in a batch.
+    """A `Sampler` with similar lengths in a batch.
 
     An epoch's shuffle is cut into windows of `buckets` batches. A window is sorted by length, those of equal length stay as
     they were drawn, and is cut into batches. These and the samples in each come in random order. Every sample is drawn once in

@@ -23,7 +23,7 @@ from softmatch.formatting import printable
 REDUCED = ("JPEG", "MPO")
 """Formats that can be decoded at a fraction of their size."""
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP")
-"""What a file may hold, whatever its name. Of Pillow's others, some start programs (EPS) and none is common for photographs."""
+"""Formats that are read. Of Pillow's others, some start programs (EPS) and none is common for photographs."""
 MOST_PIXELS = 100_000_000
 """A decoded pixel takes 4 bytes, and changing the mode as much again."""
 MANY_PIXELS = 16_000_000

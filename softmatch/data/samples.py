@@ -53,7 +53,7 @@ def read_targets(y: Any) -> Targets:
     if labels.dtype.kind not in LABEL_KINDS or labels.ndim != 1:
         raise InputError(f"Unknown label type: y holds {type(labels[0]).__name__}, such as {labels[0]!r}; give numbers or texts.")
     if labels.dtype.kind == "f" and (strange := labels[~np.isfinite(labels) | (np.floor(labels) != labels)]).size:
-        raise InputError(f"Unknown label type: y holds {strange[0]}, which is no class. Give whole numbers or texts.")
+        raise InputError(f"Unknown label type: y holds {strange[0]}, which is not a class. Give whole numbers or texts.")
     classes, positions = np.unique(labels, return_inverse=True)
     codes = np.full(len(values), UNLABELED, dtype=np.int64)
     codes[known] = positions

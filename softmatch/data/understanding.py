@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,13 +26,10 @@ from softmatch.data.preparations.table import fit_table
 from softmatch.data.preparations.text_preparations import MOST_TOKENS, fit_tfidf, fit_tokens
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import open_source
-from softmatch.data.records import Columns, Finding, InputKind, Opened, Records, select_inputs
+from softmatch.data.records import Columns, Finding, InputKind, Opened, Progress, Records, select_inputs
 from softmatch.encoders.encoder_folder import find_encoder, read_image_settings
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
-
-Progress = Callable[[int, int], None]
-"""Called with the number of inputs that are prepared, and their total."""
 
 
 @dataclass(frozen=True)

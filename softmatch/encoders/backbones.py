@@ -19,8 +19,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.encoders.encoder_folder import ENCODER
 from softmatch.encoders.layers import Layers
-from softmatch.encoders.model_folder import SAFELY, first_line, import_transformers, load_pretrained, quiet, refuse_fetching
-from softmatch.errors import InputError
+from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
+from softmatch.errors import InputError, first_line
 
 __all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenizer", "make_backbone"]
 

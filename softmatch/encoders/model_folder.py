@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from softmatch.errors import InputError
+from softmatch.errors import InputError, first_line
 from softmatch.files.paths import expand_home
 from softmatch.files.untrusted import parse_json, read_text
 
@@ -138,11 +138,6 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
         return {}
     found = parse_json(read_text(path), path)
     return found if isinstance(found, dict) else {"list": found}
-
-
-def first_line(error: Exception) -> str:
-    """First line of an error's message, or the error's type if it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 SAFELY: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}

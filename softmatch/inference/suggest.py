@@ -17,8 +17,8 @@ from softmatch.data.loading import read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Opened
+from softmatch.data.records import Progress as ReadingProgress
 from softmatch.data.sources import SOURCES, find_source
-from softmatch.data.understanding import Progress as ReadingProgress
 from softmatch.data.understanding import Reading, fit_preparation
 from softmatch.errors import InputError
 from softmatch.inference.clusters import PART, SOME, Array, far_out, k_means, reduced, standardized, thumbnails, typical

@@ -233,7 +233,7 @@ def test_what_cannot_work_is_refused_before_anything_is_made(tmp_path: Path, min
         ("agnews", {"out": tmp_path / "used"}, "exists already and is never overwritten"),
         ("agnews", {"out": tmp_path / "no" / "new"}, "there is no folder"),
         ("agnews", {"out": Path()}, "is the current folder"),
-        ("agnews", {"train_per_class": 13}, "class 'World' has 12 texts to train on, 13 of each class are asked for"),
+        ("agnews", {"train_per_class": 13}, "class 'World' has 12 texts to train on, 13 per class are asked for"),
         ("agnews", {"validation_per_class": 0}, "--validation-per-class 0: it must be at least 1"),
         ("agnews", {"via": "german"}, "--via german: it must be a language"),
         ("digits", {}, "digits has no texts to augment: give one of agnews,"),

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softmatch.data import Batches, Sampler
+from softmatch.data import Batches
 from softmatch.data.batches import BalancedSampler, LengthSampler, Sampler, draw_version, make_roles, text_lengths
 from softmatch.distributed import processes
 from softmatch.distributed.processes import World

@@ -19,7 +19,7 @@ from softmatch.data.pictures import Picture, UnreadableImage
 from softmatch.data.preparations import Prepared
 from softmatch.data.preparations.images import ImagePreparation, picture_names, unreadable
 from softmatch.data.preparations.text_preparations import as_texts
-from softmatch.data.records import Inputs
+from softmatch.data.records import Inputs, Progress
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
 from softmatch.encoders.encoder_folder import (
@@ -72,8 +72,6 @@ def _place(key: str) -> Path:
     return cache_folder() / "features" / f"{key}.safetensors"
 
 
-Progress = Callable[[int, int], None]
-"""Called with the number of inputs that are done, and their total."""
 TEXTS, IMAGES = 4096, 512
 """Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64

@@ -28,13 +28,11 @@ from softmatch.data.pictures import (
     quiet_pillow,
 )
 from softmatch.data.preparations import Prepared
-from softmatch.data.records import Finding, InputKind, Inputs
+from softmatch.data.records import Finding, InputKind, Inputs, Progress
 from softmatch.errors import InputError
 from softmatch.formatting import printable, some
 from softmatch.views.pillow import to_tensor
 
-Progress = Callable[[int, int], None]
-"""Called with the number of images that are read, and their total."""
 Found = TypeVar("Found")
 
 LIMIT = 2 * 2**30
@@ -83,14 +81,7 @@ class ImagePreparation:
         return cls(files.channels, files.side, files.side, resize, files.upright)
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": "image",
-            "channels": self.channels,
-            "height": self.height,
-            "width": self.width,
-            "resize": self.resize,
-            "upright": self.upright,
-        }
+        return {"kind": "image", **vars(self)}
 
     def tensors(self) -> dict[str, Tensor]:
         return {}

@@ -15,17 +15,17 @@ from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.labels import clean_labels
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Piece, Records
-from softmatch.errors import InputError, nearest
+from softmatch.errors import InputError, first_line, nearest
 
 SECONDS = 10.0
-"""That the hub has to answer."""
+"""Seconds to wait for an answer of the hub."""
 
 
 def library(name: str, otherwise: str = "") -> Any:
-    """The library `datasets`, for a dataset of this name.
+    """Import the library `datasets`, for a dataset of this name.
 
     Args:
-        otherwise: what else to do than to install it, for the message.
+        otherwise: alternative to installing it, for the message.
     """
     try:
         import datasets
@@ -36,11 +36,11 @@ def library(name: str, otherwise: str = "") -> Any:
 
 
 def fetch(name: str, *config: str | None, **options: Any) -> Any:
-    """`load_dataset` of a dataset on the hub; where that does not answer, what was fetched of it before.
+    """Load a dataset of the hub; where the hub does not answer, load what was fetched before.
 
     Raises:
-        ConnectionError: where there is neither.
-        Exception: whatever the library raises.
+        ConnectionError: the hub does not answer, and nothing was fetched before.
+        Exception: any error of the library.
     """
     load_dataset, reason = library(name).load_dataset, why_out_of_reach()
     if reason is None:
@@ -54,19 +54,19 @@ def fetch(name: str, *config: str | None, **options: Any) -> Any:
 
 @cache
 def why_out_of_reach() -> str | None:
-    """What the network says instead of an answer of the hub, asked once; None where it answers."""
+    """Ask the hub once, and give the reason why it cannot be reached; None where it answers."""
     from huggingface_hub import constants, get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=SECONDS)
-    except Exception as error:  # of whichever library the hub's uses for the network
-        return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    except Exception as error:  # the hub's library uses several libraries for the network
+        return first_line(error).rstrip(".")
     return None
 
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """The libraries look into their caches alone."""
+    """Let the libraries look only into their caches."""
     from datasets import config
     from huggingface_hub import constants
 
@@ -111,7 +111,7 @@ def _load(name: str) -> dict[str, Any]:
     except InputError:
         raise
     except Exception as error:  # the network, the hub, its libraries: each has errors of its own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise InputError(f"the dataset {name} cannot be loaded: {reason}.") from error
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.records import Finding, Piece, refuse_twice
-from softmatch.errors import InputError
+from softmatch.errors import InputError, first_line
 
 MOST_ROWS = 10_000
 """Objects in memory at a time."""
@@ -131,5 +131,5 @@ class Parquet:
         return column.to_pylist()
 
     def _damaged(self, error: Exception) -> InputError:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         return InputError(f"{self.path} cannot be read as Parquet: {reason}")

@@ -17,7 +17,7 @@ from softmatch.data.sources.text_datasets import TEXTS
 from softmatch.errors import InputError, nearest
 from softmatch.seeds import derive
 
-# Digits are not mirrored, and shifted by one pixel of eight into black; how this was chosen stands in benchmarks/LOG.md.
+# Digits are not mirrored, and shifted by one pixel of eight into black; benchmarks/LOG.md says how this was chosen.
 # Such small tensors do not gain from a second thread, and lose by it on a busy machine.
 DIGITS: Mapping[str, Any] = {
     "labels": 40,
@@ -80,7 +80,7 @@ class Source:
         load: (seed, where) → Examples. Sources of fixed data ignore the seed; `where` is the user's copy of the data, if
             one is given.
         defaults: settings (of `Config`) that differ from the general defaults.
-        texts: what it holds are texts, which `text_reading.read_texts` gives as they stand there; `load` makes vectors of them.
+        texts: it holds texts, which `open_texts.read_texts` gives unchanged; `load` makes vectors of them.
     """
 
     name: str
@@ -102,7 +102,7 @@ SOURCES: dict[str, Source] = {
 
 
 def find_source(name: str) -> Source:
-    """The source of that name, or an error that names the nearest."""
+    """Find the source of that name; an error names the nearest."""
     if name not in SOURCES:
         raise InputError(f"there is no source {name!r}. {nearest(name, SOURCES)}")
     return SOURCES[name]

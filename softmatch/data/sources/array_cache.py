@@ -38,7 +38,7 @@ class Arrays:
 
 
 def find_verified(name: str) -> Arrays | None:
-    """A cached copy that was made of files with the published checksums, wherever these were."""
+    """Find a cached copy that was made of files with the published checksums."""
     for path in sorted(cache_folder().glob(f"{name}-{'?' * 16}")):
         if _read_notes(path).get("verified") is True and (found := load(path)) is not None:
             return found
@@ -46,7 +46,7 @@ def find_verified(name: str) -> Arrays | None:
 
 
 def load(path: Path) -> Arrays | None:
-    """The data of an entry, mapped from disk; None where there are none, or none that are whole."""
+    """Map the data of an entry from disk; None where there are none, or they are damaged."""
     if not path.is_dir():
         return None
     try:
@@ -55,13 +55,13 @@ def load(path: Path) -> Arrays | None:
             raise ValueError("cache.json is missing or cannot be read")
         return Arrays(*(_map(path / f"{part}.npy", notes.get(part)) for part in Arrays.__dataclass_fields__))
     except (OSError, ValueError) as error:
-        _log.warning("the cached data in %s are damaged (%s): they are made again", path, error)
+        _log.warning("the cached data in %s are damaged (%s) and are made again", path, error)
         _discard(path)
         return None
 
 
 def store(path: Path, data: Data, verified: bool) -> Arrays:
-    """Write an entry and map it; where it cannot be written, the same data in memory."""
+    """Write an entry and map it; where it cannot be written, give the same data in memory."""
     try:
         with replacing(path) as scratch:
             for name, pieces in (("train", data.train), ("test", data.test)):
@@ -72,7 +72,12 @@ def store(path: Path, data: Data, verified: bool) -> Arrays:
             (scratch / "cache.json").write_text(json.dumps(notes, indent=1), encoding="utf-8")
     except OSError as error:
         _log.info("the cache %s cannot be written (%s): the data stay in memory", path, error)
-    return load(path) or Arrays(join_images(data.train), join_labels(data.train), join_images(data.test), join_labels(data.test))
+    return load(path) or in_memory(data)
+
+
+def in_memory(data: Data) -> Arrays:
+    """Join the pieces of a dataset."""
+    return Arrays(join_images(data.train), join_labels(data.train), join_images(data.test), join_labels(data.test))
 
 
 def _discard(path: Path) -> None:

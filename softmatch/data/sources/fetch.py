@@ -15,7 +15,7 @@ from softmatch.data.sources import hub_datasets as hub
 from softmatch.data.sources import originals
 from softmatch.data.sources.image_datasets import PUBLISHED, Published
 from softmatch.data.sources.image_formats import read_npz
-from softmatch.data.sources.originals import Data, Images, Labels, check, join_images, join_labels
+from softmatch.data.sources.originals import Images, Labels, checked
 from softmatch.errors import InputError
 from softmatch.files import cache as files_cache
 from softmatch.files.paths import expand_home
@@ -25,14 +25,12 @@ SUFFIXES = (".jpeg", ".jpg", ".png")
 
 def read_tree(where: Path, statistics: tuple[tuple[float, ...], tuple[float, ...]]) -> Examples:
     """The classes are the sorted names of the folders in train/; val/ is the test set and must have the same."""
-    train = _scan(where, "train")
-    classes = tuple(train)
-    test = _scan(where, "val")
+    train, test = _scan(where, "train"), _scan(where, "val")
     for name in (*train, *test):
         if name not in test or name not in train:
             lacking, having = ("val", "train") if name in train else ("train", "val")
             raise InputError(f"{where / lacking} lacks the class {name}, which {where / having} has.")
-    return _tree_examples(train, classes, statistics, _tree_examples(test, classes, statistics))
+    return _tree_examples(train, statistics, _tree_examples(test, statistics))
 
 
 def _scan(where: Path, part: str) -> dict[str, list[Path]]:
@@ -58,18 +56,16 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _tree_examples(
-    found: Mapping[str, Sequence[Path]],
-    classes: tuple[str, ...],
-    statistics: tuple[tuple[float, ...], tuple[float, ...]],
-    test: Examples | None = None,
+    found: Mapping[str, Sequence[Path]], statistics: tuple[tuple[float, ...], tuple[float, ...]], test: Examples | None = None
 ) -> Examples:
+    classes = tuple(sorted(found))
     paths = [path for name in classes for path in found[name]]
     labels = torch.arange(len(classes)).repeat_interleave(torch.tensor([len(found[name]) for name in classes]))
     return Examples(ImageFiles(paths), labels, classes, "image", test, statistics)
 
 
 def load(name: str, seed: int, where: Path | None = None) -> Examples:
-    """The dataset of that name; the data are fixed, so the seed is not used.
+    """Load the dataset of that name; the data are fixed, so the seed is not used.
 
     Args:
         where: a folder with the dataset's own files or a local copy of its hub repository, the archive, or an .npz.
@@ -94,31 +90,28 @@ def _load(dataset: Published, where: Path | None) -> Examples:
 
 def _from_hub(dataset: Published) -> cache.Arrays:
     entry = files_cache.entry(dataset.name, dataset.hub.identity())
-    found = cache.load(entry) or cache.find_verified(dataset.name)
-    if found is not None:
-        return found
-    return cache.store(entry, _checked(dataset, hub.read(dataset.hub, None, dataset.shape, dataset.classes)), verified=False)
+    return cache.load(entry) or cache.find_verified(dataset.name) or _store_hub(dataset, entry, None)
+
+
+def _store_hub(dataset: Published, entry: Path, files: hub.Files | None) -> cache.Arrays:
+    data = hub.read(dataset.hub, files, dataset.shape, dataset.classes)
+    return cache.store(entry, checked(data, dataset.shape, len(dataset.classes)), verified=False)
 
 
 def _from_files(dataset: Published, where: Path, published: originals.Originals) -> cache.Arrays:
     if where.suffix == ".npz":  # already bytes: a cached copy would hardly be faster
-        data = _checked(dataset, read_npz(where, dataset.shape))
-        train, test = data.train, data.test
-        return cache.Arrays(join_images(train), join_labels(train), join_images(test), join_labels(test))
+        return cache.in_memory(checked(read_npz(where, dataset.shape), dataset.shape, len(dataset.classes)))
     found = originals.find(where, published)
     if found is not None:
         entry = files_cache.entry(dataset.name, files_cache.identity(found.paths.values()))
-        cached = cache.load(entry)
-        if cached is not None:
+        if (cached := cache.load(entry)) is not None:
             return cached
         verified = found.verify()
-        return cache.store(entry, _checked(dataset, found.read()), verified)
+        return cache.store(entry, checked(found.read(), dataset.shape, len(dataset.classes)), verified)
     files = hub.find_parquet(where, dataset.hub) if where.is_dir() else None
     if files is not None:
         entry = files_cache.entry(dataset.name, [dataset.hub.identity(), files_cache.identity(hub.flat(files))])
-        return cache.load(entry) or cache.store(
-            entry, _checked(dataset, hub.read(dataset.hub, files, dataset.shape, dataset.classes)), verified=False
-        )
+        return cache.load(entry) or _store_hub(dataset, entry, files)
     raise _nothing_found(dataset, where, published)
 
 
@@ -139,11 +132,6 @@ def _load_tree(dataset: Published, where: Path | None) -> Examples:
         except OSError as error:
             raise InputError(f"{target} cannot be written: {error.strerror or error}. Set SOFTMATCH_CACHE.") from error
     return read_tree(target, statistics)
-
-
-def _checked(dataset: Published, data: Data) -> Data:
-    check(data, dataset.shape, len(dataset.classes))
-    return data
 
 
 def _nothing_found(dataset: Published, where: Path, published: originals.Originals) -> InputError:

@@ -16,14 +16,14 @@ from softmatch.errors import InputError
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How Python 3 writes bytes in the old protocols; `codecs.encode` itself could do much more."""
+    """Decode bytes as Python 3 writes them in the old protocols; `codecs.encode` itself could do much more."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"encoding {encoding!r} is not allowed")
     return text.encode("latin1")
 
 
 class _Type:
-    """Stands for numpy's types, which can be told to take any bytes for objects in memory: these are numbers, in either order."""
+    """Numbers, in either byte order, instead of numpy's types, which can be told to take any bytes for objects in memory."""
 
     def __init__(self, name: object, *rest: object) -> None:
         self.found = np.dtype(name.decode("latin1") if isinstance(name, bytes) else str(name))
@@ -36,7 +36,7 @@ class _Type:
 
 
 class _Array(np.ndarray[Any, Any]):
-    """Stands for numpy's arrays, whose content follows, with its shape and type."""
+    """Replacement of numpy's arrays, whose content follows, with its shape and type."""
 
     def __new__(cls, *given: object) -> _Array:
         return np.zeros(0, np.uint8).view(cls)
@@ -49,7 +49,7 @@ class _Array(np.ndarray[Any, Any]):
 
 
 def _from_buffer(content: Any, kind: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
-    """What numpy's `_frombuffer` is."""
+    """Replace numpy's `_frombuffer`."""
     if not isinstance(kind, _Type):
         raise pickle.UnpicklingError("its arrays are not of numbers")
     return np.frombuffer(content, kind.found).reshape(shape, order=order)
@@ -73,10 +73,10 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load_pickle(content: bytes) -> Any:
-    """The object in a pickle that holds arrays, numbers, bytes, text and plain containers; strings of Python 2 become bytes.
+    """Load a pickle that holds arrays, numbers, bytes, text and plain containers; strings of Python 2 become bytes.
 
     Raises:
-        pickle.UnpicklingError: where the pickle asks for anything else, or is damaged in whatever way.
+        pickle.UnpicklingError: the pickle asks for anything else, or is damaged.
     """
     try:
         return _Unpickler(io.BytesIO(content), encoding="bytes").load()
@@ -119,7 +119,7 @@ def _load_npz(path: Path) -> dict[str, Any]:
 
 
 def _npz_images(found: Mapping[str, Any], path: Path, key: str, shape: tuple[int, ...]) -> Images:
-    """As N×C×H×W where the layout is one of those that are known; `check` says what is wrong with others."""
+    """Give the images as N×C×H×W."""
     images: Images = found[key]
     channels, height, width = shape
     if images.dtype != np.uint8:

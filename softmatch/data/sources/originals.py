@@ -50,8 +50,8 @@ def unlabeled(images: Images, name: str) -> Piece:
     return Piece(images, np.full(len(images), UNLABELED, np.int64), name)
 
 
-def check(data: Data, shape: tuple[int, ...], num_classes: int) -> None:
-    """Raise InputError for the first piece that does not hold uint8 images of `shape` (C, H, W) with labels in range."""
+def checked(data: Data, shape: tuple[int, ...], num_classes: int) -> Data:
+    """Give the same data; InputError unless all pieces hold uint8 images of `shape` (C, H, W) with labels in range."""
     for piece in (*data.train, *data.test):
         if piece.images.dtype != np.uint8:
             raise InputError(f"{piece.name}: images must be uint8 (levels 0 … 255), these are {piece.images.dtype}.")
@@ -65,6 +65,7 @@ def check(data: Data, shape: tuple[int, ...], num_classes: int) -> None:
         without = bool((piece.labels == UNLABELED).all()) and not any(piece is other for other in data.test)
         if not without:
             require_range(piece.labels, 0, num_classes - 1, piece.name)
+    return data
 
 
 def require_range(labels: Labels, low: int, high: int, name: str) -> None:
@@ -126,7 +127,7 @@ class File:
 
 @dataclass(frozen=True)
 class Originals:
-    """How a dataset was published.
+    """Published files of a dataset.
 
     Attributes:
         files: each file that is read, with its md5. Where a name ends in .gz, the unpacked file will do, unchecked.

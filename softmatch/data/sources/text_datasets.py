@@ -26,7 +26,7 @@ class Texts:
 
     Attributes:
         classes: in the order of the labels.
-        hub: where it is on the Hugging Face hub. A dataset that has moved is mended here.
+        hub: where it is on the Hugging Face hub. If a dataset moves, change it here.
         text: the columns there that make up a text, one after the other with a space between them.
         label: the column of the labels there.
         first: number of the first class there.
@@ -45,63 +45,62 @@ class Texts:
 
 STARS = ("1 star", "2 stars", "3 stars", "4 stars", "5 stars")
 
-AG_NEWS = Texts(
-    "agnews",
-    "120,000 news in 4 topics, and 7,600 to test on",
-    ("World", "Sports", "Business", "Sci/Tech"),
-    Repository("fancyzhx/ag_news"),
-    {"labels": 40},
-)
-
-DBPEDIA = Texts(
-    "dbpedia",
-    "560,000 first paragraphs of Wikipedia about 14 kinds of things, and 70,000 to test on",
-    (
-        *("Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder", "MeanOfTransportation", "Building"),
-        *("NaturalPlace", "Village", "Animal", "Plant", "Album", "Film", "WrittenWork"),
-    ),
-    Repository("fancyzhx/dbpedia_14"),
-    {"labels": 70},
-    text=("title", "content"),
-)
-
-IMDB = Texts(
-    "imdb",
-    "25,000 reviews of films, negative or positive, and 25,000 to test on",
-    ("neg", "pos"),
-    Repository("stanfordnlp/imdb"),
-    {"labels": 100},
-)
-
-AMAZON_5 = Texts(
-    "amazon-5",
-    "3 million reviews of products with 1 to 5 stars, and 650,000 to test on",
-    STARS,
-    Repository("yassiracharki/Amazon_Reviews_for_Sentiment_Analysis_fine_grained_5_classes"),
-    {"labels": 1000},
-    text=("review_title", "review_text"),
-    label="class_index",
-    first=1,
-)
-
-YELP_5 = Texts(
-    "yelp-5",
-    "650,000 reviews of businesses with 1 to 5 stars, and 50,000 to test on",
-    STARS,
-    Repository("Yelp/yelp_review_full"),
-    {"labels": 1000},
-)
-
-TEXTS: dict[str, Texts] = {dataset.name: dataset for dataset in (AG_NEWS, DBPEDIA, IMDB, AMAZON_5, YELP_5)}
+TEXTS: dict[str, Texts] = {
+    dataset.name: dataset
+    for dataset in (
+        Texts(
+            "agnews",
+            "120,000 news in 4 topics, and 7,600 to test on",
+            ("World", "Sports", "Business", "Sci/Tech"),
+            Repository("fancyzhx/ag_news"),
+            {"labels": 40},
+        ),
+        Texts(
+            "dbpedia",
+            "560,000 first paragraphs of Wikipedia about 14 kinds of things, and 70,000 to test on",
+            (
+                *("Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder", "MeanOfTransportation", "Building"),
+                *("NaturalPlace", "Village", "Animal", "Plant", "Album", "Film", "WrittenWork"),
+            ),
+            Repository("fancyzhx/dbpedia_14"),
+            {"labels": 70},
+            text=("title", "content"),
+        ),
+        Texts(
+            "imdb",
+            "25,000 reviews of films, negative or positive, and 25,000 to test on",
+            ("neg", "pos"),
+            Repository("stanfordnlp/imdb"),
+            {"labels": 100},
+        ),
+        Texts(
+            "amazon-5",
+            "3 million reviews of products with 1 to 5 stars, and 650,000 to test on",
+            STARS,
+            Repository("yassiracharki/Amazon_Reviews_for_Sentiment_Analysis_fine_grained_5_classes"),
+            {"labels": 1000},
+            text=("review_title", "review_text"),
+            label="class_index",
+            first=1,
+        ),
+        Texts(
+            "yelp-5",
+            "650,000 reviews of businesses with 1 to 5 stars, and 50,000 to test on",
+            STARS,
+            Repository("Yelp/yelp_review_full"),
+            {"labels": 1000},
+        ),
+    )
+}
 
 
 TEXT, LABEL = "text", "label"
 ROWS = 10_000
-"""In memory at a time, of tables that are read here."""
+"""Rows in memory at a time."""
 
 
 class Renamed:
-    """A table whose texts and labels are called `text` and `label`. See `piece.TableReader`.
+    """A table whose texts and labels are called `text` and `label`. See `records.TableReader`.
 
     Args:
         texts: columns that make up a text, one after the other with a space between them.
@@ -115,7 +114,7 @@ class Renamed:
         self.findings = reader.findings
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """These columns, at most so many rows at a time."""
+        """Give these columns, up to `rows` rows at a time."""
         needed = [own for name in wanted for own in self._own(name)]
         done = 0
         for piece in self.reader.pieces(needed, rows):
@@ -123,7 +122,7 @@ class Renamed:
             done += len(piece[needed[0]])
 
     def _own(self, name: str) -> tuple[str, ...]:
-        """What the table itself calls it."""
+        """Names of the column in the table itself."""
         return self.texts if name == TEXT else (self.label if name == LABEL else name,)
 
     def _column(self, piece: Piece, names: Sequence[str], first: int) -> Any:
@@ -142,7 +141,7 @@ class Originals:
         self.findings: list[Finding] = []
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """These columns, at most so many rows at a time."""
+        """Give these columns, up to `rows` rows at a time."""
         positions = {name: self.names.index(name) for name in wanted}
         body = self._rows()
         while chunk := list(islice(body, min(rows, ROWS))):
@@ -169,7 +168,7 @@ class NumberedObjects:
         self.findings: list[Finding] = []
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """The values of these keys, None where an object lacks one."""
+        """Give the values of these keys, None where an object lacks one."""
         for start in range(0, len(self.rows), rows):
             chunk = self.rows[start : start + rows]
             yield {name: [row.get(name) for row in chunk] for name in wanted}
@@ -184,13 +183,13 @@ class Joined:
         self.findings: list[Finding] = []
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """These columns of one file after the other."""
+        """Give these columns of one file after the other."""
         for file in self.files:
             yield from file.pieces(wanted, rows)
 
 
 def open_file(path: Path, dataset: Texts) -> Renamed:
-    """A table in a file, in whichever of the known forms it is."""
+    """Open a table in a file, in any of the known forms."""
     where = str(path)
     if ".csv" in path.suffixes and (width := _width_of_originals(path, len(dataset.classes))):
         originals = Originals(path, width)
@@ -201,13 +200,13 @@ def open_file(path: Path, dataset: Texts) -> Renamed:
 
 
 def rename(reader: TableReader, where: str, dataset: Texts) -> Renamed:
-    """A table with the names of columns that all tables have here."""
+    """Give the columns of a table the names that all tables have here."""
     texts, label = _find_columns(reader.names, where, dataset)
     return Renamed(reader, where, texts, label, dataset.first if label == dataset.label else 0)
 
 
 def _find_columns(names: Sequence[str], where: str, dataset: Texts) -> tuple[tuple[str, ...], str]:
-    """The columns of the texts, and that of the labels."""
+    """Find the columns of the texts, and the column of the labels."""
     known = (((TEXT,), LABEL), (("ori",), LABEL), (dataset.text, dataset.label))
     for texts, label in known:
         if {*texts, label} <= set(names):
@@ -217,7 +216,7 @@ def _find_columns(names: Sequence[str], where: str, dataset: Texts) -> tuple[tup
 
 
 def _width_of_originals(path: Path, classes: int) -> int:
-    """Cells in a row, where the first row is one of `Originals`; 0: it is not."""
+    """Count the cells of the first row, if it is one of `Originals`; 0: it is not."""
     try:
         row = next(csv.reader(read_lines(path)), [])
     except csv.Error:
@@ -226,7 +225,7 @@ def _width_of_originals(path: Path, classes: int) -> int:
 
 
 def _numbered_objects(path: Path) -> list[dict[str, Any]]:
-    """The objects within the one object of a file; none where it holds something else, such as an object on each line."""
+    """Give the objects within the one object of a file; none where it holds something else, such as an object on each line."""
     lines = read_lines(path)
     first = next((line for line in lines if line.strip()), "").strip()
     if not first.startswith("{") or (first.endswith("}") and next((line for line in lines if line.strip()), None)):

@@ -83,7 +83,7 @@ def test_imagenet_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_page_about_data_names_every_dataset_and_its_files() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text(encoding="utf-8")
     for name, dataset in PUBLISHED.items():
         assert f"`{name}`" in text
         assert dataset.hub.id in text
