@@ -115,9 +115,6 @@ def read_image(path: Path, side: int, channels: int = 3, upright: bool = False) 
     Args:
         channels: 3: RGB; 1: grey.
         upright: turn it by its EXIF orientation. ImageNet's protocol takes the pixels as they are stored.
-
-    Raises:
-        UnreadableImage: an InputError.
     """
     with quiet_pillow():
         return decode(path, (side, side), channels, upright)
@@ -272,9 +269,5 @@ class ImageFiles:
         return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
 
     def open(self, path: Path) -> Image.Image:
-        """Decode one of the images, resized but not cropped.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Decode one of the images, resized but not cropped."""
         return read_image(path, self.resize, self.channels, self.upright)

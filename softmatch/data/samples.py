@@ -39,9 +39,6 @@ def read_targets(y: Any) -> Targets:
 
     Args:
         y: (n,) a sequence, array or series; a column (n, 1) is taken with a warning, as scikit-learn does.
-
-    Raises:
-        InputError: there are no labels, or they are not classes: fractions, infinity, numbers and texts mixed.
     """
     from sklearn.utils import column_or_1d  # here: it takes a second, and others only want to know what is missing
 
@@ -114,11 +111,7 @@ def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
 
 
 def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs:
-    """Take arrays, images or texts for a fitted estimator, in the form of its preparation.
-
-    Raises:
-        InputError: the samples are of another kind than those it was fitted to.
-    """
+    """Take arrays, images or texts for a fitted estimator, in the form of its preparation."""
     from sklearn.utils.validation import validate_data
 
     takes = preparation.takes

@@ -22,8 +22,6 @@ from softmatch.encoders.layers import Layers
 from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
 from softmatch.errors import InputError, first_line
 
-__all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenizer", "make_backbone"]
-
 Modality = Literal["text", "image"]
 UNKEPT = ("_name_or_path", "transformers_version")
 """Settings of a model that only state its place and its origin."""
@@ -68,9 +66,6 @@ class Backbone(nn.Module):
 
         Args:
             tuned: number of layers; None: no parameter is trained, but only batch normalisation is in evaluation mode.
-
-        Raises:
-            InputError: the encoder has fewer layers.
         """
         if tuned is None:
             self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
@@ -133,11 +128,7 @@ def is_traced() -> bool:
 
 
 def load_backbone(folder: Path, of: Modality) -> Backbone:
-    """The encoder in a folder, with float32 weights, in evaluation mode.
-
-    Raises:
-        InputError: transformers cannot load it, or some of its weights are missing.
-    """
+    """The encoder in a folder, with float32 weights, in evaluation mode."""
     model, missing = load_pretrained(ENCODER, "AutoModel", folder, torch.float32)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     pooler = not any("pooler." in name for name in missing)
@@ -155,9 +146,6 @@ def feature_size(backbone: Backbone, side: int, name: object) -> int:
     Args:
         side: side of the trial image.
         name: name of the encoder, for the message.
-
-    Raises:
-        InputError: the encoder cannot read its modality.
     """
     ids = torch.zeros(1, 2, dtype=torch.int64)
     try:

@@ -165,9 +165,6 @@ def load_pretrained(kind: Kind, loader: str, folder: Path, dtype: torch.dtype) -
 
     Args:
         loader: name of the library's class for such models.
-
-    Raises:
-        InputError: the library cannot load it, or it asks for anything but its own weights.
     """
     transformers = import_transformers(kind)
     refuse_fetching(read_settings(folder), f"{kind.noun} {folder}")

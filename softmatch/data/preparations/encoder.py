@@ -127,11 +127,7 @@ class EncoderPreparation:
 
     @classmethod
     def find(cls, encoder: str, of: Modality, column: str = "") -> EncoderPreparation:
-        """Find the encoder in a folder or on the hub; features are cached.
-
-        Raises:
-            InputError: it cannot be found, or is not safe to open.
-        """
+        """Find the encoder in a folder or on the hub; features are cached."""
         folder = find_encoder(encoder)
         reading = read_text_settings(folder) if of == "text" else read_image_settings(folder)
         local = expand_home(encoder).exists()

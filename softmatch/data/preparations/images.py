@@ -93,11 +93,7 @@ class ImagePreparation:
         return f"{what} images resized to {self.resize}×{self.resize}, their middle {self.height}×{self.width}"
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
-        """Make uint8 (n, C, H, W) of image files, images in memory, or Pillow images.
-
-        Raises:
-            InputError: with the name of the first image that cannot be read.
-        """
+        """Make uint8 (n, C, H, W) of image files, images in memory, or Pillow images."""
         items = self._empty(len(inputs))
         with quiet_pillow():
             for position, pixels in enumerate(_by_threads(self._pixels, _pictures(inputs))):
@@ -157,9 +153,6 @@ def fit_images(
         size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
         limit_bytes: files that would take more memory than this are not read but stay files.
         names: of the files in findings; None: their paths.
-
-    Raises:
-        InputError: images that are not files would take more memory than this.
     """
     names = picture_names(paths, names)
     headers, contents, failed, held = dict[int, Header](), list[bytes](), dict[int, UnreadableImage](), 0

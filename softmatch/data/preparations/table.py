@@ -62,9 +62,6 @@ def fit_table(inputs: Inputs, names: Sequence[str]) -> tuple[TablePreparation, l
     Args:
         inputs: all rows of the training data.
         names: of the rows in findings.
-
-    Raises:
-        InputError: no column can be learned from.
     """
     fitted = {name: fit_column(name, column) for name, column in _columns(inputs).items()}
     parts = [found.part for found in fitted.values() if found.part is not None]

@@ -18,11 +18,7 @@ from softmatch.errors import InputError
 
 
 def as_texts(inputs: Inputs) -> list[str]:
-    """Give the texts as a list.
-
-    Raises:
-        InputError: the inputs are not texts.
-    """
+    """Give the texts as a list."""
     wanted = "a model of texts takes a list of texts"
     if isinstance(inputs, (Mapping, str)):
         raise InputError(f"{wanted}; this is a {type(inputs).__name__}.")
@@ -34,11 +30,7 @@ def as_texts(inputs: Inputs) -> list[str]:
 
 
 def stored_text(stored: Tensor) -> str:
-    """Decode the text in a tensor of bytes.
-
-    Raises:
-        InputError: it holds something else.
-    """
+    """Decode the text in a tensor of bytes."""
     if stored.dtype != torch.uint8:
         raise InputError(f"the saved preparation of texts is damaged: a text is stored as {stored.dtype}.")
     return stored.numpy().tobytes().decode("utf-8", "surrogatepass")
@@ -127,9 +119,6 @@ def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: in
     Args:
         dimensions: maximum of directions; fewer where there are few texts or terms.
         seed: of the decomposition.
-
-    Raises:
-        InputError: the texts are all the same, or empty.
     """
     from sklearn.decomposition import TruncatedSVD
 

@@ -60,11 +60,7 @@ class Walked:
 
 
 def walk(root: Path) -> Walked:
-    """Look into a folder and all folders in it, through links too, each of them once.
-
-    Raises:
-        InputError: the folder itself cannot be opened.
-    """
+    """Look into a folder and all folders in it, through links too, each of them once."""
     found, seen = Walked(), set[str]()
     above = {str(parent) for parent in Path(os.path.realpath(root)).parents}
     pending, links = [""], list[str]()

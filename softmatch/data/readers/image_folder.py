@@ -78,11 +78,7 @@ class OpenedFolder:
 
 
 def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> OpenedFolder:
-    """Find the images in a folder and their labels; `walked` are its contents, where they are known.
-
-    Raises:
-        InputError: there are no images, or the folder cannot be opened.
-    """
+    """Find the images in a folder and their labels; `walked` are its contents, where they are known."""
     walked, where = walked or walk(path), printable(path)
     if not walked.images:
         raise InputError(f"{where} holds no images{_instead(walked, where)}. {EXPECTED.format(where=where)}")
@@ -113,11 +109,7 @@ def open_image(path: Path) -> OpenedFolder:
 
 
 def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> OpenedFolder:
-    """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows.
-
-    Raises:
-        InputError: a file is outside this folder, or the column of labels is ambiguous.
-    """
+    """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows."""
     where, folder, reader = printable(path), path.parent, reader or read_table(path)
     column = find_label_column(where, reader.names, file_column, columns.label)
     wanted = Columns(label=column, text=file_column, unlabeled=columns.unlabeled)

@@ -143,9 +143,6 @@ def open_table(path: Path, columns: Columns, need_label: bool = True, reader: Ta
     Args:
         columns: the meaning of columns, as far as the user says so; the rest is found and reported.
         need_label: a table without a column of labels is an error.
-
-    Raises:
-        InputError: the table cannot be read, or the meaning of its columns is ambiguous.
     """
     reader = reader or read_table(path)
     if isinstance(reader, TextLines):

@@ -60,11 +60,7 @@ Files = Mapping[str, Sequence[Path]]
 
 
 def find_parquet(where: Path, hub: Repository) -> Files | None:
-    """Find the parquet files in a folder, as `hf download` or `git clone` leave them; None where there are none.
-
-    Raises:
-        InputError: a split is missing, or a file is cut off.
-    """
+    """Find the parquet files in a folder, as `hf download` or `git clone` leave them; None where there are none."""
     found = [path for depth in ("", "*/", "*/*/") for path in sorted(where.glob(f"{depth}*.parquet"))]
     if not found:
         return None

@@ -58,9 +58,6 @@ def read_texts(
         where: a folder with tables or the parquet files of its hub repository. None: the hub, through its library's own cache.
         augmented: columns of augmented texts; None: all that are called aug_0, aug_1, …; (): none.
         validating: the test set is not read.
-
-    Raises:
-        InputError: a table cannot be read, lacks a part, or has a label that is not a class of this dataset.
     """
     dataset = TEXTS[name]
     try:
@@ -155,9 +152,6 @@ def draw(data: TextData, train_per_class: int | None, validation_per_class: int 
 
     Validation texts are drawn first: from their own table, if there is one, else out of the training set. The order
     is kept. Texts without a label stay.
-
-    Raises:
-        InputError: a class has too few texts.
     """
     train, test, findings = data.train, data.test, list(data.findings)
     if validation_per_class is not None:

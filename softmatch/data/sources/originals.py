@@ -166,11 +166,7 @@ class Found:
 
 
 def find(where: Path, originals: Originals) -> Found | None:
-    """The published files in a folder, or the archive; None where there is no trace of them.
-
-    Raises:
-        InputError: where some files are there and others are missing.
-    """
+    """The published files in a folder, or the archive; None where there is no trace of them."""
     archive = originals.archive[0] if originals.archive else None
     if where.is_file():
         return Found(originals, {where.name: where}, archived=True) if where.name == archive else None

@@ -80,7 +80,7 @@ def test_a_table_to_validate_on_is_used_where_there_is_one() -> None:
         (
             8,
             3,
-            "has 10 texts, 3 of each .* validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
+            "has 10 texts, 3 per class to validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
         ),
         (11, None, "class 'World' has 10 texts to train on, 11 per class are asked for: lower --train-per-class"),
     ],

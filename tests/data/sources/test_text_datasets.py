@@ -214,7 +214,10 @@ def wrong(folder: Path, what: str) -> TextData:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("label", r"train\.jsonl, row 5: the label 'Culture' is not a class of agnews: they are 'World', 'Sports', .* from 0 to 3"),
+        (
+            "label",
+            r"train\.jsonl, row 5: the label 'Culture' is not a class of agnews: they are 'World', 'Sports', .* from 0 to 3",
+        ),
         ("number", r"train\.jsonl, row 2: the label '4' is not a class of agnews"),
         ("columns", r"train\.jsonl has the columns 'sentence', 'label'; texts must be in 'text' and labels in 'label'"),
         ("two", r"has train\.csv and train\.jsonl: only one of them can be meant"),
