@@ -1,4 +1,4 @@
-"""Loading of a published image dataset from the user's files or the hub, through a cache of .npy files that are mapped into memory."""
+"""Loading of a published image dataset from the user's files or the hub, through a cache of .npy files, mapped into memory."""
 
 from __future__ import annotations
 

@@ -26,11 +26,12 @@ COPY = "Or give a copy of the dataset's own files with --data PATH."
 
 @dataclass(frozen=True)
 class Repository:
-    """A dataset on the hub, and the names of its splits.
+    """A dataset on the hub, and the names of its splits and columns.
 
     Attributes:
         train: the splits that make up the training set.
         unlabeled: a split whose labels are not used.
+        image, label: columns; texts have others for their inputs.
     """
 
     id: str
@@ -38,6 +39,8 @@ class Repository:
     train: tuple[str, ...] = ("train",)
     unlabeled: str | None = None
     test: str = "test"
+    image: str = "image"
+    label: str = "label"
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -45,14 +48,6 @@ class Repository:
 
     def identity(self) -> list[object]:
         return ["hub", self.id, self.config, *self.splits]
-
-
-@dataclass(frozen=True)
-class Hub(Repository):
-    """A dataset of images on the hub, and the names of its columns."""
-
-    image: str = "image"
-    label: str = "label"
 
 
 Files = Mapping[str, Sequence[Path]]
@@ -96,7 +91,7 @@ def _check_parquet(path: Path) -> None:
         raise damaged(path, "it is not a complete parquet file")
 
 
-def read(hub: Hub, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
+def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
     """Decode all images, as pieces of a thousand rows.
 
     Args:
@@ -116,7 +111,7 @@ def read(hub: Hub, files: Files | None, shape: tuple[int, ...], classes: Sequenc
     return Data([piece for split in hub.splits[:-1] for piece in pieces(split)], list(pieces(hub.test)))
 
 
-def write_tree(hub: Hub, files: Files | None, target: Path) -> None:
+def write_tree(hub: Repository, files: Files | None, target: Path) -> None:
     """Write the still encoded images as target/train/CLASS/ROW.JPEG and target/val/…, for images too many to hold decoded."""
     for split, part in ((hub.train[0], "train"), (hub.test, "val")):
         for rows in _batches(hub, split, files, streaming=True):
@@ -163,7 +158,7 @@ class HubRows:
             yield from self.table.select_columns(list(wanted)).iter(rows)
 
 
-def _batches(hub: Hub, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
+def _batches(hub: Repository, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
     """Give the rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
     datasets = library(hub.id, COPY)
 

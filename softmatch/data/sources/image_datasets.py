@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from softmatch.data.sources.hub_datasets import Hub
+from softmatch.data.sources.hub_datasets import Repository
 from softmatch.data.sources.image_formats import read_cifar, read_idx, read_stl10, read_svhn
 from softmatch.data.sources.originals import Originals
 
@@ -30,7 +30,7 @@ class Published:
     shape: tuple[int, int, int]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    hub: Hub
+    hub: Repository
     originals: Originals | None
     defaults: Mapping[str, Any]
 
@@ -55,7 +55,7 @@ PUBLISHED: dict[str, Published] = {
             (3, 32, 32),
             (0.4914, 0.4822, 0.4465),
             (0.2470, 0.2435, 0.2616),
-            Hub("uoft-cs/cifar10", image="img"),
+            Repository("uoft-cs/cifar10", image="img"),
             Originals(
                 {
                     "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -78,7 +78,7 @@ PUBLISHED: dict[str, Published] = {
             (3, 32, 32),
             (0.5071, 0.4865, 0.4409),
             (0.2673, 0.2564, 0.2762),
-            Hub("uoft-cs/cifar100", image="img", label="fine_label"),
+            Repository("uoft-cs/cifar100", image="img", label="fine_label"),
             Originals(
                 {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
                 read_cifar,
@@ -94,7 +94,7 @@ PUBLISHED: dict[str, Published] = {
             (3, 32, 32),
             (0.4309, 0.4302, 0.4463),
             (0.1965, 0.1983, 0.1994),
-            Hub("ufldl-stanford/svhn", config="cropped_digits", train=("train", "extra")),
+            Repository("ufldl-stanford/svhn", config="cropped_digits", train=("train", "extra")),
             Originals(
                 {
                     "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
@@ -112,7 +112,7 @@ PUBLISHED: dict[str, Published] = {
             (3, 96, 96),
             (0.4467, 0.4398, 0.4066),
             (0.2603, 0.2566, 0.2713),
-            Hub("jxie/stl10", unlabeled="unlabeled"),
+            Repository("jxie/stl10", unlabeled="unlabeled"),
             Originals(
                 {
                     "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
@@ -134,7 +134,7 @@ PUBLISHED: dict[str, Published] = {
             (3, 224, 224),
             (0.485, 0.456, 0.406),
             (0.229, 0.224, 0.225),
-            Hub("ILSVRC/imagenet-1k", test="validation"),
+            Repository("ILSVRC/imagenet-1k", test="validation"),
             None,
             {"labels": 100_000, "labeled_batch": 128, "unlabeled_batch": 128},
         ),
@@ -145,7 +145,7 @@ PUBLISHED: dict[str, Published] = {
             (1, 28, 28),
             (0.2860,),
             (0.3530,),
-            Hub("zalando-datasets/fashion_mnist"),
+            Repository("zalando-datasets/fashion_mnist"),
             Originals(
                 {
                     "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",

@@ -28,7 +28,6 @@ class Texts:
         classes: in the order of the labels.
         hub: where it is on the Hugging Face hub. If a dataset moves, change it here.
         text: the columns there that make up a text, one after the other with a space between them.
-        label: the column of the labels there.
         first: number of the first class there.
         defaults: settings (of `Config`) that differ from the general defaults.
     """
@@ -39,7 +38,6 @@ class Texts:
     hub: Repository
     defaults: Mapping[str, Any]
     text: tuple[str, ...] = ("text",)
-    label: str = "label"
     first: int = 0
 
 
@@ -77,10 +75,9 @@ TEXTS: dict[str, Texts] = {
             "amazon-5",
             "3 million reviews of products with 1 to 5 stars, and 650,000 to test on",
             STARS,
-            Repository("yassiracharki/Amazon_Reviews_for_Sentiment_Analysis_fine_grained_5_classes"),
+            Repository("yassiracharki/Amazon_Reviews_for_Sentiment_Analysis_fine_grained_5_classes", label="class_index"),
             {"labels": 1000},
             text=("review_title", "review_text"),
-            label="class_index",
             first=1,
         ),
         Texts(
@@ -202,16 +199,16 @@ def open_file(path: Path, dataset: Texts) -> Renamed:
 def rename(reader: TableReader, where: str, dataset: Texts) -> Renamed:
     """Give the columns of a table the names that all tables have here."""
     texts, label = _find_columns(reader.names, where, dataset)
-    return Renamed(reader, where, texts, label, dataset.first if label == dataset.label else 0)
+    return Renamed(reader, where, texts, label, dataset.first if label == dataset.hub.label else 0)
 
 
 def _find_columns(names: Sequence[str], where: str, dataset: Texts) -> tuple[tuple[str, ...], str]:
     """Find the columns of the texts, and the column of the labels."""
-    known = (((TEXT,), LABEL), (("ori",), LABEL), (dataset.text, dataset.label))
+    known = (((TEXT,), LABEL), (("ori",), LABEL), (dataset.text, dataset.hub.label))
     for texts, label in known:
         if {*texts, label} <= set(names):
             return texts, label
-    own = f", or {quoted([*dataset.text, dataset.label])} as on the hub" if dataset.text != (TEXT,) else ""
+    own = f", or {quoted([*dataset.text, dataset.hub.label])} as on the hub" if dataset.text != (TEXT,) else ""
     raise InputError(f"{where} has the columns {quoted(names)}; texts must be in 'text' and labels in 'label'{own}.")
 
 
