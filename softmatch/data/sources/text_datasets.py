@@ -12,7 +12,7 @@ from typing import Any
 from softmatch.data.cells import as_text_column
 from softmatch.data.readers.table_source import read_table
 from softmatch.data.readers.text_lines import open_lines, read_lines
-from softmatch.data.readers.typed_tables import Parquet
+from softmatch.data.readers.typed_tables import JsonRows, Parquet
 from softmatch.data.records import Finding, Piece, TableReader
 from softmatch.data.sources.hub_datasets import Repository
 from softmatch.errors import InputError
@@ -156,19 +156,12 @@ class Originals:
                 raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
 
 
-class NumberedObjects:
+class NumberedObjects(JsonRows):
     """USB's .json files: {"0": {"ori": …, "aug_0": …, "aug_1": …, "label": …}, "1": …}."""
 
-    def __init__(self, path: Path, rows: Sequence[dict[str, Any]]) -> None:
-        self.path, self.rows = path, rows
-        self.names: tuple[str, ...] = tuple(dict.fromkeys(key for row in rows for key in row))
-        self.findings: list[Finding] = []
-
-    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Give the values of these keys, None where an object lacks one."""
-        for start in range(0, len(self.rows), rows):
-            chunk = self.rows[start : start + rows]
-            yield {name: [row.get(name) for row in chunk] for name in wanted}
+    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        self.path, self.listed, self.findings = path, rows, []
+        self.names = tuple(dict.fromkeys(key for row in rows for key in row))
 
 
 class Joined:
