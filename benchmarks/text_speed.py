@@ -31,7 +31,7 @@ from torch import Tensor
 
 from softmatch.config import make_config
 from softmatch.data import Examples
-from softmatch.data.preparations.tokens import TokenPreparation, fit_tokens
+from softmatch.data.preparations.text_preparations import TokenPreparation, fit_tokens
 from softmatch.networks import prediction as evaluate
 from softmatch.networks.pretrained import PIECE, PretrainedText
 from softmatch.training.loop import Trainer

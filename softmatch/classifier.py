@@ -22,10 +22,9 @@ from torch import Tensor
 from softmatch.config import Config, renamed
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.given_labels import LABEL_KINDS, Targets, read_targets
 from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
-from softmatch.data.samples import inputs_for, is_path, new_records
+from softmatch.data.samples import LABEL_KINDS, Targets, inputs_for, is_path, new_records, read_targets
 from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError

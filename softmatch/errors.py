@@ -54,6 +54,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(names)}."
 
 
+def first_line(error: Exception) -> str:
+    """First line of an error's message, or the error's type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def explain(error: ValidationError) -> str:
     """Describe the first mistake: which setting, its value, and what is needed."""
     first = error.errors(include_url=False)[0]

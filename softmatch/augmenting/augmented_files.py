@@ -21,8 +21,7 @@ from softmatch.data.readers.table_source import is_table, open_table
 from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.records import Columns, Records
 from softmatch.data.sources import SOURCES, find_source
-from softmatch.data.sources.open_texts import read_texts
-from softmatch.data.sources.subsets import draw
+from softmatch.data.sources.open_texts import draw, read_texts
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.files.cache import replacing
 from softmatch.files.paths import expand_home

@@ -21,9 +21,17 @@ from torch import Tensor
 from softmatch.augmenting.makers import Make
 from softmatch.augmenting.sentences import Parts, cut, put_together, split
 from softmatch.distributed.devices import choose_device
-from softmatch.encoders.model_folder import FILES, Kind, find_model, first_line, model_fingerprint
-from softmatch.encoders.safe_transformers import SAFELY, import_transformers, load_pretrained, quiet
-from softmatch.errors import OutOfMemory
+from softmatch.encoders.model_folder import (
+    FILES,
+    SAFELY,
+    Kind,
+    find_model,
+    import_transformers,
+    load_pretrained,
+    model_fingerprint,
+    quiet,
+)
+from softmatch.errors import OutOfMemory, first_line
 from softmatch.seeds import derive
 
 MOST_TOKENS = 200

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation
 from softmatch.errors import InputError
 

@@ -1,4 +1,4 @@
-"""How the error is measured on a user's own labels: a test set, a hold-out, each sample left out in turn, or not at all."""
+"""Evaluation on a user's own labels: a test set, a hold-out, each sample left out in turn, or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Kind = Literal["test", "holdout", "crossfit", "none"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the error of a run is measured on.
+    """Plan of how the error of a run is measured.
 
     Attributes:
         kind: "test": the source has a test set. "holdout": samples that are held out of training. "crossfit": each labelled
@@ -127,7 +127,7 @@ def without(whole: Split, groups: Tensor, held_out: Tensor) -> Split:
 
 
 def _untested(labels: Tensor, known: Tensor, tested: Tensor) -> str | None:
-    """What the measurement says nothing about, in a sentence."""
+    """Say in a sentence which classes are not measured."""
     missing = sorted(set(labels[known].tolist()) - set(labels[tested].tolist()))
     if not missing:
         return None

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows, view_method
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
 from softmatch.seeds import stream
@@ -36,7 +36,7 @@ from softmatch.views.image import channel_statistics
 from softmatch.views.pillow import PillowViews, to_image
 
 Made = dict[str, Tensor] | str
-"""What a worker sends: views by name, uint8 (n, C, H, W), or what went wrong."""
+"""Result of a worker: views by name, uint8 (n, C, H, W), or what went wrong."""
 
 LOST_WORKER = "a process that reads images ended, perhaps for lack of memory: give fewer --workers, or free memory."
 PART = 16
@@ -65,7 +65,7 @@ def make_batches(
 
 
 class LoadedBatches:
-    """What `Batches` does, by worker processes that read and change single images; the device only normalises them.
+    """`Batches` made by worker processes that read and change single images; the device only normalises them.
 
     The workers start with the first batch and prepare the next ones meanwhile. Any step may be asked for, but one that is
     not the next lets them begin anew. They end with `close`, or with the object. Where several processes share the batches,
@@ -192,12 +192,12 @@ class _Row:
 
 
 def _sources(items: Items, positions: Iterable[int]) -> Sequence[int | str]:
-    """Where a worker finds the images: paths, so that it needs no list of all files, or positions in its tensor."""
+    """Give the places of images for a worker: paths, so that it needs no list of all files, or positions in its tensor."""
     return [str(items.paths[position]) for position in positions] if isinstance(items, ImageFiles) else list(positions)
 
 
 class _Maker:
-    """What a worker needs of a role: how to open an image given by its position or path, and which views to make of it."""
+    """Part of a role that a worker needs: how to open an image given by its position or path, and which views to make of it."""
 
     def __init__(self, items: Items, views: ImageViews, names: Sequence[str]) -> None:
         self.items = items if isinstance(items, Tensor) else items[torch.arange(0)]  # how to open files; the parts name them
@@ -209,7 +209,7 @@ class _Maker:
 
 
 class _Parts(Dataset[Made]):
-    """Runs in the workers: a part in, its views out. What a user can mend comes back as a message, without a traceback."""
+    """Runs in the workers: a part in, its views out. What a user can fix comes back as a message, without a traceback."""
 
     def __init__(self, makers: dict[str, _Maker], seed: int) -> None:
         self.makers, self.seed = makers, seed

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
+from torch import Tensor
 
 from softmatch.errors import InputError
 from softmatch.formatting import printable
@@ -22,7 +23,7 @@ from softmatch.formatting import printable
 REDUCED = ("JPEG", "MPO")
 """Formats that can be decoded at a fraction of their size."""
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP")
-"""What a file may hold, whatever its name. Of Pillow's others, some start programs (EPS) and none is common for photographs."""
+"""Formats that are read. Of Pillow's others, some start programs (EPS) and none is common for photographs."""
 MOST_PIXELS = 100_000_000
 """A decoded pixel takes 4 bytes, and changing the mode as much again."""
 MANY_PIXELS = 16_000_000
@@ -114,9 +115,6 @@ def read_image(path: Path, side: int, channels: int = 3, upright: bool = False) 
     Args:
         channels: 3: RGB; 1: grey.
         upright: turn it by its EXIF orientation. ImageNet's protocol takes the pixels as they are stored.
-
-    Raises:
-        UnreadableImage: an InputError.
     """
     with quiet_pillow():
         return decode(path, (side, side), channels, upright)
@@ -238,3 +236,38 @@ def _to_grey(image: Image.Image) -> Image.Image:
 
 def _has_alpha(image: Image.Image) -> bool:
     return image.mode.endswith(("A", "a")) or "transparency" in image.info
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """The paths of N images, used where a tensor (N, channels, side, side) would be.
+
+    Attributes:
+        paths: one file for each image.
+        side: the images' size once cropped.
+        resize: the size they are resized to before; if it equals `side`, they are not cropped.
+        channels: 3: RGB; 1: grey.
+        upright: turned by their EXIF orientation, which ImageNet's protocol does not do.
+    """
+
+    paths: Sequence[Path]
+    side: int = 224
+    resize: int = 256
+    channels: int = 3
+    upright: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, channels, side, side), the shape of the tensor that these files replace."""
+        return (len(self.paths), self.channels, self.side, self.side)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, chosen: Tensor) -> ImageFiles:
+        """Take the images at these positions."""
+        return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
+
+    def open(self, path: Path) -> Image.Image:
+        """Decode one of the images, resized but not cropped."""
+        return read_image(path, self.resize, self.channels, self.upright)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -18,6 +18,8 @@ Column = npt.NDArray[np.float64] | Sequence[str]
 """Column of a table: numbers, NaN where one is missing, or texts as they are."""
 Inputs = Sequence[Path] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
 """Image files, texts, the columns of a table, or numbers (n, …), by the kind."""
+Progress = Callable[[int, int], None]
+"""Called with the number of inputs that are done, and their total."""
 Piece = Mapping[str, Sequence[object] | npt.NDArray[Any]]
 """Consecutive rows by column: cells as the file has them, all columns of the same length."""
 

@@ -1,18 +1,78 @@
-"""Samples given to an estimator: arrays, images, frames or texts become the inputs of a preparation."""
+"""Samples and labels given to an estimator in Python: arrays, images, frames, texts, and −1, None, NaN or "" for no label."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations import Preparation
 from softmatch.data.readers.array_files import is_frame, open_frame
+from softmatch.data.readers.labels import are_missing
 from softmatch.data.records import Columns, InputKind, Inputs, Records
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
+
+LABEL_KINDS = "biufU"
+"""Numpy's types that labels may have: truth values, numbers, texts."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels of n samples.
+
+    Attributes:
+        classes: the different labels, sorted, of the type that they were given in.
+        codes: (n,) int64, positions in `classes` or −1.
+    """
+
+    classes: npt.NDArray[Any]
+    codes: npt.NDArray[np.int64]
+
+
+def read_targets(y: Any) -> Targets:
+    """Separate labels from missing ones, and number the classes.
+
+    Args:
+        y: (n,) a sequence, array or series; a column (n, 1) is taken with a warning, as scikit-learn does.
+    """
+    from sklearn.utils import column_or_1d  # here: it takes a second, and others only want to know what is missing
+
+    values = column_or_1d(_array(y), warn=True)
+    known = np.array([not missing for missing in are_missing(values.tolist())], dtype=bool)
+    labels = _of_one_type(values[known])
+    if not len(labels):
+        raise InputError(f"none of the {len(values):,} samples has a label: give y some that are not −1, None or NaN.")
+    if labels.dtype.kind not in LABEL_KINDS or labels.ndim != 1:
+        raise InputError(f"Unknown label type: y holds {type(labels[0]).__name__}, such as {labels[0]!r}; give numbers or texts.")
+    if labels.dtype.kind == "f" and (strange := labels[~np.isfinite(labels) | (np.floor(labels) != labels)]).size:
+        raise InputError(f"Unknown label type: y holds {strange[0]}, which is not a class. Give whole numbers or texts.")
+    classes, positions = np.unique(labels, return_inverse=True)
+    codes = np.full(len(values), UNLABELED, dtype=np.int64)
+    codes[known] = positions
+    return Targets(classes, codes)
+
+
+def _array(y: Any) -> npt.NDArray[Any]:
+    """Give objects, unless numpy has a type for them: of ["a", NaN] it would make the text "nan", of 1 and NA a fraction."""
+    if isinstance(getattr(y, "dtype", None), np.dtype) or (hasattr(y, "__array__") and not hasattr(y, "tolist")):
+        return np.asarray(y)
+    return np.array(y.tolist() if hasattr(y, "tolist") else y, dtype=object)
+
+
+def _of_one_type(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Convert objects to an array of their type."""
+    if labels.dtype.kind != "O":
+        return labels
+    texts = sum(isinstance(label, str) for label in labels)
+    if texts not in (0, len(labels)):
+        number = next(label for label in labels if not isinstance(label, str))
+        raise InputError(f"y mixes texts and other labels, such as {number!r}: give all as texts or all as numbers.")
+    return np.array(labels.tolist())
 
 
 def is_path(samples: Any) -> bool:
@@ -51,11 +111,7 @@ def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
 
 
 def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs:
-    """Take arrays, images or texts for a fitted estimator, in the form of its preparation.
-
-    Raises:
-        InputError: the samples are of another kind than those it was fitted to.
-    """
+    """Take arrays, images or texts for a fitted estimator, in the form of its preparation."""
     from sklearn.utils.validation import validate_data
 
     takes = preparation.takes

@@ -1,4 +1,4 @@
-"""Which samples are labelled, unlabelled and held out: drawn from a seed of its own, saved in the run folder."""
+"""Split into labelled, unlabelled and held-out samples: drawn from a seed of its own, saved in the run folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FARTHEST = 2**40
 
 @dataclass(frozen=True)
 class Split:
-    """Positions in `Examples.items`. The labelled samples also stand in the unlabelled set, as in the paper's code base.
+    """Positions in `Examples.items`. The labelled samples are also in the unlabelled set, as in the paper's code base.
 
     `test` is empty when the source brings a test set of its own.
     """
@@ -59,7 +59,7 @@ def _encode(positions: Tensor) -> list[int] | dict[str, int]:
 
 
 def count_positions(name: str, found: Any) -> int:
-    """How many positions `as_dict` has written under this name."""
+    """Count the positions that `as_dict` has written under this name."""
     ends = [found.get(key) for key in ("start", "stop")] if isinstance(found, Mapping) else found
     if not isinstance(ends, list) or not all(type(position) is int and abs(position) < FARTHEST for position in ends):
         raise InputError(f"{name!r} of a split must be a list of positions, or start and stop; it is {str(found)[:40]!r}.")
@@ -126,7 +126,7 @@ def long_tail_counts(head: int, gamma: float, num_classes: int) -> list[int]:
     ratio, steps = Fraction(str(abs(gamma))), num_classes - 1
 
     def fits(count: int, position: int) -> bool:
-        """Whether count ≤ head · γ^(−position/steps), in whole numbers."""
+        """Tell whether count ≤ head · γ^(−position/steps), in whole numbers."""
         return bool(count**steps * ratio.numerator**position <= head**steps * ratio.denominator**position)
 
     counts = []
@@ -216,7 +216,7 @@ def _hold_out(examples: Examples, seed: int, test_fraction: float) -> tuple[Tens
 
 
 def _members(examples: Examples, pool: Tensor) -> Sequence[Tensor]:
-    """Those of the positions that are of each class, in order; samples without a label are of none."""
+    """Group the positions by class, in order; samples without a label are left out."""
     labels = examples.labels[pool]
     pool, labels = pool[labels != UNLABELED], labels[labels != UNLABELED]
     counts = torch.bincount(labels, minlength=len(examples.classes))

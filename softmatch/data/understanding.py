@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,25 +15,21 @@ from torch import Tensor
 
 from softmatch.data.cells import parse_number
 from softmatch.data.checks import check_classes, check_copies, check_leaks, check_lost, check_versions
-from softmatch.data.duplicates import digests, group
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.fingerprint import digests, group
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, Prepared
 from softmatch.data.preparations.encoder import EncoderPreparation, fit_image_encoder, fit_text_encoder
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.preparations.numeric_arrays import fit_array
 from softmatch.data.preparations.table import fit_table
-from softmatch.data.preparations.tfidf import fit_tfidf
-from softmatch.data.preparations.tokens import MOST_TOKENS, fit_tokens
+from softmatch.data.preparations.text_preparations import MOST_TOKENS, fit_tfidf, fit_tokens
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import open_source
-from softmatch.data.records import Columns, Finding, InputKind, Opened, Records, select_inputs
+from softmatch.data.records import Columns, Finding, InputKind, Opened, Progress, Records, select_inputs
 from softmatch.encoders.encoder_folder import find_encoder, read_image_settings
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
-
-Progress = Callable[[int, int], None]
-"""Called with the number of inputs that are prepared, and their total."""
 
 
 @dataclass(frozen=True)

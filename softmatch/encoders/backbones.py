@@ -19,11 +19,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.encoders.encoder_folder import ENCODER
 from softmatch.encoders.layers import Layers
-from softmatch.encoders.model_folder import first_line
-from softmatch.encoders.safe_transformers import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
-from softmatch.errors import InputError
-
-__all__ = ["Backbone", "Tokenizer", "is_traced", "load_backbone", "load_tokenizer", "make_backbone"]
+from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
+from softmatch.errors import InputError, first_line
 
 Modality = Literal["text", "image"]
 UNKEPT = ("_name_or_path", "transformers_version")
@@ -69,9 +66,6 @@ class Backbone(nn.Module):
 
         Args:
             tuned: number of layers; None: no parameter is trained, but only batch normalisation is in evaluation mode.
-
-        Raises:
-            InputError: the encoder has fewer layers.
         """
         if tuned is None:
             self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
@@ -134,11 +128,7 @@ def is_traced() -> bool:
 
 
 def load_backbone(folder: Path, of: Modality) -> Backbone:
-    """The encoder in a folder, with float32 weights, in evaluation mode.
-
-    Raises:
-        InputError: transformers cannot load it, or some of its weights are missing.
-    """
+    """The encoder in a folder, with float32 weights, in evaluation mode."""
     model, missing = load_pretrained(ENCODER, "AutoModel", folder, torch.float32)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     pooler = not any("pooler." in name for name in missing)
@@ -156,9 +146,6 @@ def feature_size(backbone: Backbone, side: int, name: object) -> int:
     Args:
         side: side of the trial image.
         name: name of the encoder, for the message.
-
-    Raises:
-        InputError: the encoder cannot read its modality.
     """
     ids = torch.zeros(1, 2, dtype=torch.int64)
     try:

@@ -10,16 +10,6 @@ from typing import Any, Literal
 from softmatch.encoders.model_folder import FILES, Kind, find_model, model_fingerprint, read_json
 from softmatch.errors import InputError
 
-__all__ = [
-    "ENCODER",
-    "ImageReading",
-    "TextReading",
-    "find_encoder",
-    "read_image_settings",
-    "read_text_settings",
-    "take_fingerprint",
-]
-
 CONVERT = "import transformers as t; t.AutoModel.from_pretrained('OLD').save_pretrained('NEW')"
 MOST_TOKENS = 256
 USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

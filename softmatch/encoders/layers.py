@@ -9,8 +9,6 @@ from functools import partial
 
 from torch import nn
 
-__all__ = ["Layers", "depths", "find_layers", "new_parameters", "recorded_calls"]
-
 
 @dataclass(frozen=True)
 class Layers:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
+from softmatch.data.pictures import ImageFiles
 from softmatch.seeds import derive, stream
 
 Array = npt.NDArray[np.float32]

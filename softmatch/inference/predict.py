@@ -17,8 +17,8 @@ from torch import Tensor
 
 from softmatch.config import read_file
 from softmatch.data.pictures import UnreadableImage
+from softmatch.data.readers.class_folders import SUFFIXES
 from softmatch.data.readers.columns import NoColumn
-from softmatch.data.readers.folder_walk import SUFFIXES
 from softmatch.data.readers.image_folder import OpenedFolder
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.readers.table_source import is_table

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from softmatch.data.duplicates import digests, group
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.fingerprint import digests, group
 from softmatch.data.loading import read_plain
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Opened
+from softmatch.data.records import Progress as ReadingProgress
 from softmatch.data.sources import SOURCES, find_source
-from softmatch.data.understanding import Progress as ReadingProgress
 from softmatch.data.understanding import Reading, fit_preparation
 from softmatch.errors import InputError
 from softmatch.inference.clusters import PART, SOME, Array, far_out, k_means, reduced, standardized, thumbnails, typical

@@ -10,9 +10,9 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 
-from softmatch.data.image_files import ImageFiles
-from softmatch.data.length_batches import text_lengths
+from softmatch.data.batches import text_lengths
 from softmatch.data.loading import PART, read_plain
+from softmatch.data.pictures import ImageFiles
 from softmatch.distributed import processes
 from softmatch.views import TextViews, Views
 

@@ -14,7 +14,7 @@ from softmatch.config import Config, merge
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import Examples
 from softmatch.data.preparations.images import LIMIT
-from softmatch.data.preparations.tokens import MOST_TOKENS
+from softmatch.data.preparations.text_preparations import MOST_TOKENS
 from softmatch.data.sources import Source, find_source
 from softmatch.data.sources.image_datasets import PUBLISHED
 from softmatch.data.sources.text_datasets import TEXTS

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, device, nn
 
 from softmatch.calibration import scale
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation, preparation_from
 from softmatch.errors import InputError
 from softmatch.files.tensors import read_tensors, write_checked

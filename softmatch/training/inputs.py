@@ -11,10 +11,9 @@ from torch import Tensor
 
 from softmatch.config import Config
 from softmatch.data import Examples, Split
-from softmatch.data.batches import Batches, Draws, make_roles
-from softmatch.data.length_batches import LengthSampler, text_lengths
+from softmatch.data.batches import Batches, Draws, LengthSampler, make_roles, text_lengths
 from softmatch.data.loading import LoadedBatches, item_statistics, make_batches
-from softmatch.data.preparations.tokens import TokenPreparation
+from softmatch.data.preparations.text_preparations import TokenPreparation
 from softmatch.data.split import hold_out_labels
 from softmatch.errors import InputError, nearest
 from softmatch.methods import Method

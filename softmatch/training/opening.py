@@ -18,11 +18,10 @@ from softmatch.data.examples import UNLABELED
 from softmatch.data.folds import FEWEST, Evaluation, hold_out, plan_evaluation, without
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.readers.open_source import NotThere
-from softmatch.data.records import Columns, Finding
+from softmatch.data.records import Columns, Finding, Progress
 from softmatch.data.sources import SOURCES, Source, find_source
-from softmatch.data.sources.open_texts import TextData, read_texts
-from softmatch.data.sources.subsets import draw
-from softmatch.data.understanding import Progress, Reading, Understood, read_own, refuse_unused, understand
+from softmatch.data.sources.open_texts import TextData, draw, read_texts
+from softmatch.data.understanding import Reading, Understood, read_own, refuse_unused, understand
 from softmatch.distributed.devices import choose_device
 from softmatch.distributed.processes import world
 from softmatch.errors import InputError, nearest

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from softmatch.config import Config
 from softmatch.data import Examples, Split
 from softmatch.data.folds import Evaluation
-from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.records import Finding

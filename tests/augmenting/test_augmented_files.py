@@ -14,8 +14,7 @@ from softmatch.augmenting import augment_file, augment_source
 from softmatch.augmenting.augmented_files import TextTable, _named, choose_out, find_table
 from softmatch.data.readers.table_source import open_table
 from softmatch.data.records import Columns
-from softmatch.data.sources.open_texts import read_texts
-from softmatch.data.sources.subsets import draw
+from softmatch.data.sources.open_texts import draw, read_texts
 from softmatch.errors import InputError, SoftmatchError
 from tests.data.sources.text_copies import news, write_jsonl, write_news
 
@@ -234,7 +233,7 @@ def test_what_cannot_work_is_refused_before_anything_is_made(tmp_path: Path, min
         ("agnews", {"out": tmp_path / "used"}, "exists already and is never overwritten"),
         ("agnews", {"out": tmp_path / "no" / "new"}, "there is no folder"),
         ("agnews", {"out": Path()}, "is the current folder"),
-        ("agnews", {"train_per_class": 13}, "class 'World' has 12 texts to train on, 13 of each class are asked for"),
+        ("agnews", {"train_per_class": 13}, "class 'World' has 12 texts to train on, 13 per class are asked for"),
         ("agnews", {"validation_per_class": 0}, "--validation-per-class 0: it must be at least 1"),
         ("agnews", {"via": "german"}, "--via german: it must be a language"),
         ("digits", {}, "digits has no texts to augment: give one of agnews,"),

@@ -23,9 +23,8 @@ from torch import Tensor
 from softmatch.data import Batches
 from softmatch.data import loading as module
 from softmatch.data.batches import make_roles
-from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import LoadedBatches, count_workers, item_statistics, make_batches, read_plain
-from softmatch.data.pictures import read_image
+from softmatch.data.pictures import ImageFiles, read_image
 from softmatch.distributed import processes
 from softmatch.distributed.processes import World
 from softmatch.errors import InputError

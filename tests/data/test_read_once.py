@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from softmatch.data.readers import json_files, text_lines
+from softmatch.data.readers import text_lines, typed_tables
 from softmatch.data.understanding import Reading, read_own
 from softmatch.training.opening import open_job
 from tests.own.sources import blobs, pictures, texts, write_csv
@@ -75,11 +75,11 @@ def test_a_table_longer_than_what_is_kept_of_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_lines_of_json_are_parsed_once_unless_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, parsed, parse = _as_jsonl(texts(tmp_path / "t.csv")), list[str](), json_files._parse
-    monkeypatch.setattr(json_files, "_parse", lambda text, place: (parsed.append(place), parse(text, place))[1])
+    source, parsed, parse = _as_jsonl(texts(tmp_path / "t.csv")), list[str](), typed_tables._parse
+    monkeypatch.setattr(typed_tables, "_parse", lambda text, place: (parsed.append(place), parse(text, place))[1])
     first = read_own(source, Reading()).examples
     assert len(parsed) == len(set(parsed)) == 84
-    monkeypatch.setattr(json_files, "KEPT", 1000)
+    monkeypatch.setattr(typed_tables, "KEPT", 1000)
     again = read_own(source, Reading()).examples
     assert again.items.equal(first.items)  # type: ignore[union-attr, arg-type]  # vectors
     assert len(parsed) > 2 * 84

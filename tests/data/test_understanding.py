@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations.images import fit_images
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, Understood, natural, read_own

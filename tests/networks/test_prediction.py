@@ -13,8 +13,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from softmatch.data.image_files import ImageFiles
-from softmatch.data.pictures import read_image
+from softmatch.data.pictures import ImageFiles, read_image
 from softmatch.metrics import error_interval
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.views import ImageViews, TextViews, VectorViews

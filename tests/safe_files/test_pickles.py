@@ -15,10 +15,10 @@ from softmatch import report
 from softmatch.classifier import Classifier
 from softmatch.config import read_file
 from softmatch.data.preparations import plain_preparation
+from softmatch.data.preparations.encoder import load_features, store_features
 from softmatch.data.readers.open_source import open_source
-from softmatch.data.sources import npz
+from softmatch.data.sources.image_formats import read_npz
 from softmatch.encoders.encoder_folder import find_encoder
-from softmatch.encoders.feature_cache import load_features, store_features
 from softmatch.errors import InputError
 from softmatch.files.tensors import read_checked
 from softmatch.runs.folder import RunFolder
@@ -73,7 +73,7 @@ READERS: dict[str, Callable[[Path, bytes], Any]] = {
     "checkpoint": as_checkpoint,
     "checked file": lambda folder, content: read_checked(place(folder, "f", content)),
     "encoder": as_encoder,
-    "published npz": lambda folder, content: npz.read(place(folder, "a.npz", content), SHAPE),
+    "published npz": lambda folder, content: read_npz(place(folder, "a.npz", content), SHAPE),
     **{suffix: as_source(f"a{suffix}") for suffix in (".npz", ".npy", ".csv", ".jsonl", ".json", ".parquet", ".png", ".txt")},
 }
 

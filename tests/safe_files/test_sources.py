@@ -17,7 +17,7 @@ from softmatch.data.pictures import UnreadableImage, read_image
 from softmatch.data.readers import array_files, text_lines
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources import hub_datasets as hub
-from softmatch.data.sources import npz
+from softmatch.data.sources.image_formats import read_npz
 from softmatch.encoders.encoder_folder import read_image_settings, read_text_settings
 from softmatch.errors import InputError
 from tests.safe_files.hostile import DEEP, SHAPE, archive, place
@@ -37,7 +37,7 @@ def test_members_with_paths_are_not_written_anywhere(tmp_path: Path) -> None:
 def test_archives_that_unpack_to_more_than_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1000, 1000), np.uint8), y=np.zeros(1000))
     monkeypatch.setattr(array_files, "_memory", lambda: 10**5)
-    for read in (lambda: open_source(tmp_path / "a.npz"), lambda: npz.read(tmp_path / "a.npz", SHAPE)):
+    for read in (lambda: open_source(tmp_path / "a.npz"), lambda: read_npz(tmp_path / "a.npz", SHAPE)):
         with pytest.raises(InputError, match=r"a\.npz decompresses to 0\.0 GB"):
             read()
 

@@ -7,7 +7,7 @@ import tokenizers
 import torch
 
 from softmatch.data import Examples, Split
-from softmatch.data.preparations.tokens import TokenPreparation
+from softmatch.data.preparations.text_preparations import TokenPreparation
 from softmatch.encoders.backbones import Tokenizer
 from softmatch.errors import InputError
 from softmatch.training.inputs import make_views

@@ -11,7 +11,7 @@ import torch
 
 from softmatch.config import Config, make_config, read_file
 from softmatch.data.examples import Examples
-from softmatch.data.preparations.tfidf import fit_tfidf
+from softmatch.data.preparations.text_preparations import fit_tfidf
 from softmatch.errors import InputError
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.training.job import train
@@ -134,8 +134,8 @@ def test_the_recipe_without_back_translations_is_refused_before_anything_is_writ
         ("agnews", {"fine_tune": True}, "--fine-tune trains a pretrained encoder: give one with --encoder"),
         ("agnews", {"max_tokens": 9}, "--max-tokens is for texts that a pretrained encoder reads"),
         ("agnews", {"augmented": "aug_7"}, "has no column 'aug_7'"),
-        ("agnews", {"validation_per_class": 12}, "class 'World' has 12 texts; 12 of each class to validate on"),
-        ("agnews", {"recipe": "paper"}, "class 'World' has 12 texts; 2,500 of each class .* lower --validation-per-class"),
+        ("agnews", {"validation_per_class": 12}, "class 'World' has 12 texts; 12 per class to validate on"),
+        ("agnews", {"recipe": "paper"}, "class 'World' has 12 texts; 2,500 per class .* lower --validation-per-class"),
         ("digits", {"max_tokens": 9}, "--max-tokens is for data of your own and for named sources of texts"),
         ("digits", {"validation_per_class": 2}, r"--validation-per-class is for named sources of texts \(agnews, dbpedia"),
         ("own", {"train_per_class": 2}, "--train-per-class is for named sources of texts .*; this is data of your own"),

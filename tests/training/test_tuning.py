@@ -12,9 +12,8 @@ import torch
 import softmatch
 from softmatch.config import make_config
 from softmatch.data import Examples
-from softmatch.data.batches import Batches, Sampler
-from softmatch.data.length_batches import LengthSampler
-from softmatch.data.preparations.tokens import fit_tokens
+from softmatch.data.batches import Batches, LengthSampler, Sampler
+from softmatch.data.preparations.text_preparations import fit_tokens
 from softmatch.errors import InputError
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model

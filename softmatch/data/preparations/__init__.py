@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from torch import Tensor
 
-from softmatch.data.image_files import ImageFiles
-from softmatch.data.preparations.saved_settings import check_settings
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.records import Finding, InputKind, Inputs
-from softmatch.errors import InputError
+from softmatch.errors import InputError, explain
 
 __all__ = ["Preparation", "Prepared", "plain_preparation", "preparation_from"]
 
@@ -19,9 +20,9 @@ KINDS = {
     "image": ("images", "ImagePreparation"),
     "array": ("numeric_arrays", "ArrayPreparation"),
     "table": ("table", "TablePreparation"),
-    "tfidf": ("tfidf", "TfidfPreparation"),
+    "tfidf": ("text_preparations", "TfidfPreparation"),
     "encoder": ("encoder", "EncoderPreparation"),
-    "tokens": ("tokens", "TokenPreparation"),
+    "tokens": ("text_preparations", "TokenPreparation"),
 }
 """Module and class of each kind, imported when first used: some need libraries that take seconds to import."""
 
@@ -86,3 +87,111 @@ def plain_preparation(kind: str, shape: Sequence[int]) -> Preparation:
         channels, height, width = shape
         return preparation_from({"kind": "image", "channels": channels, "height": height, "width": width}, {})
     return preparation_from({"kind": "array", "shape": list(shape), "layout": "d", "brightest": None}, {})
+
+
+Side = Annotated[int, Field(ge=1, le=2**14)]
+"""Side of an image, in pixels."""
+Length = Annotated[int, Field(ge=1, le=2**16)]
+"""Length of a text, in tokens."""
+Position = Annotated[int, Field(ge=0, lt=2**31)]
+"""Number of a token."""
+Channels = Annotated[list[FiniteFloat], Field(min_length=3, max_length=3)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Images(_Settings):
+    kind: Literal["image"]
+    channels: Literal[1, 3]
+    height: Side
+    width: Side
+    resize: Side | None = None
+    upright: bool = True
+
+
+class _Arrays(_Settings):
+    kind: Literal["array"]
+    shape: list[Annotated[int, Field(ge=1, le=2**31)]] = Field(min_length=1, max_length=3)
+    layout: Literal["d", "hw", "hwc", "chw"]
+    brightest: Literal[1, 255] | None
+
+
+class _Numbers(_Settings):
+    name: str
+    form: Literal["number", "date"]
+    fill: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    scale: FiniteFloat
+    indicator: bool
+
+
+class _Categories(_Settings):
+    name: str
+    form: Literal["category"]
+    categories: list[str]
+    other: bool
+    indicator: bool
+
+
+class _Table(_Settings):
+    kind: Literal["table"]
+    columns: list[Annotated[_Numbers | _Categories, Field(discriminator="form")]] = Field(min_length=1)
+
+
+class _Tfidf(_Settings):
+    kind: Literal["tfidf"]
+    column: str
+
+
+class _Tokens(_Settings):
+    kind: Literal["tokens"]
+    column: str
+    encoder: str
+    length: Length
+    lower: bool
+    pad: Position
+    mask: Position | None
+    special: list[Position]
+
+
+class _TextReading(_Settings):
+    pooling: Literal["mean", "cls"]
+    normalize: bool
+    length: Length
+    lower: bool
+
+
+class _ImageReading(_Settings):
+    mean: Channels
+    std: Channels
+    side: Side
+
+
+class _Encoder(_Settings):
+    kind: Literal["encoder"]
+    of: Literal["text", "image"]
+    column: str
+    encoder: str
+    revision: str | None
+    fingerprint: str
+    reading: _TextReading | _ImageReading
+
+
+_ANY: TypeAdapter[Any] = TypeAdapter(
+    Annotated[_Images | _Arrays | _Table | _Tfidf | _Tokens | _Encoder, Field(discriminator="kind")]
+)
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise InputError for settings that no preparation has saved."""
+    try:
+        found = _ANY.validate_json(json.dumps(settings))
+    except ValidationError as error:
+        raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
+    if isinstance(found, _Arrays) and len(found.shape) != (1 if found.layout == "d" else 3):
+        raise InputError(f"the saved preparation is damaged: {found.layout!r} is not a layout of shape {found.shape}.")
+    if isinstance(found, _Encoder) and isinstance(found.reading, _ImageReading) != (found.of == "image"):
+        raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")

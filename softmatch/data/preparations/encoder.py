@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -16,8 +18,8 @@ from torch.nn import functional as F
 from softmatch.data.pictures import Picture, UnreadableImage
 from softmatch.data.preparations import Prepared
 from softmatch.data.preparations.images import ImagePreparation, picture_names, unreadable
-from softmatch.data.preparations.text_inputs import as_texts
-from softmatch.data.records import Inputs
+from softmatch.data.preparations.text_preparations import as_texts
+from softmatch.data.records import Inputs, Progress
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
 from softmatch.encoders.encoder_folder import (
@@ -28,14 +30,48 @@ from softmatch.encoders.encoder_folder import (
     read_text_settings,
     take_fingerprint,
 )
-from softmatch.encoders.feature_cache import cache_key, load_features, store_features
 from softmatch.errors import InputError
+from softmatch.files.cache import cache_folder
 from softmatch.files.paths import expand_home
+from softmatch.files.tensors import read_checked, write_checked
 
-__all__ = ["EncoderPreparation", "fit_image_encoder", "fit_text_encoder"]
+_log = logging.getLogger(__name__)
 
-Progress = Callable[[int, int], None]
-"""Called with the number of inputs that are done, and their total."""
+
+def cache_key(maker: str, contents: Iterable[bytes]) -> str:
+    """Compute the key of the features that `maker` makes of inputs with these SHA-256 digests, in this order."""
+    total = hashlib.sha256(maker.encode())
+    for digest in contents:
+        total.update(digest)
+    return total.hexdigest()
+
+
+def load_features(key: str) -> Tensor | None:
+    """Load what was stored under this key; None where there is nothing, or it is damaged."""
+    path = _place(key)
+    if not path.is_file():
+        return None
+    try:
+        return read_checked(path)[0]["features"]
+    except (InputError, KeyError) as error:
+        _log.warning("the cached features in %s cannot be used (%s) and are computed again", path, error)
+        return None
+
+
+def store_features(key: str, features: Tensor) -> None:
+    """Store features; where the cache cannot be written, they are computed again next time."""
+    path = _place(key)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_checked(path, {"features": features}, {})
+    except OSError as error:
+        _log.info("the cache %s cannot be written (%s): the features are not kept", path.parent, error)
+
+
+def _place(key: str) -> Path:
+    return cache_folder() / "features" / f"{key}.safetensors"
+
+
 TEXTS, IMAGES = 4096, 512
 """Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64
@@ -91,11 +127,7 @@ class EncoderPreparation:
 
     @classmethod
     def find(cls, encoder: str, of: Modality, column: str = "") -> EncoderPreparation:
-        """Find the encoder in a folder or on the hub; features are cached.
-
-        Raises:
-            InputError: it cannot be found, or is not safe to open.
-        """
+        """Find the encoder in a folder or on the hub; features are cached."""
         folder = find_encoder(encoder)
         reading = read_text_settings(folder) if of == "text" else read_image_settings(folder)
         local = expand_home(encoder).exists()

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import count_workers
 from softmatch.data.pictures import (
     EXPORT,
     EncodedImage,
     Header,
+    ImageFiles,
     Picture,
     UnreadableImage,
     content_digest,
@@ -28,13 +28,11 @@ from softmatch.data.pictures import (
     quiet_pillow,
 )
 from softmatch.data.preparations import Prepared
-from softmatch.data.records import Finding, InputKind, Inputs
+from softmatch.data.records import Finding, InputKind, Inputs, Progress
 from softmatch.errors import InputError
 from softmatch.formatting import printable, some
 from softmatch.views.pillow import to_tensor
 
-Progress = Callable[[int, int], None]
-"""Called with the number of images that are read, and their total."""
 Found = TypeVar("Found")
 
 LIMIT = 2 * 2**30
@@ -83,14 +81,7 @@ class ImagePreparation:
         return cls(files.channels, files.side, files.side, resize, files.upright)
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": "image",
-            "channels": self.channels,
-            "height": self.height,
-            "width": self.width,
-            "resize": self.resize,
-            "upright": self.upright,
-        }
+        return {"kind": "image", **vars(self)}
 
     def tensors(self) -> dict[str, Tensor]:
         return {}
@@ -102,11 +93,7 @@ class ImagePreparation:
         return f"{what} images resized to {self.resize}×{self.resize}, their middle {self.height}×{self.width}"
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
-        """Make uint8 (n, C, H, W) of image files, images in memory, or Pillow images.
-
-        Raises:
-            InputError: with the name of the first image that cannot be read.
-        """
+        """Make uint8 (n, C, H, W) of image files, images in memory, or Pillow images."""
         items = self._empty(len(inputs))
         with quiet_pillow():
             for position, pixels in enumerate(_by_threads(self._pixels, _pictures(inputs))):
@@ -166,9 +153,6 @@ def fit_images(
         size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
         limit_bytes: files that would take more memory than this are not read but stay files.
         names: of the files in findings; None: their paths.
-
-    Raises:
-        InputError: images that are not files would take more memory than this.
     """
     names = picture_names(paths, names)
     headers, contents, failed, held = dict[int, Header](), list[bytes](), dict[int, UnreadableImage](), 0

@@ -89,11 +89,7 @@ class ArrayPreparation:
 
 
 def fit_array(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]:
-    """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images.
-
-    Raises:
-        InputError: for other shapes and levels, and for NaN and infinity.
-    """
+    """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images."""
     if array.ndim == 1:
         raise InputError(f"the array has one dimension ({len(array):,}): give (n, D), of single numbers x.reshape(-1, 1).")
     if array.ndim > 4 or 0 in array.shape:

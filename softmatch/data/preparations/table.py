@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn, column_from
-from softmatch.data.preparations.table_fit import Fitted, fit_column
+from softmatch.data.preparations.table_columns import CategoryColumn, Fitted, NumberColumn, column_from, fit_column
 from softmatch.data.records import Column, Finding, InputKind, Inputs
 from softmatch.errors import InputError
 from softmatch.formatting import quoted, some
@@ -63,9 +62,6 @@ def fit_table(inputs: Inputs, names: Sequence[str]) -> tuple[TablePreparation, l
     Args:
         inputs: all rows of the training data.
         names: of the rows in findings.
-
-    Raises:
-        InputError: no column can be learned from.
     """
     fitted = {name: fit_column(name, column) for name, column in _columns(inputs).items()}
     parts = [found.part for found in fitted.values() if found.part is not None]

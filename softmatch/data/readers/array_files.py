@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.given_labels import are_missing
-from softmatch.data.readers.labels import clean_labels
+from softmatch.data.readers.labels import are_missing, clean_labels
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Piece, Records, refuse_twice
-from softmatch.errors import InputError, nearest
+from softmatch.errors import InputError, first_line, nearest
 
 X_KEYS = ("x", "data", "features", "images", "x_train")
 Y_KEYS = ("y", "label", "labels", "target", "targets", "y_train")
@@ -98,7 +97,7 @@ def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
     try:
         inputs = np.asarray(x)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors that need a gradient or are elsewhere
-        raise InputError(f"{where}: cannot be converted to an array: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{where}: cannot be converted to an array: {first_line(error)}") from error
     if inputs.dtype.kind == "O" and not (inputs.ndim == 1 and all(isinstance(value, str) for value in inputs)):
         try:
             inputs = inputs.astype(np.float64)
@@ -223,7 +222,7 @@ def _memory() -> float:
 def _unreadable(path: Path, error: Exception) -> InputError:
     if "allow_pickle" in str(error) or "Python objects" in str(error):
         return InputError(f"{path} holds Python objects, which are not read. Save numbers, or texts with astype('U').")
-    return InputError(f"{path} cannot be read: {(str(error) or type(error).__name__).splitlines()[0].rstrip('.')}.")
+    return InputError(f"{path} cannot be read: {first_line(error).rstrip('.')}.")
 
 
 def is_frame(samples: Any) -> bool:

@@ -45,11 +45,7 @@ class Delimited:
             self.findings.append(Finding("note", text))
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Give the cells of these columns as text, up to `rows` at a time.
-
-        Raises:
-            InputError: with row and line of what is not a row of this table.
-        """
+        """Give the cells of these columns as text, up to `rows` at a time."""
         positions = {name: position for position, name in enumerate(self.names)}
         get = {name: itemgetter(positions[name]) for name in wanted}
         most = max(1, min(rows, CELLS // len(self.names)))
@@ -147,11 +143,7 @@ class Delimited:
 
 
 def read_columns(path: Path) -> dict[str, list[str]]:
-    """Read all cells of a CSV or TSV as text, by the name of their column.
-
-    Raises:
-        InputError: with file, row and line of what is wrong.
-    """
+    """Read all cells of a CSV or TSV as text, by the name of their column."""
     file = Delimited(path)
     found: dict[str, list[str]] = {name: [] for name in file.names}
     for piece in file.pieces(file.names, CELLS):

@@ -4,17 +4,79 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from softmatch.data.hub_access import fetch, library
 from softmatch.data.pictures import EXPORT, EncodedImage
 from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.labels import clean_labels
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Piece, Records
-from softmatch.errors import InputError, nearest
+from softmatch.errors import InputError, first_line, nearest
+
+SECONDS = 10.0
+"""Seconds to wait for an answer of the hub."""
+
+
+def library(name: str, otherwise: str = "") -> Any:
+    """Import the library `datasets`, for a dataset of this name.
+
+    Args:
+        otherwise: alternative to installing it, for the message.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        needed = f"{name} needs the library of the Hugging Face hub: pip install 'softmatch[hub]'."
+        raise InputError(f"{needed} {otherwise}".strip()) from error
+    return datasets
+
+
+def fetch(name: str, *config: str | None, **options: Any) -> Any:
+    """Load a dataset of the hub; where the hub does not answer, load what was fetched before.
+
+    Raises:
+        ConnectionError: the hub does not answer, and nothing was fetched before.
+        Exception: any error of the library.
+    """
+    load_dataset, reason = library(name).load_dataset, why_out_of_reach()
+    if reason is None:
+        return load_dataset(name, *config, **options)
+    try:
+        with _offline():
+            return load_dataset(name, *config, **options)
+    except Exception as error:
+        raise ConnectionError(f"it does not answer ({reason}), and {name} was not fetched before") from error
+
+
+@cache
+def why_out_of_reach() -> str | None:
+    """Ask the hub once, and give the reason why it cannot be reached; None where it answers."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=SECONDS)
+    except Exception as error:  # the hub's library uses several libraries for the network
+        return first_line(error).rstrip(".")
+    return None
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Let the libraries look only into their caches."""
+    from datasets import config
+    from huggingface_hub import constants
+
+    former = config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = former
+
 
 UNLABELED_SPLITS = ("unlabeled", "unsupervised")
 TEST_SPLITS = ("test", "validation")
@@ -49,7 +111,7 @@ def _load(name: str) -> dict[str, Any]:
     except InputError:
         raise
     except Exception as error:  # the network, the hub, its libraries: each has errors of its own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise InputError(f"the dataset {name} cannot be loaded: {reason}.") from error
 
 

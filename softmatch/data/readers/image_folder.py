@@ -17,10 +17,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from softmatch.data.readers.class_folders import Parts, about_classes, below, find_parts, labels_by_folder, name_classes, relative
+from softmatch.data.readers.class_folders import (
+    Parts,
+    Walked,
+    about_classes,
+    below,
+    find_parts,
+    images_in,
+    labels_by_folder,
+    name_classes,
+    relative,
+    walk,
+)
 from softmatch.data.readers.columns import LABEL_NAMES
 from softmatch.data.readers.csv_files import read_columns
-from softmatch.data.readers.folder_walk import Walked, images_in, walk
 from softmatch.data.readers.image_tables import Images, Row, find_file_column, find_label_column, folders_named, match
 from softmatch.data.readers.labels import clean_label, clean_labels
 from softmatch.data.readers.table_source import OpenedTable, read_table
@@ -68,11 +78,7 @@ class OpenedFolder:
 
 
 def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> OpenedFolder:
-    """Find the images in a folder and their labels; `walked` are its contents, where they are known.
-
-    Raises:
-        InputError: there are no images, or the folder cannot be opened.
-    """
+    """Find the images in a folder and their labels; `walked` are its contents, where they are known."""
     walked, where = walked or walk(path), printable(path)
     if not walked.images:
         raise InputError(f"{where} holds no images{_instead(walked, where)}. {EXPECTED.format(where=where)}")
@@ -103,11 +109,7 @@ def open_image(path: Path) -> OpenedFolder:
 
 
 def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> OpenedFolder:
-    """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows.
-
-    Raises:
-        InputError: a file is outside this folder, or the column of labels is ambiguous.
-    """
+    """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows."""
     where, folder, reader = printable(path), path.parent, reader or read_table(path)
     column = find_label_column(where, reader.names, file_column, columns.label)
     wanted = Columns(label=column, text=file_column, unlabeled=columns.unlabeled)

@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from softmatch.data.readers.class_folders import is_image
 from softmatch.data.readers.columns import LABEL_NAMES, choice
-from softmatch.data.readers.folder_walk import is_image
 from softmatch.data.records import Finding
 from softmatch.errors import InputError, nearest
 from softmatch.formatting import some
@@ -85,11 +85,7 @@ def find_label_column(table: str, names: Sequence[str], file_column: str, given:
 def match(
     table: str, files: Sequence[str], labels: Sequence[str | None], images: Images, where: str
 ) -> tuple[dict[int, Row], list[Finding]]:
-    """Assign rows, given by file and label, to images by position, and report what is wrong with the rows.
-
-    Raises:
-        InputError: a file outside of `where`, the folder of the images.
-    """
+    """Assign rows, given by file and label, to images by position, and report what is wrong with the rows."""
     missing, unclear, disputed = list[str](), list[str](), list[str]()
     found = dict[int, Row]()
     for number, (cell, label) in enumerate(zip(files, labels, strict=True), 1):

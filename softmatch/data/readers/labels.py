@@ -7,6 +7,8 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from softmatch.data.cells import as_text, is_nothing
 from softmatch.data.records import Finding
 from softmatch.errors import InputError
@@ -62,6 +64,16 @@ def clean_labels(values: Iterable[object], unlabeled: str | None = None, place: 
             known[key] = label
         found.append(label)
     return found
+
+
+def are_missing(values: Iterable[object]) -> list[bool]:
+    """Tell which labels are missing: None, NaN, "", and the number −1, also as a float. The text "-1" is a label."""
+    return [
+        is_nothing(value)
+        or (isinstance(value, str) and not value)
+        or (isinstance(value, int | float | np.number) and value == -1)
+        for value in values
+    ]
 
 
 def suspicious_unlabeled(counts: Mapping[str, int], unlabeled: str | None) -> Finding | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.data.readers.array_files import is_frame, open_arrays, open_frame, open_npy, open_npz
-from softmatch.data.readers.folder_walk import SUFFIXES, is_image, walk
+from softmatch.data.readers.class_folders import SUFFIXES, is_image, walk
 from softmatch.data.readers.hub_repositories import open_hub
 from softmatch.data.readers.image_folder import open_folder, open_image, open_image_table
 from softmatch.data.readers.table_source import is_table, open_table, read_table

@@ -11,10 +11,9 @@ import numpy as np
 from softmatch.data.cells import as_column, as_text_column, join_columns
 from softmatch.data.readers.columns import decide
 from softmatch.data.readers.csv_files import CELLS, Delimited
-from softmatch.data.readers.json_files import JsonRows
 from softmatch.data.readers.labels import clean_labels
-from softmatch.data.readers.parquet_files import Parquet
 from softmatch.data.readers.text_lines import TextLines
+from softmatch.data.readers.typed_tables import JsonRows, Parquet
 from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, Piece, Records, TableReader
 from softmatch.errors import InputError
 from softmatch.formatting import some
@@ -144,9 +143,6 @@ def open_table(path: Path, columns: Columns, need_label: bool = True, reader: Ta
     Args:
         columns: the meaning of columns, as far as the user says so; the rest is found and reported.
         need_label: a table without a column of labels is an error.
-
-    Raises:
-        InputError: the table cannot be read, or the meaning of its columns is ambiguous.
     """
     reader = reader or read_table(path)
     if isinstance(reader, TextLines):

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from softmatch.data.hub_access import fetch, library
 from softmatch.data.pictures import FORMATS, quiet_pillow
+from softmatch.data.readers.hub_repositories import fetch, library
 from softmatch.data.records import Finding
-from softmatch.data.sources.originals import damaged
-from softmatch.data.sources.pieces import Data, Images, Labels, Piece, unlabeled
-from softmatch.errors import InputError
+from softmatch.data.sources.originals import Data, Images, Labels, Piece, damaged, unlabeled
+from softmatch.errors import InputError, first_line
 
 ROWS = 1000
 COPY = "Or give a copy of the dataset's own files with --data PATH."
@@ -27,11 +26,12 @@ COPY = "Or give a copy of the dataset's own files with --data PATH."
 
 @dataclass(frozen=True)
 class Repository:
-    """Where a dataset is on the hub, and how its splits are called.
+    """A dataset on the hub, and the names of its splits and columns.
 
     Attributes:
         train: the splits that make up the training set.
         unlabeled: a split whose labels are not used.
+        image, label: columns; texts have others for their inputs.
     """
 
     id: str
@@ -39,6 +39,8 @@ class Repository:
     train: tuple[str, ...] = ("train",)
     unlabeled: str | None = None
     test: str = "test"
+    image: str = "image"
+    label: str = "label"
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -48,24 +50,12 @@ class Repository:
         return ["hub", self.id, self.config, *self.splits]
 
 
-@dataclass(frozen=True)
-class Hub(Repository):
-    """Where a dataset of images is on the hub, and how its columns are called."""
-
-    image: str = "image"
-    label: str = "label"
-
-
 Files = Mapping[str, Sequence[Path]]
 """The parquet files of each split of a local copy."""
 
 
 def find_parquet(where: Path, hub: Repository) -> Files | None:
-    """The parquet files in a folder, as `hf download` or `git clone` leave them; None where there are none.
-
-    Raises:
-        InputError: where a split is missing, or a file is cut off.
-    """
+    """Find the parquet files in a folder, as `hf download` or `git clone` leave them; None where there are none."""
     found = [path for depth in ("", "*/", "*/*/") for path in sorted(where.glob(f"{depth}*.parquet"))]
     if not found:
         return None
@@ -101,8 +91,8 @@ def _check_parquet(path: Path) -> None:
         raise damaged(path, "it is not a complete parquet file")
 
 
-def read(hub: Hub, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
-    """All images, decoded, as pieces of a thousand rows.
+def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
+    """Decode all images, as pieces of a thousand rows.
 
     Args:
         files: those of a local copy; None: from the hub, through the hub library's own cache.
@@ -121,8 +111,8 @@ def read(hub: Hub, files: Files | None, shape: tuple[int, ...], classes: Sequenc
     return Data([piece for split in hub.splits[:-1] for piece in pieces(split)], list(pieces(hub.test)))
 
 
-def write_tree(hub: Hub, files: Files | None, target: Path) -> None:
-    """The still encoded images as target/train/CLASS/ROW.JPEG and target/val/…, for images too many to hold decoded."""
+def write_tree(hub: Repository, files: Files | None, target: Path) -> None:
+    """Write the still encoded images as target/train/CLASS/ROW.JPEG and target/val/…, for images too many to hold decoded."""
     for split, part in ((hub.train[0], "train"), (hub.test, "val")):
         for rows in _batches(hub, split, files, streaming=True):
             for i, (cell, label) in enumerate(zip(rows.images, _integers(rows), strict=True)):
@@ -134,7 +124,7 @@ def write_tree(hub: Hub, files: Files | None, target: Path) -> None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Some consecutive rows of a split, images still encoded; `classes` are the hub's names, if it has any."""
+    """Consecutive rows of a split, images still encoded; `classes` are the hub's names, if it has any."""
 
     images: Sequence[Any]
     labels: Sequence[Any]
@@ -163,13 +153,13 @@ class HubRows:
         self.names: tuple[str, ...] = tuple(self.table.column_names)
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Mapping[str, Sequence[object]]]:
-        """These columns, so many rows at a time."""
+        """Give these columns, `rows` rows at a time."""
         with _explained(self.origin):
             yield from self.table.select_columns(list(wanted)).iter(rows)
 
 
-def _batches(hub: Hub, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
-    """The rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
+def _batches(hub: Repository, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
+    """Give the rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
     datasets = library(hub.id, COPY)
 
     origin = _origin(hub, split) if files is None else f"split {split!r} in {files[split][0].parent}"
@@ -195,17 +185,17 @@ def _origin(hub: Repository, split: str) -> str:
 
 @contextmanager
 def _explained(origin: str, local: bool = False) -> Iterator[None]:
-    """Whatever goes wrong with the hub or a copy of its files, as an InputError."""
+    """Turn any error of the hub or of a copy of its files into an InputError."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:  # the network, the hub, its libraries: each has errors of its own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         if local:
             raise damaged(origin, reason) from error
         raise InputError(
-            f"{origin} cannot be had from the Hugging Face hub: {reason}. Give a copy that you have with --data PATH."
+            f"{origin} cannot be fetched from the Hugging Face hub: {reason}. Give a local copy with --data PATH."
         ) from error
 
 
@@ -220,7 +210,7 @@ def _decode(cell: Any, shape: tuple[int, ...], name: str) -> Images:
     content = _encoded(cell, name)
     try:
         with quiet_pillow(), Image.open(io.BytesIO(content), formats=FORMATS) as image:
-            if (image.height, image.width) != shape[1:]:  # before it is decoded: a few bytes may stand for any number of pixels
+            if (image.height, image.width) != shape[1:]:  # before it is decoded: a few bytes may encode any number of pixels
                 raise InputError(f"{name}: the image must be {shape[1]}×{shape[2]}, it is {image.height}×{image.width}.")
             pixels = np.asarray(image.convert("L" if shape[0] == 1 else "RGB"))
     except InputError:

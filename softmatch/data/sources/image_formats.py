@@ -1,17 +1,148 @@
-"""The original files of published image datasets: CIFAR, idx (Fashion-MNIST), STL-10, SVHN."""
+"""File formats of published image datasets: CIFAR, idx (Fashion-MNIST), STL-10, SVHN and .npz. Nothing in them is executed."""
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from softmatch.data.sources import pickles
-from softmatch.data.sources.originals import File, damaged
-from softmatch.data.sources.pieces import Data, Images, Piece, require_range, unlabeled
+from softmatch.data.readers.array_files import FAILURES, refuse_unfit
+from softmatch.data.sources.originals import Data, File, Images, Labels, Piece, damaged, require_range, unlabeled
 from softmatch.errors import InputError
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Decode bytes as Python 3 writes them in the old protocols; `codecs.encode` itself could do much more."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"encoding {encoding!r} is not allowed")
+    return text.encode("latin1")
+
+
+class _Type:
+    """Numbers, in either byte order, instead of numpy's types, which can be told to take any bytes for objects in memory."""
+
+    def __init__(self, name: object, *rest: object) -> None:
+        self.found = np.dtype(name.decode("latin1") if isinstance(name, bytes) else str(name))
+        if self.found.kind not in "biuf" or self.found.subdtype is not None:
+            raise pickle.UnpicklingError(f"arrays of {self.found} are not allowed")
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        order: Any = state[1].decode("latin1") if isinstance(state[1], bytes) else state[1]
+        self.found = self.found.newbyteorder(order)
+
+
+class _Array(np.ndarray[Any, Any]):
+    """Replacement of numpy's arrays, whose content follows, with its shape and type."""
+
+    def __new__(cls, *given: object) -> _Array:
+        return np.zeros(0, np.uint8).view(cls)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _, shape, kind, fortran, content = state
+        if not isinstance(kind, _Type) or not isinstance(content, bytes):
+            raise pickle.UnpicklingError("its arrays are not of numbers")
+        super().__setstate__((1, shape, kind.found, fortran, content))
+
+
+def _from_buffer(content: Any, kind: Any, shape: Any, order: Any) -> np.ndarray[Any, Any]:
+    """Replace numpy's `_frombuffer`."""
+    if not isinstance(kind, _Type):
+        raise pickle.UnpicklingError("its arrays are not of numbers")
+    return np.frombuffer(content, kind.found).reshape(shape, order=order)
+
+
+_MODULES = ("numpy.core", "numpy._core")  # before and since numpy 2
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Type,
+    ("_codecs", "encode"): _encode,
+    **{(f"{module}.multiarray", "_reconstruct"): _Array for module in _MODULES},
+    **{(f"{module}.numeric", "_frombuffer"): _from_buffer for module in _MODULES},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no file of arrays needs")
+        return _ALLOWED[module, name]
+
+
+def load_pickle(content: bytes) -> Any:
+    """Load a pickle that holds arrays, numbers, bytes, text and plain containers; strings of Python 2 become bytes.
+
+    Raises:
+        pickle.UnpicklingError: the pickle asks for anything else, or is damaged.
+    """
+    try:
+        return _Unpickler(io.BytesIO(content), encoding="bytes").load()
+    except pickle.UnpicklingError:
+        raise
+    except Exception as error:  # damaged bytes are arbitrary instructions: any error may come of them
+        raise pickle.UnpicklingError(f"{type(error).__name__}: {error}") from error
+
+
+NPZ_KEYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def read_npz(path: Path, shape: tuple[int, ...]) -> Data:
+    """Images may be N×H×W×C, N×C×H×W, or N×H×W where `shape` (C, H, W) is grey. Nothing in the file is unpickled."""
+    found = _load_npz(path)
+    pieces = {
+        part: Piece(
+            _npz_images(found, path, f"x_{part}", shape), _npz_labels(found, path, f"y_{part}"), f"{path}, x_{part} and y_{part}"
+        )
+        for part in ("train", "test")
+    }
+    train = [pieces["train"]]
+    if "x_unlabeled" in found:
+        train.append(unlabeled(_npz_images(found, path, "x_unlabeled", shape), f"{path}, x_unlabeled"))
+    return Data(train, [pieces["test"]])
+
+
+def _load_npz(path: Path) -> dict[str, Any]:
+    refuse_unfit(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            missing = [key for key in NPZ_KEYS if key not in archive.files]
+            if missing:
+                raise InputError(f"{path} lacks {', '.join(missing)}; it holds {', '.join(archive.files) or 'nothing'}.")
+            return {key: archive[key] for key in (*NPZ_KEYS, "x_unlabeled") if key in archive.files}
+    except InputError:
+        raise
+    except FAILURES as error:
+        raise damaged(path, error) from error
+
+
+def _npz_images(found: Mapping[str, Any], path: Path, key: str, shape: tuple[int, ...]) -> Images:
+    """Give the images as N×C×H×W."""
+    images: Images = found[key]
+    channels, height, width = shape
+    if images.dtype != np.uint8:
+        raise InputError(f"{path}: {key} must be uint8 (levels 0 … 255), it is {images.dtype}.")
+    if images.shape[1:] == (height, width, channels):
+        return images.transpose(0, 3, 1, 2)
+    if images.shape[1:] == (height, width) and channels == 1:
+        return images[:, None]
+    if images.shape[1:] != shape:
+        layouts = f"N×{height}×{width}" if channels == 1 else f"N×{height}×{width}×{channels} or N×{channels}×{height}×{width}"
+        raise InputError(f"{path}: {key} must be {layouts}, it is {'×'.join(map(str, images.shape)) or 'a single number'}.")
+    return images
+
+
+def _npz_labels(found: Mapping[str, Any], path: Path, key: str) -> Labels:
+    labels = found[key]
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise InputError(f"{path}: {key} must be whole numbers, it is {labels.dtype}.")
+    if labels.ndim != 1 and labels.shape[1:] != (1,):
+        raise InputError(f"{path}: {key} must have one dimension, it is {'×'.join(map(str, labels.shape)) or 'a single number'}.")
+    flat: Labels = labels.reshape(-1).astype(np.int64)
+    return flat
+
 
 CIFAR_SHAPE = (3, 32, 32)
 STL10_SHAPE = (3, 96, 96)
@@ -27,7 +158,7 @@ def read_cifar(files: Mapping[str, File]) -> Data:
 
 def _read_batch(file: File) -> Piece:
     try:
-        found = pickles.load(file.array().tobytes())
+        found = load_pickle(file.array().tobytes())
     except pickle.UnpicklingError as error:
         raise damaged(file.name, error) from error
     if not isinstance(found, dict):

@@ -1,30 +1,33 @@
-"""Reading a dataset of texts from wherever it is: tables or parquet files of the user, or the hub."""
+"""Reading of a text dataset from the user's tables, Parquet files or the hub, and drawing of subsets."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import torch
 
 from softmatch.data.examples import Examples
 from softmatch.data.readers.table_source import OpenedTable, is_table
 from softmatch.data.records import Columns, Finding, Records
 from softmatch.data.sources import hub_datasets as hub
-from softmatch.data.sources.text_datasets import TEXTS, Texts
-from softmatch.data.sources.text_tables import LABEL, TEXT, Joined, Renamed, open_file, rename
+from softmatch.data.sources.text_datasets import LABEL, TEXT, TEXTS, Joined, Renamed, Texts, open_file, rename
 from softmatch.data.understanding import Reading, Tests, understand
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 from softmatch.formatting import quoted
+from softmatch.seeds import stream
 
 TRAIN, TEST = ("train",), ("test",)
 VALIDATION = ("dev", "validation", "valid", "val")
-"""What tables in a user's folder are called."""
+"""Names of the tables in a user's folder."""
 
 
 @dataclass(frozen=True)
 class TextData:
-    """The texts of a dataset as they stand there.
+    """The unchanged texts of a dataset.
 
     Attributes:
         train, test: texts with the names of their classes; those of `train` may have augmented versions.
@@ -42,22 +45,19 @@ class TextData:
 
     @property
     def tests(self) -> Tests | None:
-        """What the error is measured on, as `understand` takes it."""
+        """Texts to measure the error on, as `understand` takes them."""
         return None if self.test is None else Tests(f"the test set of {self.name}", self.test)
 
 
 def read_texts(
     name: str, where: Path | None = None, augmented: Sequence[str] | None = None, validating: bool = False
 ) -> TextData:
-    """All texts of a dataset of `TEXTS`.
+    """Read all texts of a dataset of `TEXTS`.
 
     Args:
         where: a folder with tables or the parquet files of its hub repository. None: the hub, through its library's own cache.
         augmented: columns of augmented texts; None: all that are called aug_0, aug_1, …; (): none.
-        validating: the test set is not wanted, which saves reading it.
-
-    Raises:
-        InputError: for what cannot be read, lacks a part, or has a label that is no class of this dataset.
+        validating: the test set is not read.
     """
     dataset = TEXTS[name]
     try:
@@ -77,7 +77,7 @@ def read_texts(
 
 
 def load(name: str, seed: int, where: Path | None = None) -> Examples:
-    """The dataset with its texts as TF-IDF vectors; the data are fixed, so the seed is not used."""
+    """Load the dataset with its texts as TF-IDF vectors; the data are fixed, so the seed is not used."""
     data = read_texts(name, where)
     return understand(name, data.train, data.tests, Reading(), TEXT, classes=data.classes).examples
 
@@ -105,7 +105,7 @@ def _open_folder(dataset: Texts, where: Path, validating: bool) -> dict[str, Ren
 
 
 def _find_table(where: Path, names: Sequence[str]) -> Path | None:
-    """The table of one of these names, with whatever suffix."""
+    """Find the table of one of these names, with any suffix."""
     paths = [path for path in sorted(where.iterdir()) if path.name.split(".")[0] in names and path.is_file()]
     found = [path for path in paths if is_table(path) and path.suffix != ".txt"]
     if len(found) > 1:
@@ -122,7 +122,7 @@ def _nothing_found(dataset: Texts, where: Path) -> InputError:
 
 
 def _with_class_names(dataset: Texts, tables: dict[str, Renamed], parts: dict[str, Records]) -> dict[str, Records]:
-    """The same records, their labels as names of the classes: some tables have names, others numbers from 0 or from 1."""
+    """Replace labels by the names of the classes: some tables have names, others numbers from 0 or from 1."""
     every = {label for records in parts.values() for label in records.labels}
     first = 0 if "0" in every else 1 if str(len(dataset.classes)) in every else tables["train"].first
     known: dict[str, str | None] = {"-1": None}
@@ -134,7 +134,7 @@ def _with_class_names(dataset: Texts, tables: dict[str, Renamed], parts: dict[st
         for row, label in enumerate(records.labels):
             if label is not None and _spelling(label) not in known:
                 raise InputError(
-                    f"{tables[part].where}, row {records.names[row]}: the label {label!r} is no class of {dataset.name}: they "
+                    f"{tables[part].where}, row {records.names[row]}: the label {label!r} is not a class of {dataset.name}: they "
                     f"are {quoted(dataset.classes, 14)}, or the numbers from {first} to {first + len(dataset.classes) - 1}."
                 )
             labels.append(None if label is None else known[_spelling(label)])
@@ -143,5 +143,72 @@ def _with_class_names(dataset: Texts, tables: dict[str, Renamed], parts: dict[st
 
 
 def _spelling(name: str) -> str:
-    """What does not depend on case and plural: on the hub, "2 star" stands beside "3 stars"."""
+    """Ignore case and plural: the hub has "2 star" and "3 stars"."""
     return name.casefold().removesuffix("s")
+
+
+def draw(data: TextData, train_per_class: int | None, validation_per_class: int | None, seed: int) -> TextData:
+    """Draw a training set and a test set of these sizes; None: they are unchanged.
+
+    Validation texts are drawn first: from their own table, if there is one, else out of the training set. The order
+    is kept. Texts without a label stay.
+    """
+    train, test, findings = data.train, data.test, list(data.findings)
+    if validation_per_class is not None:
+        if data.validation is not None:
+            test, origin = data.validation, "of the validation set"
+            chosen = _choose(data, test, validation_per_class, seed, "validation")
+        else:
+            test, origin = train, "taken out of the training set"
+            chosen = _choose(data, train, validation_per_class, seed, "validation", and_train=train_per_class or 1)
+            taken = set(chosen)
+            train = train.select([row for row in range(len(train)) if row not in taken])
+        test = replace(test.select(chosen), augmented=())
+        findings.append(
+            Finding(
+                "note",
+                f"{data.name}: the error is measured on {len(test):,} texts {origin}, {validation_per_class:,} per class; "
+                "the test set is not used.",
+            )
+        )
+    elif test is None:
+        raise InputError(
+            f"{data.name}: there is no table test.* to measure the error on. Give one, or --validation-per-class "
+            "N, which takes N texts per class out of the training set."
+        )
+    if train_per_class is not None:
+        chosen = _choose(data, train, train_per_class, seed, "train")
+        unlabeled = [row for row, label in enumerate(train.labels) if label is None]
+        train = train.select(sorted([*chosen, *unlabeled]))
+    return replace(data, train=train, test=test, validation=None, findings=tuple(findings))
+
+
+def _choose(data: TextData, records: Records, number: int, seed: int, part: str, and_train: int = 0) -> list[int]:
+    """Choose rows of `number` texts per class, in order.
+
+    Args:
+        and_train: further texts that each class must have, to train on.
+    """
+    members = defaultdict[str, list[int]](list)
+    for row, label in enumerate(records.labels):
+        if label is not None:
+            members[label].append(row)
+    generator, chosen = stream(seed, f"{part} texts"), list[int]()
+    for name in data.classes:
+        rows = members[name]
+        if len(rows) < number + and_train:
+            raise InputError(_too_few(data.name, name, len(rows), number, and_train, part))
+        chosen += [rows[k] for k in torch.randperm(len(rows), generator=generator)[:number].tolist()]
+    return sorted(chosen)
+
+
+def _too_few(source: str, name: str, there: int, number: int, and_train: int, part: str) -> str:
+    has = f"{source}: class {name!r} has {there:,} texts"
+    if part == "train":
+        return f"{has} to train on, {number:,} per class are asked for: lower --train-per-class."
+    if not and_train:
+        return f"{has} to validate on, {number:,} per class are asked for: lower --validation-per-class."
+    if there <= number:
+        return f"{has}; {number:,} per class to validate on would leave none to train on: lower --validation-per-class."
+    wanted = f"{number:,} per class to validate on and {and_train:,} to train on are asked for"
+    return f"{has}, {wanted}: lower --validation-per-class or --train-per-class."

@@ -1,4 +1,4 @@
-"""A dataset's files as they were published: found in a folder or in their archive, checked, and opened."""
+"""A published dataset's own files, found and checked, and the pieces of images that readers make of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,96 @@ import gzip
 import hashlib
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+import numpy.typing as npt
 
-from softmatch.data.sources.pieces import Data, Images
+from softmatch.data.examples import UNLABELED
 from softmatch.errors import InputError
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Images with their labels, as one file gave them.
+
+    Attributes:
+        images: (n, C, H, W), with any strides: most are a view of the file's own layout.
+        labels: (n,), every one −1 where the piece has no labels.
+        name: the file, for messages.
+    """
+
+    images: Images
+    labels: Labels
+    name: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """The pieces of a dataset, in the order of its samples."""
+
+    train: Sequence[Piece]
+    test: Sequence[Piece]
+
+
+def unlabeled(images: Images, name: str) -> Piece:
+    """A piece without labels."""
+    return Piece(images, np.full(len(images), UNLABELED, np.int64), name)
+
+
+def checked(data: Data, shape: tuple[int, ...], num_classes: int) -> Data:
+    """Give the same data; InputError unless all pieces hold uint8 images of `shape` (C, H, W) with labels in range."""
+    for piece in (*data.train, *data.test):
+        if piece.images.dtype != np.uint8:
+            raise InputError(f"{piece.name}: images must be uint8 (levels 0 … 255), these are {piece.images.dtype}.")
+        if piece.images.shape[1:] != shape:
+            found = "×".join(map(str, piece.images.shape[1:]))
+            raise InputError(f"{piece.name}: images must be {'×'.join(map(str, shape))} (C×H×W), these are {found}.")
+        if len(piece.images) != len(piece.labels):
+            raise InputError(f"{piece.name}: there are {len(piece.images)} images but {len(piece.labels)} labels.")
+        if not len(piece.images):
+            raise InputError(f"{piece.name}: there are no images in it.")
+        without = bool((piece.labels == UNLABELED).all()) and not any(piece is other for other in data.test)
+        if not without:
+            require_range(piece.labels, 0, num_classes - 1, piece.name)
+    return data
+
+
+def require_range(labels: Labels, low: int, high: int, name: str) -> None:
+    """Raise InputError that names the first label outside low … high."""
+    wrong = np.flatnonzero((labels < low) | (labels > high))
+    if len(wrong):
+        raise InputError(f"{name}: label {labels[wrong[0]]} at position {wrong[0]}, expected {low} … {high}.")
+
+
+def chunks(pieces: Sequence[Piece]) -> Iterator[Images]:
+    """The images of the pieces in order, a few thousand at a time and contiguous."""
+    for piece in pieces:
+        for start in range(0, len(piece.images), CHUNK):
+            yield np.ascontiguousarray(piece.images[start : start + CHUNK])
+
+
+def join_images(pieces: Sequence[Piece]) -> Images:
+    """All images as one contiguous array; a single piece that is one already is not copied."""
+    if len(pieces) == 1:
+        return np.ascontiguousarray(pieces[0].images)
+    joined = np.empty((sum(len(piece.images) for piece in pieces), *pieces[0].images.shape[1:]), np.uint8)
+    start = 0
+    for chunk in chunks(pieces):
+        joined[start : start + len(chunk)] = chunk
+        start += len(chunk)
+    return joined
+
+
+def join_labels(pieces: Sequence[Piece]) -> Labels:
+    return np.concatenate([piece.labels for piece in pieces])
 
 
 def damaged(name: object, reason: object) -> InputError:
@@ -45,7 +127,7 @@ class File:
 
 @dataclass(frozen=True)
 class Originals:
-    """How a dataset was published.
+    """Published files of a dataset.
 
     Attributes:
         files: each file that is read, with its md5. Where a name ends in .gz, the unpacked file will do, unchecked.
@@ -84,11 +166,7 @@ class Found:
 
 
 def find(where: Path, originals: Originals) -> Found | None:
-    """The published files in a folder, or the archive; None where there is no trace of them.
-
-    Raises:
-        InputError: where some files are there and others are missing.
-    """
+    """The published files in a folder, or the archive; None where there is no trace of them."""
     archive = originals.archive[0] if originals.archive else None
     if where.is_file():
         return Found(originals, {where.name: where}, archived=True) if where.name == archive else None

@@ -1,12 +1,23 @@
-"""TEXTS: the paper's five datasets of texts: classes, sizes, columns, hub ids."""
+"""TEXTS: the paper's five text datasets, and the tables in which they are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
+from softmatch.data.cells import as_text_column
+from softmatch.data.readers.table_source import read_table
+from softmatch.data.readers.text_lines import open_lines, read_lines
+from softmatch.data.readers.typed_tables import JsonRows, Parquet
+from softmatch.data.records import Finding, Piece, TableReader
 from softmatch.data.sources.hub_datasets import Repository
+from softmatch.errors import InputError
+from softmatch.files.untrusted import parse_json
+from softmatch.formatting import quoted
 
 
 @dataclass(frozen=True)
@@ -15,9 +26,8 @@ class Texts:
 
     Attributes:
         classes: in the order of the labels.
-        hub: where it is on the Hugging Face hub. A dataset that has moved is mended here.
+        hub: where it is on the Hugging Face hub. If a dataset moves, change it here.
         text: the columns there that make up a text, one after the other with a space between them.
-        label: the column of the labels there.
         first: number of the first class there.
         defaults: settings (of `Config`) that differ from the general defaults.
     """
@@ -28,57 +38,188 @@ class Texts:
     hub: Repository
     defaults: Mapping[str, Any]
     text: tuple[str, ...] = ("text",)
-    label: str = "label"
     first: int = 0
 
 
 STARS = ("1 star", "2 stars", "3 stars", "4 stars", "5 stars")
 
-AG_NEWS = Texts(
-    "agnews",
-    "120,000 news in 4 topics, and 7,600 to test on",
-    ("World", "Sports", "Business", "Sci/Tech"),
-    Repository("fancyzhx/ag_news"),
-    {"labels": 40},
-)
+TEXTS: dict[str, Texts] = {
+    dataset.name: dataset
+    for dataset in (
+        Texts(
+            "agnews",
+            "120,000 news in 4 topics, and 7,600 to test on",
+            ("World", "Sports", "Business", "Sci/Tech"),
+            Repository("fancyzhx/ag_news"),
+            {"labels": 40},
+        ),
+        Texts(
+            "dbpedia",
+            "560,000 first paragraphs of Wikipedia about 14 kinds of things, and 70,000 to test on",
+            (
+                *("Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder", "MeanOfTransportation", "Building"),
+                *("NaturalPlace", "Village", "Animal", "Plant", "Album", "Film", "WrittenWork"),
+            ),
+            Repository("fancyzhx/dbpedia_14"),
+            {"labels": 70},
+            text=("title", "content"),
+        ),
+        Texts(
+            "imdb",
+            "25,000 reviews of films, negative or positive, and 25,000 to test on",
+            ("neg", "pos"),
+            Repository("stanfordnlp/imdb"),
+            {"labels": 100},
+        ),
+        Texts(
+            "amazon-5",
+            "3 million reviews of products with 1 to 5 stars, and 650,000 to test on",
+            STARS,
+            Repository("yassiracharki/Amazon_Reviews_for_Sentiment_Analysis_fine_grained_5_classes", label="class_index"),
+            {"labels": 1000},
+            text=("review_title", "review_text"),
+            first=1,
+        ),
+        Texts(
+            "yelp-5",
+            "650,000 reviews of businesses with 1 to 5 stars, and 50,000 to test on",
+            STARS,
+            Repository("Yelp/yelp_review_full"),
+            {"labels": 1000},
+        ),
+    )
+}
 
-DBPEDIA = Texts(
-    "dbpedia",
-    "560,000 first paragraphs of Wikipedia about 14 kinds of things, and 70,000 to test on",
-    (
-        *("Company", "EducationalInstitution", "Artist", "Athlete", "OfficeHolder", "MeanOfTransportation", "Building"),
-        *("NaturalPlace", "Village", "Animal", "Plant", "Album", "Film", "WrittenWork"),
-    ),
-    Repository("fancyzhx/dbpedia_14"),
-    {"labels": 70},
-    text=("title", "content"),
-)
 
-IMDB = Texts(
-    "imdb",
-    "25,000 reviews of films, negative or positive, and 25,000 to test on",
-    ("neg", "pos"),
-    Repository("stanfordnlp/imdb"),
-    {"labels": 100},
-)
+TEXT, LABEL = "text", "label"
+ROWS = 10_000
+"""Rows in memory at a time."""
 
-AMAZON_5 = Texts(
-    "amazon-5",
-    "3 million reviews of products with 1 to 5 stars, and 650,000 to test on",
-    STARS,
-    Repository("yassiracharki/Amazon_Reviews_for_Sentiment_Analysis_fine_grained_5_classes"),
-    {"labels": 1000},
-    text=("review_title", "review_text"),
-    label="class_index",
-    first=1,
-)
 
-YELP_5 = Texts(
-    "yelp-5",
-    "650,000 reviews of businesses with 1 to 5 stars, and 50,000 to test on",
-    STARS,
-    Repository("Yelp/yelp_review_full"),
-    {"labels": 1000},
-)
+class Renamed:
+    """A table whose texts and labels are called `text` and `label`. See `records.TableReader`.
 
-TEXTS: dict[str, Texts] = {dataset.name: dataset for dataset in (AG_NEWS, DBPEDIA, IMDB, AMAZON_5, YELP_5)}
+    Args:
+        texts: columns that make up a text, one after the other with a space between them.
+        first: number of the first class, where labels are numbers and do not show it themselves.
+    """
+
+    def __init__(self, reader: TableReader, where: str, texts: Sequence[str], label: str, first: int) -> None:
+        self.reader, self.where, self.texts, self.label, self.first = reader, where, tuple(texts), label, first
+        others = [name for name in reader.names if name not in (*texts, label, TEXT, LABEL)]
+        self.names: tuple[str, ...] = (TEXT, LABEL, *others)
+        self.findings = reader.findings
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Give these columns, up to `rows` rows at a time."""
+        needed = [own for name in wanted for own in self._own(name)]
+        done = 0
+        for piece in self.reader.pieces(needed, rows):
+            yield {name: self._column(piece, self._own(name), done + 1) for name in wanted}
+            done += len(piece[needed[0]])
+
+    def _own(self, name: str) -> tuple[str, ...]:
+        """Names of the column in the table itself."""
+        return self.texts if name == TEXT else (self.label if name == LABEL else name,)
+
+    def _column(self, piece: Piece, names: Sequence[str], first: int) -> Any:
+        if len(names) == 1:
+            return piece[names[0]]
+        parts = (as_text_column(piece[name], self.where, name, first) for name in names)
+        return [" ".join(part.strip() for part in row if part.strip()) for row in zip(*parts, strict=True)]
+
+
+class Originals:
+    """The .csv files of Zhang, Zhao and LeCun (2015): no header; the number of the class from 1, then title and text, or text."""
+
+    def __init__(self, path: Path, width: int) -> None:
+        self.path = path
+        self.names: tuple[str, ...] = (LABEL, *(f"{TEXT} {number}" for number in range(1, width)))
+        self.findings: list[Finding] = []
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Give these columns, up to `rows` rows at a time."""
+        positions = {name: self.names.index(name) for name in wanted}
+        body = self._rows()
+        while chunk := list(islice(body, min(rows, ROWS))):
+            yield {name: [row[position] for row in chunk] for name, position in positions.items()}
+
+    def _rows(self) -> Iterator[list[str]]:
+        with open_lines(self.path) as text:
+            reader, number = csv.reader(text, strict=True), 0
+            try:
+                for number, row in enumerate(reader, 1):
+                    if len(row) != len(self.names):
+                        raise InputError(f"{self.path}, row {number} has {len(row)} cells, the first row has {len(self.names)}.")
+                    yield row
+            except csv.Error as error:
+                raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
+
+
+class NumberedObjects(JsonRows):
+    """USB's .json files: {"0": {"ori": …, "aug_0": …, "aug_1": …, "label": …}, "1": …}."""
+
+    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        self.path, self.listed, self.findings = path, rows, []
+        self.names = tuple(dict.fromkeys(key for row in rows for key in row))
+
+
+class Joined:
+    """Several Parquet files as one table."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.files = [Parquet(path) for path in paths]
+        self.names = self.files[0].names
+        self.findings: list[Finding] = []
+
+    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
+        """Give these columns of one file after the other."""
+        for file in self.files:
+            yield from file.pieces(wanted, rows)
+
+
+def open_file(path: Path, dataset: Texts) -> Renamed:
+    """Open a table in a file, in any of the known forms."""
+    where = str(path)
+    if ".csv" in path.suffixes and (width := _width_of_originals(path, len(dataset.classes))):
+        originals = Originals(path, width)
+        return Renamed(originals, where, originals.names[1:], LABEL, first=1)
+    if ".json" in path.suffixes and (rows := _numbered_objects(path)):
+        return rename(NumberedObjects(path, rows), where, dataset)
+    return rename(read_table(path), where, dataset)
+
+
+def rename(reader: TableReader, where: str, dataset: Texts) -> Renamed:
+    """Give the columns of a table the names that all tables have here."""
+    texts, label = _find_columns(reader.names, where, dataset)
+    return Renamed(reader, where, texts, label, dataset.first if label == dataset.hub.label else 0)
+
+
+def _find_columns(names: Sequence[str], where: str, dataset: Texts) -> tuple[tuple[str, ...], str]:
+    """Find the columns of the texts, and the column of the labels."""
+    known = (((TEXT,), LABEL), (("ori",), LABEL), (dataset.text, dataset.hub.label))
+    for texts, label in known:
+        if {*texts, label} <= set(names):
+            return texts, label
+    own = f", or {quoted([*dataset.text, dataset.hub.label])} as on the hub" if dataset.text != (TEXT,) else ""
+    raise InputError(f"{where} has the columns {quoted(names)}; texts must be in 'text' and labels in 'label'{own}.")
+
+
+def _width_of_originals(path: Path, classes: int) -> int:
+    """Count the cells of the first row, if it is one of `Originals`; 0: it is not."""
+    try:
+        row = next(csv.reader(read_lines(path)), [])
+    except csv.Error:
+        return 0
+    return len(row) if len(row) > 1 and row[0].isdecimal() and 1 <= int(row[0]) <= classes else 0
+
+
+def _numbered_objects(path: Path) -> list[dict[str, Any]]:
+    """Give the objects within the one object of a file; none where it holds something else, such as an object on each line."""
+    lines = read_lines(path)
+    first = next((line for line in lines if line.strip()), "").strip()
+    if not first.startswith("{") or (first.endswith("}") and next((line for line in lines if line.strip()), None)):
+        return []
+    found = parse_json("".join(read_lines(path)), path)
+    rows = list(found.values()) if isinstance(found, dict) else []
+    return rows if all(isinstance(row, dict) for row in rows) else []

@@ -13,9 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from softmatch.data.image_files import ImageFiles
 from softmatch.data.loading import read_plain
-from softmatch.data.pictures import EncodedImage
+from softmatch.data.pictures import EncodedImage, ImageFiles
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.errors import InputError

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from softmatch.data.sources import array_cache as cache
 from softmatch.data.sources import fetch
-from softmatch.data.sources.originals import Found
-from softmatch.data.sources.pieces import Data, Piece
+from softmatch.data.sources import fetch as cache
+from softmatch.data.sources.originals import Data, Found, Piece
 from softmatch.files import cache as files_cache
 from tests.data.sources.copies import Set, draw, load, publish, same, write_cifar10, write_fashion
 
@@ -120,9 +119,9 @@ def test_the_first_of_two_writers_wins(tmp_path: Path) -> None:
     made = [Data([Piece(s.images, s.labels, "")], [Piece(s.images, s.labels, "")]) for s in (first, second)]
     entry = tmp_path / "cache" / "some-0123456789abcdef"
     with files_cache.replacing(entry) as scratch:
-        cache.store(entry, made[0], verified=False)
+        cache.store_entry(entry, made[0], verified=False)
         (scratch / "late").touch()
-    assert np.array_equal(cache.store(entry, made[1], verified=False).train_images, first.images)
+    assert np.array_equal(cache.store_entry(entry, made[1], verified=False).train_images, first.images)
     assert [path.name for path in entry.parent.iterdir()] == [entry.name]
 
 
@@ -171,11 +170,11 @@ def test_every_page_of_a_small_file_counts(tmp_path: Path) -> None:
     images = draw(300, (3, 32, 32), 0)
     data = Data([Piece(images.images, images.labels, "")], [Piece(images.images, images.labels, "")])
     entry = tmp_path / "some-0123456789abcdef"
-    cache.store(entry, data, verified=True)
+    cache.store_entry(entry, data, verified=True)
     noted = json.loads((entry / "cache.json").read_text())
     assert noted["files"]["train_images"]["shape"] == [300, 3, 32, 32]
     content = bytearray((entry / "train_images.npy").read_bytes())
     content[500_001] ^= 1
     (entry / "train_images.npy").write_bytes(content)
-    assert cache.load(entry) is None
+    assert cache.load_entry(entry) is None
     assert not entry.exists()

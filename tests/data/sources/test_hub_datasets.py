@@ -112,7 +112,7 @@ def test_the_hub_is_asked_for_what_the_table_says(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_hub_out_of_reach_is_an_error_with_a_way_out(name: str) -> None:
-    with pytest.raises(InputError, match=r"cannot be had from the Hugging Face hub: .* --data PATH"):
+    with pytest.raises(InputError, match=r"cannot be fetched from the Hugging Face hub: .* --data PATH"):
         load(name, None)
 
 

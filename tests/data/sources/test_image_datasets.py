@@ -11,7 +11,7 @@ import pytest
 
 from softmatch.data import SOURCES
 from softmatch.data.sources.image_datasets import PUBLISHED
-from softmatch.data.sources.pieces import Data, Piece, join_images
+from softmatch.data.sources.originals import Data, Piece, join_images
 from softmatch.errors import InputError
 from tests.data.sources.copies import load, publish, write_cifar10
 
@@ -83,7 +83,7 @@ def test_imagenet_is_a_folder(tmp_path: Path) -> None:
 
 
 def test_the_page_about_data_names_every_dataset_and_its_files() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text(encoding="utf-8")
     for name, dataset in PUBLISHED.items():
         assert f"`{name}`" in text
         assert dataset.hub.id in text

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from softmatch.data.sources import pickles
+from softmatch.data.sources.image_formats import load_pickle
 from tests.data.sources.copies import python2
 
 CONTENT = {b"data": np.arange(12, dtype=np.uint8).reshape(3, 4), b"labels": [1, 2, 3], b"names": [b"a", b"b"], b"x": (1.5, None)}
@@ -15,7 +15,7 @@ CONTENT = {b"data": np.arange(12, dtype=np.uint8).reshape(3, 4), b"labels": [1, 
 
 @pytest.mark.parametrize("content", [python2(CONTENT), *(pickle.dumps(CONTENT, n) for n in range(6))])
 def test_arrays_and_containers_come_out(content: bytes) -> None:
-    found = pickles.load(content)
+    found = load_pickle(content)
     assert np.array_equal(found.pop(b"data"), CONTENT[b"data"])
     assert found == {key: value for key, value in CONTENT.items() if key != b"data"}
 
@@ -35,18 +35,18 @@ def test_arrays_and_containers_come_out(content: bytes) -> None:
 )
 def test_anything_else_is_refused(content: bytes) -> None:
     with pytest.raises(pickle.UnpicklingError, match="it asks for"):
-        pickles.load(content)
+        load_pickle(content)
 
 
 def test_only_the_one_encoding_is_allowed() -> None:
     with pytest.raises(pickle.UnpicklingError, match="encoding"):
-        pickles.load(pickle.dumps(b"x\xff", 2).replace(b"latin1", b"rot-13"))
+        load_pickle(pickle.dumps(b"x\xff", 2).replace(b"latin1", b"rot-13"))
 
 
 @pytest.mark.parametrize("left", [0, 1, 10, 60, 120])
 def test_a_cut_pickle_is_one_kind_of_error(left: int) -> None:
     with pytest.raises(pickle.UnpicklingError):
-        pickles.load(python2(CONTENT)[:left])
+        load_pickle(python2(CONTENT)[:left])
 
 
 FORGED = b"A" * 8
@@ -67,13 +67,13 @@ FORGED = b"A" * 8
 )
 def test_no_bytes_are_taken_for_objects(content: bytes) -> None:
     with pytest.raises(pickle.UnpicklingError):
-        pickles.load(content)
+        load_pickle(content)
 
 
 @pytest.mark.parametrize("kind", ["u1", ">i4", "<f8", "?", "f2"])
 @pytest.mark.parametrize("protocol", [2, 5])
 def test_numbers_of_any_kind_and_order_come_out(kind: str, protocol: int) -> None:
     array = np.asfortranarray(np.arange(6).reshape(2, 3).astype(kind))
-    found = pickles.load(pickle.dumps(array, protocol))
+    found = load_pickle(pickle.dumps(array, protocol))
     assert (found.dtype.kind, found.dtype.itemsize) == (array.dtype.kind, array.dtype.itemsize)
     assert np.array_equal(found, array)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from softmatch.data.records import Records
-from softmatch.data.sources.open_texts import TextData
-from softmatch.data.sources.subsets import draw
+from softmatch.data.sources.open_texts import TextData, draw
 from softmatch.errors import InputError
 from tests.data.sources.text_copies import WORDS, news
 
@@ -36,7 +35,7 @@ def test_validation_texts_are_taken_out_of_the_training_set() -> None:
         assert [data.train.labels[int(name) - 1] for name in part.names] == list(part.labels)
     assert drawn.train.augmented == [[f"v {text}" for text in drawn.train.inputs]], "versions stay with their texts"
     assert not drawn.test.augmented
-    assert "12 texts taken out of the training set, 3 of each class; the test set is not used" in drawn.findings[-1].text
+    assert "12 texts taken out of the training set, 3 per class; the test set is not used" in drawn.findings[-1].text
 
 
 def test_the_seed_decides_and_nothing_else() -> None:
@@ -76,14 +75,14 @@ def test_a_table_to_validate_on_is_used_where_there_is_one() -> None:
         (
             None,
             10,
-            "class 'World' has 10 texts; 10 of each class to validate on would leave none .*: lower --validation-per-class\\.",
+            "class 'World' has 10 texts; 10 per class to validate on would leave none .*: lower --validation-per-class\\.",
         ),
         (
             8,
             3,
-            "has 10 texts, 3 of each .* validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
+            "has 10 texts, 3 per class to validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
         ),
-        (11, None, "class 'World' has 10 texts to train on, 11 of each class are asked for: lower --train-per-class"),
+        (11, None, "class 'World' has 10 texts to train on, 11 per class are asked for: lower --train-per-class"),
     ],
 )
 def test_too_few_texts_are_named_with_the_option_to_change(train: int | None, validation: int | None, message: str) -> None:
@@ -92,12 +91,12 @@ def test_too_few_texts_are_named_with_the_option_to_change(train: int | None, va
 
 
 def test_too_few_in_the_table_to_validate_on() -> None:
-    with pytest.raises(InputError, match="class 'World' has 2 texts to validate on, 3 of each class are asked for"):
+    with pytest.raises(InputError, match="class 'World' has 2 texts to validate on, 3 per class are asked for"):
         draw(make(validation=make(2).train), None, 3, seed=0)
 
 
 def test_without_a_test_set_validation_is_the_way_out() -> None:
     data = TextData("agnews", make().train, None, tuple(WORDS))
-    with pytest.raises(InputError, match=r"no table test\.\* beside train\.\*.* --validation-per-class N"):
+    with pytest.raises(InputError, match=r"no table test\.\*.* --validation-per-class N"):
         draw(data, None, None, seed=0)
     assert draw(data, None, 1, seed=0).test is not None

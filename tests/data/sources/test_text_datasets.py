@@ -89,7 +89,7 @@ def test_the_hub_is_asked_for_what_the_table_says(monkeypatch: pytest.MonkeyPatc
 
 def test_a_hub_out_of_reach_is_an_error_with_a_way_out() -> None:
     pytest.importorskip("datasets", reason="of the extra `hub`")
-    with pytest.raises(InputError, match=r"split 'train' of fancyzhx/ag_news cannot be had from .* --data PATH"):
+    with pytest.raises(InputError, match=r"split 'train' of fancyzhx/ag_news cannot be fetched from .* --data PATH"):
         read_texts("agnews")
 
 
@@ -214,8 +214,11 @@ def wrong(folder: Path, what: str) -> TextData:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("label", r"train\.jsonl, row 5: the label 'Culture' is no class of agnews: they are 'World', 'Sports', .* from 0 to 3"),
-        ("number", r"train\.jsonl, row 2: the label '4' is no class of agnews"),
+        (
+            "label",
+            r"train\.jsonl, row 5: the label 'Culture' is not a class of agnews: they are 'World', 'Sports', .* from 0 to 3",
+        ),
+        ("number", r"train\.jsonl, row 2: the label '4' is not a class of agnews"),
         ("columns", r"train\.jsonl has the columns 'sentence', 'label'; texts must be in 'text' and labels in 'label'"),
         ("two", r"has train\.csv and train\.jsonl: only one of them can be meant"),
         ("cells", r"train\.csv, row 2 has 2 cells, the first row has 3"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from softmatch.data import make_split
-from softmatch.data.image_files import ImageFiles
+from softmatch.data.pictures import ImageFiles
 from softmatch.errors import InputError
 from tests.data.sources.copies import load, write_tree
 

@@ -12,8 +12,8 @@ import pytest
 datasets = pytest.importorskip("datasets", reason="of the extra `hub`")
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="of the extra `hub`")
 
-from softmatch.data import hub_access  # noqa: E402 (after what may be missing)
-from softmatch.data.hub_access import fetch, why_out_of_reach  # noqa: E402 (likewise)
+from softmatch.data.readers import hub_repositories as hub_access  # noqa: E402 (after what may be missing)
+from softmatch.data.readers.hub_repositories import fetch, why_out_of_reach  # noqa: E402 (likewise)
 
 
 @pytest.fixture(autouse=True)

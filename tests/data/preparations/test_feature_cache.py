@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from softmatch.encoders.feature_cache import cache_key, load_features, store_features
+from softmatch.data.preparations.encoder import cache_key, load_features, store_features
 
 
 @pytest.fixture(autouse=True)
