@@ -4,8 +4,6 @@ Processes are forked, because importing torch takes longer than a run: the proce
 `warm_up` imports what training needs.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import multiprocessing

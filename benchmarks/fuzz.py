@@ -9,8 +9,6 @@ accepted, or refused with an InputError. Any other exception is a traceback, mor
 a folder, to be replayed. The inputs follow from the seed. Command lines are read, but their work is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

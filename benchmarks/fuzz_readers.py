@@ -1,7 +1,5 @@
 """Sound files, and how softmatch reads them: settings, command lines, tables, images, run folders and checkpoints."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

@@ -7,8 +7,6 @@ the numbers of MEASURES are sampled. The exit code is 1 if a line fitted to the 
 --megabytes, or if another number is larger in the last third than it ever was in the second.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools

@@ -11,8 +11,6 @@ the end of training. Runs in the store are not repeated, so an interrupted bench
 per cent, mean ± standard deviation over the seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -3,8 +3,6 @@
 `train` and `normalise` are also called by the tests themselves, where there is one process, to compare with.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Mapping

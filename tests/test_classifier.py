@@ -1,7 +1,5 @@
 """softmatch.Classifier: scikit-learn's conventions, and every form of data that it takes."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from pathlib import Path

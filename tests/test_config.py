@@ -1,7 +1,5 @@
 """Settings: CLI over file over source over defaults; unknown keys are errors that name the nearest."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

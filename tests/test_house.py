@@ -1,7 +1,5 @@
 """The house: layers that hold, no cycles, names that occur once, and light modules that stay light."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

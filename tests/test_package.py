@@ -1,7 +1,5 @@
 """The public names: complete, importable, documented, and lazy."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

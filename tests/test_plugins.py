@@ -1,7 +1,5 @@
 """Objects of the user's own code: found, called with what they ask for, and mistakes named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pretrained encoders small enough for tests: random weights, real files, nothing fetched."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

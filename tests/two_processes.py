@@ -1,7 +1,5 @@
 """Methods in a user's own loop, where each of two processes has its own batches: run by tests/several_processes.py."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The command line, as a user runs it: real processes, exit codes, messages without tracebacks."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`softmatch methods --json` and `softmatch runs`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

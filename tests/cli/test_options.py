@@ -1,7 +1,5 @@
 """Help: every option is described once, in a panel; commands list what they read."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

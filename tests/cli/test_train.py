@@ -1,7 +1,5 @@
 """`softmatch train` meets runs that are there already: asked for, found by itself, finished, of other settings."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

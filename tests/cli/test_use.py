@@ -1,7 +1,5 @@
 """Commands after training, as a user and as a program runs them; and every command of the documentation."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

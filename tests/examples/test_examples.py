@@ -1,7 +1,5 @@
 """Every example runs, and does what it says."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """Bad input, each case as its user meets it: a message that names the place, an exit code, nothing written, nothing lost."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

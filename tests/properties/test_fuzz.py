@@ -1,7 +1,5 @@
 """A few hundred of the inputs that benchmarks/fuzz.py makes by the hundred thousand; and the program itself."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

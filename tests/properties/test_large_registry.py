@@ -1,7 +1,5 @@
 """Ten million unlabelled samples: a step touches the rows of its batch and no others, whatever is remembered of the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Readers of settings and tables: what was written is read back the same, whatever it holds."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -1,7 +1,5 @@
 """What benchmarks/soak.py calls growth: a leak is seen, noise is not."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Splits and folds of any labels, copies and seeds: disjoint, exact, repeatable, and no copy on both sides."""
 
-from __future__ import annotations
-
 import json
 
 import torch

@@ -1,7 +1,5 @@
 """Settings and the other files of a run are not believed; links and pipes in it lead nowhere."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
