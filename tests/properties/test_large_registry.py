@@ -45,10 +45,7 @@ def batch(seed: int) -> Seen:
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: CurriculumThreshold(CLASSES, UNLABELED),
-        lambda: ClassWeighted(Constant(), CLASSES, UNLABELED, every=10**9),
-    ],
+    [lambda: CurriculumThreshold(CLASSES, UNLABELED), lambda: ClassWeighted(Constant(), CLASSES, UNLABELED, every=10**9)],
     ids=["flexmatch", "saw"],
 )
 def test_a_step_touches_the_rows_of_its_batch_alone(make: Callable[[], Weighting]) -> None:

@@ -102,13 +102,7 @@ def test_a_long_tail_has_the_counts_of_its_formula(
 
     def make() -> Split:
         return make_long_tailed_split(
-            examples,
-            head_labeled=head,
-            head_unlabeled=more,
-            gamma=gamma,
-            gamma_unlabeled=other,
-            seed=seed,
-            disjoint=disjoint,
+            examples, head_labeled=head, head_unlabeled=more, gamma=gamma, gamma_unlabeled=other, seed=seed, disjoint=disjoint
         )
 
     split = make()
