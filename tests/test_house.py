@@ -12,8 +12,13 @@ SIBLINGS: set[str] = set()
 """Names that several folders share by design, one for each modality or figure."""
 
 
-def test_no_cycles_with_imports_inside_functions_counted() -> None:
-    assert house.cycles(house.imports(house.modules())) == []
+@pytest.fixture(scope="module")
+def arrows() -> list[house.Import]:
+    return house.imports(house.modules())
+
+
+def test_no_cycles_with_imports_inside_functions_counted(arrows: list[house.Import]) -> None:
+    assert house.cycles(arrows) == []
 
 
 def test_a_cycle_would_be_found(tmp_path: Path) -> None:
@@ -28,9 +33,8 @@ def test_a_cycle_would_be_found(tmp_path: Path) -> None:
     assert [(arrow.by, arrow.of) for arrow in arrows if arrow.inside] == [("softmatch.b", "softmatch.c")]
 
 
-def test_our_modules_are_imported_at_the_top_outside_the_command_line() -> None:
-    inside = house.outside_cli([arrow for arrow in house.imports(house.modules()) if arrow.inside])
-    places = {(arrow.by, arrow.of) for arrow in inside}
+def test_our_modules_are_imported_at_the_top_outside_the_command_line(arrows: list[house.Import]) -> None:
+    places = {(arrow.by, arrow.of) for arrow in house.outside_cli([arrow for arrow in arrows if arrow.inside])}
     assert places <= HEAVY, sorted(places - HEAVY)
 
 

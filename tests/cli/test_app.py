@@ -184,7 +184,7 @@ def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Said) -
 
 
 def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Said) -> None:
-    options = ["--side", "16", "--repeats", "2", *SMALL]
+    options = ["--side", "16", "--repeats", "1", *SMALL]
     table = said("bench", *options)
     for part in ("data", "views", "forward", "backward", "optimiser", "average of weights", "GFLOP/s", "GiB"):
         assert part in table
