@@ -7,8 +7,6 @@ command printed under the table, in a process of its own with one thread, two at
 repeated. The curves are drawn if matplotlib is installed.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -7,8 +7,6 @@ Seed s decides the test set and the labelled samples; every row uses the same sp
 deviation over the seeds in per cent, and the mean seconds of one fit on this machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

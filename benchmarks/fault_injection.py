@@ -4,8 +4,6 @@ Processes are forked, because importing torch takes longer than a run: the proce
 `warm_up` imports what training needs.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import multiprocessing
@@ -124,7 +122,7 @@ def finish(heading: list[str], tallies: Mapping[str, Tally], results: Path | Non
 
 def warm_up() -> None:
     """Import what training imports when it begins, once for all processes."""
-    for name in ("sklearn.datasets", "torch._dynamo", "softmatch.cli.train"):
+    for name in ("sklearn.datasets", "torch._dynamo", "softmatch.cli.running"):
         importlib.import_module(name)
     importlib.import_module("softmatch.report").PAGE.compiled()
     torch.set_num_threads(1)

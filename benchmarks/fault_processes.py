@@ -5,8 +5,6 @@
 Uses the real `torchrun` and `softmatch train --processes 2`. The exit code is 1 if any run is lost or differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

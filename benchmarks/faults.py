@@ -8,8 +8,6 @@ Each run is trained once without faults and then with them: whenever its process
 resumes it. The exit code is 1 if any run is lost or differs from the undisturbed one.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

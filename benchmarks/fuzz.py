@@ -9,8 +9,6 @@ accepted, or refused with an InputError. Any other exception is a traceback, mor
 a folder, to be replayed. The inputs follow from the seed. Command lines are read, but their work is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform
@@ -19,10 +17,9 @@ import shlex
 import signal
 import sys
 import tempfile
-import time
 import traceback
 import warnings
-from dataclasses import astuple, dataclass
+from collections import Counter
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -34,35 +31,20 @@ from softmatch.errors import InputError
 
 MEMORY = 6 * 2**30
 """Bytes that the process may use: an input that asks for more is a failure."""
+OUTCOMES = ("accepted", "refused", "traceback", "hang")
 
 
 class Hang(BaseException):
     """An input has taken too long. Not an Exception: no reader may catch it."""
 
 
-@dataclass
-class Count:
-    """What became of the inputs of one reader."""
-
-    inputs: int = 0
-    accepted: int = 0
-    refused: int = 0
-    tracebacks: int = 0
-    hangs: int = 0
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        *numbers, seconds = astuple(self)
-        return " | ".join(f"{number:,}" for number in (*numbers, round(self.inputs / max(seconds, 1e-9))))
-
-
-def _ring(number: int, frame: FrameType | None) -> None:
-    raise Hang
-
-
 def attempt(reader: Reader, content: bytes, limit: float) -> str:
     """Return "accepted", "refused", "hang", or a traceback."""
-    before = signal.signal(signal.SIGALRM, _ring)
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, ring)
     try:
         signal.setitimer(signal.ITIMER_REAL, limit)
         try:
@@ -75,7 +57,7 @@ def attempt(reader: Reader, content: bytes, limit: float) -> str:
         return "refused"
     except Hang:
         return "hang"
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
     except BaseException:  # anything else that escapes is what we look for
         return traceback.format_exc()
@@ -83,41 +65,34 @@ def attempt(reader: Reader, content: bytes, limit: float) -> str:
         signal.signal(signal.SIGALRM, before)
 
 
-def fuzz(readers: dict[str, Reader], inputs: int, seed: int, failures: Path, limit: float = 20.0) -> dict[str, Count]:
-    """Try this number of inputs, each reader its share of them."""
-    found = {name: Count() for name in readers}
-    whole = sum(reader.share for reader in readers.values())
+def fuzz(readers: dict[str, Reader], inputs: int, seed: int, failures: Path, limit: float = 20.0) -> dict[str, Counter[str]]:
+    """Try this number of inputs, each reader its share of them; returns how often each outcome came."""
+    found, whole = {name: Counter[str]() for name in readers}, sum(reader.share for reader in readers.values())
     for name, reader in readers.items():
-        count, started = found[name], time.monotonic()
         for number in range(-(-inputs * reader.share // whole)):
             content = reader.make(Random(f"{seed}/{name}/{number}"))
             outcome = attempt(reader, content, limit)
-            kind = {"accepted": "accepted", "refused": "refused", "hang": "hangs"}.get(outcome, "tracebacks")
-            for each in ("inputs", kind):
-                setattr(count, each, getattr(count, each) + 1)
-            if kind in ("hangs", "tracebacks"):
+            found[name][outcome if outcome in OUTCOMES else "traceback"] += 1
+            if outcome not in ("accepted", "refused"):
                 failures.mkdir(parents=True, exist_ok=True)
                 place = failures / f"{name.replace(' ', '_')}-{number:06d}"
                 place.write_bytes(content)
                 place.with_suffix(".txt").write_text(outcome, encoding="utf-8", errors="replace")
-        count.seconds = time.monotonic() - started
-        print(f"{name}: {count}", file=sys.stderr, flush=True)
+        print(f"{name}: {dict(found[name])}", file=sys.stderr, flush=True)
     return found
 
 
 def replay(readers: dict[str, Reader], path: Path, limit: float) -> str:
     """Try an input again that was written as a failure."""
-    name = path.name.rpartition("-")[0].replace("_", " ")
-    if name not in readers:
-        raise SystemExit(f"{path.name} does not begin with the name of a reader: {', '.join(readers)}.")
-    return attempt(readers[name], path.read_bytes(), limit)
+    return attempt(readers[path.name.rpartition("-")[0].replace("_", " ")], path.read_bytes(), limit)
 
 
-def table(found: dict[str, Count]) -> str:
-    lines = ["| reader | inputs | accepted | refused with a message | tracebacks | hangs | inputs per second |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    total = Count(*map(sum, zip(*map(astuple, found.values()), strict=True)))
-    lines += [f"| {name} | {count} |" for name, count in (*found.items(), ("**all**", total))]
+def table(found: dict[str, Counter[str]]) -> str:
+    lines = ["| reader | inputs | accepted | refused with a message | tracebacks | hangs |", "|---|---|---|---|---|---|"]
+    for name, count in (*found.items(), ("**all**", sum(found.values(), Counter[str]()))):
+        lines.append(
+            f"| {name} | {' | '.join(f'{number:,}' for number in (count.total(), *(count[outcome] for outcome in OUTCOMES)))} |"
+        )
     return "\n".join(lines)
 
 
@@ -145,7 +120,7 @@ def main() -> int:
     print(f"Seed {options.seed}, at most {options.limit:g} s and {MEMORY / 2**30:g} GiB for an input.", end=" ")
     print(f"Python {platform.python_version()}, torch {torch.__version__}, one process of one thread.\n")
     print(table(found))
-    return int(any(count.tracebacks or count.hangs for count in found.values()))
+    return int(any(count["traceback"] or count["hang"] for count in found.values()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Ways to damage an input: bytes of any file, values of JSON and YAML, cells of a table, headers of tensor files, archives."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Sound files, and how softmatch reads them: settings, command lines, tables, images, run folders and checkpoints."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io
@@ -37,8 +35,8 @@ from softmatch.training.checkpoint import load_checkpoint, newest_good
 from softmatch.training.resume import reopen
 
 WORK = (
-    *("softmatch.cli.train.run_job", "softmatch.cli.train.plan", "softmatch.training.bench.plan"),
-    *("softmatch.training.bench.bench", "softmatch.distributed.launching.launch", "softmatch.inference.export.export"),
+    *("softmatch.cli.running.run_job", "softmatch.cli.running.plan", "softmatch.training.bench.bench"),
+    *("softmatch.distributed.launching.launch", "softmatch.inference.export.export"),
 )
 """What commands do once they have read their arguments."""
 COMMANDS = (
@@ -47,18 +45,18 @@ COMMANDS = (
     "train -c s.yaml --test t.csv --evaluation holdout --folds 3 --device cpu --threads 1",
     "train two-moons --imbalance 10 --unlabeled-imbalance -5 --largest-class-labels 9 --largest-class-unlabeled 90",
     "train --resume run --checkpoint-every 5 --processes 1",
-    "check t.csv --label label --features width,height --unlabeled none --network mlp-8",
+    "check t.csv --label-column label --feature-columns width,height --unlabeled none --network mlp-8",
     "check photos --image-size 16 --network small-conv-4 --labeled-batch 4 --precision bf16",
     "bench --side 8 --channels 1 --classes 3 --images 50 --repeats 1 --json --network mlp",
     "methods flexmatch",
     "report run",
     "predict run t.csv --no-probabilities --rows 7 --device cpu",
     "pseudo-labels run --order certain --source t.csv",
-    "suggest t.csv --number 3 --label label --seed 2",
+    "suggest t.csv --number 3 --label-column label --seed 2",
     "export run --to safetensors",
 )
 SETTINGS = (
-    "source: t.csv\nlabel: kind\nsteps: 100\nmethod: saw+softmatch\nmethod_options: {base_options: {k: 2.5}}\nlr: 1e-3\n",
+    "source: t.csv\nlabel_column: kind\nsteps: 100\nmethod: saw+softmatch\nmethod_options: {base_options: {k: 2.5}}\nlr: 1e-3\n",
     "recipe: paper\nlabels: 40\nviews:\n  cutout: 0.3\n  flip: no\n",
 )
 STRUCTURED: dict[str, damage.Mutation] = {
@@ -182,9 +180,9 @@ def _make_run(folder: Path) -> tuple[Path, Path]:
     """Train a run with everything a run folder may hold; returns it finished and a moment before it was finished."""
     table, run, unfinished = folder / "data.csv", folder / "run", folder / "unfinished"
     table.write_text(NUMBERS)
-    settings: dict[str, Any] = {"features": "width,height", "steps": 2, "network": "mlp-4", "evaluate_every": 1, "threads": 1}
+    settings: dict[str, Any] = {"feature_columns": "width,height", "steps": 2, "network": "mlp-4", "evaluate_every": 1}
     with patch.object(RunFolder, "finish"):
-        softmatch.train(str(table), **settings, unlabeled_batch=8, evaluation="crossfit", folds=2, out=run)
+        softmatch.train(str(table), **settings, threads=1, unlabeled_batch=8, evaluation="crossfit", folds=2, out=run)
     shutil.copytree(run, unfinished, ignore=shutil.ignore_patterns("result.json", "report.html"))
     RunFolder(run).finish()
     return run, unfinished

@@ -13,8 +13,6 @@ rest), and as a multiple of FixMatch's; and the bytes that a checkpoint holds be
 registries, further heads and networks).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

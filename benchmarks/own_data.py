@@ -17,8 +17,6 @@ Then the saved model predicts the test file, which gives the true error, and the
 Runs in the store are not repeated. Prints Markdown, mean ± standard deviation over the seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import json

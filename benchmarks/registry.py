@@ -8,8 +8,6 @@ all of them alike; the time is that of the process on one thread, the median ove
 cache costs some cache misses for each sample of the batch, and nothing for those that are not in it.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

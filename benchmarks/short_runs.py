@@ -15,8 +15,6 @@ Compares, on the same splits and from the same initial weights:
 Prints Markdown: test error, mean ± standard deviation over the seeds; mean weight over the first quarter of the run.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from concurrent.futures import ProcessPoolExecutor

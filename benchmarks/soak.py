@@ -7,8 +7,6 @@ the numbers of MEASURES are sampled. The exit code is 1 if a line fitted to the 
 --megabytes, or if another number is larger in the last third than it ever was in the second.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import itertools
@@ -135,35 +133,28 @@ def slope(times: list[float], values: list[float]) -> float:
     return float(np.polyfit(times, values, 1)[0]) if len(times) > 1 else 0.0
 
 
-def thirds(values: list[float]) -> tuple[float, float]:
-    """Return the largest value of the second third and of the last."""
-    third = len(values) // 3
-    return max(values[third : 2 * third] or values), max(values[2 * third :])
-
-
 def judge(times: list[float], samples: list[dict[str, float]], megabytes: float) -> list[str]:
     """List what has grown that should not."""
-    wrong, half = [], len(samples) // 2
+    wrong, half, third = [], len(samples) // 2, len(samples) // 3
     grown = slope(times[half:], [each[MEASURES[0]] for each in samples[half:]]) * (times[-1] - times[half])
     if grown > megabytes:
         wrong.append(f"memory grew by {grown:.1f} MB from the middle to the end, {megabytes:g} are allowed")
     for name in COUNTS:
-        before, last = thirds([each[name] for each in samples])
+        before, last = (
+            max(each[name] for each in part) for part in (samples[third : 2 * third] or samples, samples[2 * third :])
+        )
         if last > before:
             wrong.append(f"{name}: at most {before:g} in the second third, {last:g} in the last")
     return wrong
 
 
 def table(times: list[float], samples: list[dict[str, float]]) -> str:
-    lines = ["| | first | median of the second half | largest, second third | largest, last third | last | growth per hour |"]
-    lines.append("|---|---|---|---|---|---|---|")
-    half = len(samples) // 2
+    lines, half = ["| | first | median of the second half | last | growth per hour |", "|---|---|---|---|---|"], len(samples) // 2
     for name in MEASURES:
         values = [each[name] for each in samples]
-        shown = values[0], statistics.median(values[half:]), *thirds(values), values[-1]
-        cells = [f"{value:,.1f}" if name == MEASURES[0] else f"{value:,.0f}" for value in shown]
+        shown = values[0], statistics.median(values[half:]), values[-1]
         growth = "" if name in COUNTS else f"{3600 * slope(times[half:], values[half:]):+,.1f}"
-        lines.append(f"| {name} | {' | '.join(cells)} | {growth} |")
+        lines.append(f"| {name} | {' | '.join(f'{value:,.{int(name == MEASURES[0])}f}' for value in shown)} | {growth} |")
     return "\n".join(lines)
 
 

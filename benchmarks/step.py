@@ -10,8 +10,6 @@ freed tensors is kept, as for ours; where the system clears every new page, as i
 (--default-memory measures all variants like that). Everything else is softmatch as it trains, views included.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

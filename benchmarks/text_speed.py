@@ -11,8 +11,6 @@ the long ones. Prints medians and ranges over the rounds. A step is SoftMatch's 
 unlabelled texts, three views, AdamW, average of weights.
 """
 
-from __future__ import annotations
-
 import argparse
 import platform
 import statistics

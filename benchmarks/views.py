@@ -11,8 +11,6 @@ Before measuring, a block of memory larger than all tensors here is allocated an
 each step of a training run: the C library then keeps memory of that size instead of asking the system for every tensor.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -7,8 +7,6 @@ batch) taken by alignment, statistics and weights, and their time as the batch B
 are measured in the same run; prints the median of the repeats.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import time

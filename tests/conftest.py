@@ -1,7 +1,5 @@
 """Shared by all tests: one thread (small tensors are many times faster) and a fixed seed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The inputs of the golden numbers in §9 of the specification, and what the golden tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Small tasks and trainers, prepared from a source or from examples."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,9 +1,7 @@
-"""Run as a script by tests/test_processes.py: three processes, then two, each with its share of every batch.
+"""Run as a script by tests/distributed/test_processes.py: three processes, then two, each with its share of every batch.
 
 `train` and `normalise` are also called by the tests themselves, where there is one process, to compare with.
 """
-
-from __future__ import annotations
 
 import importlib
 import sys
@@ -35,42 +33,26 @@ CLASSES, FEATURES, STEPS = 3, 6, 3
 LABELED, UNLABELED, BALANCED, VALIDATION = 7, 13, 5, 4
 """Sizes of batches: no number of processes divides all of them, and three divides none."""
 POOL, SHAPE = 17, (1, 4, 4)
-PROBLEM = Problem(
-    num_classes=CLASSES,
-    num_unlabeled=POOL,
-    num_labeled=LABELED,
-    class_counts=(4, 2, 1),
-    class_prior=(0.6, 0.25, 0.15),
-    labeled_batch=LABELED,
-    unlabeled_batch=UNLABELED,
-    shape=SHAPE,
-    total_steps=STEPS,
-    momentum=0.8,
-)
+BATCHES = {"labeled_batch": LABELED, "unlabeled_batch": UNLABELED, "total_steps": STEPS, "momentum": 0.8}
+PROBLEM = Problem(CLASSES, POOL, LABELED, (4, 2, 1), class_prior=(0.6, 0.25, 0.15), shape=SHAPE, **BATCHES)
+LOW = {"threshold": 0.4}
 OPTIONS: dict[str, dict[str, Any]] = {
-    "fixmatch": {"threshold": 0.4},
-    "debiaspl": {"threshold": 0.4},
-    "uda": {"threshold": 0.4},
-    "flexmatch": {"threshold": 0.4},
-    "sequencematch": {"threshold": 0.4},
-    "comatch": {"threshold": 0.4, "memory": 1, "graph_threshold": 0.3},
-    "simmatch": {"threshold": 0.4},
-    "simmatch with a teacher": {"threshold": 0.4, "teacher": True},
+    **dict.fromkeys(("fixmatch", "debiaspl", "uda", "flexmatch", "sequencematch", "simmatch", "adsh"), LOW),
+    "comatch": {**LOW, "memory": 1, "graph_threshold": 0.3},
+    "simmatch with a teacher": {**LOW, "teacher": True},
     "cgmatch": {"warmup": 1},
     "dash": {"warmup": 1, "every": 1},
     "vat": {"iterations": 2, "step": 1.0},  # with a short trial step the direction is one of rounding errors, enlarged
     "mixmatch": {"weight": 5.0},
-    "semireward": {"warmup": 1, "every": 1, "base_options": {"threshold": 0.4}},
-    "influence": {"every": 1, "base_options": {"threshold": 0.4}},
-    "meta_pseudo_labels": {"threshold": 0.4, "finetune": 0.3, "baseline": 0.5},
-    "darp": {"warmup": 0.0, "every": 2, "base_options": {"threshold": 0.4}},
-    "abc": {"threshold": 0.4, "base_options": {"threshold": 0.4}},
-    "adsh": {"threshold": 0.4},
-    "saw": {"base_options": {"threshold": 0.4}},
-    "cossl": {"teach_from": 0.5, "base_options": {"threshold": 0.4}},
+    "semireward": {"warmup": 1, "every": 1, "base_options": LOW},
+    "influence": {"every": 1, "base_options": LOW},
+    "meta_pseudo_labels": {**LOW, "finetune": 0.3, "baseline": 0.5},
+    "darp": {"warmup": 0.0, "every": 2, "base_options": LOW},
+    "abc": {**LOW, "base_options": LOW},
+    "saw": {"base_options": LOW},
+    "cossl": {"teach_from": 0.5, "base_options": LOW},
     "cossl+adamatch": {"teach_from": 0.5},
-    "crest": {"generations": 2, "base_options": {"threshold": 0.4}},
-    "crest_plus": {"generations": 2, "base_options": {"threshold": 0.4}},
+    **{name: {"generations": 2, "base_options": LOW} for name in ("crest", "crest_plus")},
 }
 """With which every term of a method has set in after three steps."""
 CASES = (*METHODS, "simmatch with a teacher", "semireward+adamatch", "cossl+adamatch", "abc+freematch", "influence+flexmatch")

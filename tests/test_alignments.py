@@ -1,7 +1,5 @@
 """Alignment: Norm(p·r/s) with running, queued and estimated marginals."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Running averages: the recursion, its three starts, and the momentum that follows from the length of a run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Calibration: values computed by hand, temperatures that are known, and what cannot be fitted; figures of each class."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """softmatch.Classifier: scikit-learn's conventions, and every form of data that it takes."""
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from pathlib import Path
@@ -34,7 +32,7 @@ QUICK = {"steps": 40, "unlabeled_batch": 32, "labeled_batch": 16}
 EXPECTED_FAILED_CHECKS = {
     # Its last part has the classes −1 and 1. Here, −1 means that there is no label, as in scikit-learn's own semi-supervised
     # classifiers, which the check leaves out of this part by their names.
-    "check_classifiers_classes": "−1 means unlabelled",
+    "check_classifiers_classes": "−1 means unlabelled"
 }
 
 
@@ -43,15 +41,19 @@ def test_the_conventions_of_scikit_learn(estimator: Classifier, check: Any) -> N
     check(estimator)
 
 
+def few_labels(truth: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
+    """y with `number` labels per class, −1 elsewhere."""
+    y = np.full(len(truth), -1)
+    for label in np.unique(truth):
+        y[np.flatnonzero(truth == label)[:number]] = label
+    return y
+
+
 @cache
 def blobs() -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """60 points in three clusters far apart, the true labels, and y with two labels of each cluster."""
     points, truth = make_blobs(60, 4, cluster_std=0.5, random_state=0)
-    y = np.full(60, -1)
-    for label in range(3):
-        chosen = np.flatnonzero(truth == label)[:2]
-        y[chosen] = label
-    return points, truth, y
+    return points, truth, few_labels(truth, 2)
 
 
 def quick(*arguments: Any, **options: Any) -> Classifier:
@@ -61,13 +63,9 @@ def quick(*arguments: Any, **options: Any) -> Classifier:
 def test_digits_from_forty_labels() -> None:
     images, digits = load_digits(return_X_y=True)
     images = (images.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-    y = np.full(len(digits), -1)
-    for digit in range(10):
-        chosen = np.flatnonzero(digits == digit)[:4]
-        y[chosen] = digit
     views = {"pad": 1, "flip": False, "reflect": False, "operations": 2}
     classifier = Classifier(network="small-conv-8", steps=150, labeled_batch=40, unlabeled_batch=48, views=views)
-    classifier.fit(images, y)
+    classifier.fit(images, few_labels(digits, 4))
     assert classifier.method_ == "softmatch"
     assert classifier.n_iter_ == classifier.history_[-1]["step"] == 150
     assert classifier.history_[-1]["loss"] < classifier.history_[0]["loss"]
@@ -86,16 +84,11 @@ def test_given_labels_are_kept_and_the_others_predicted() -> None:
     assert (classifier.transduction_[known] == y[known]).all()
     predicted, probs = classifier.predict(points), classifier.predict_proba(points)
     assert (classifier.transduction_[~known] == predicted[~known]).all()
-    assert classifier.transduction_confidence_.tolist() == [
-        probs[row, label] for row, label in enumerate(classifier.transduction_)
-    ]
+    assert (classifier.transduction_confidence_ == probs[np.arange(len(probs)), classifier.transduction_]).all()
     assert classifier.transduction_confidence_[0] == probs[0, wrong]
 
 
-@pytest.mark.parametrize(
-    ("names", "nothing"),
-    [(["c", "a", "b"], None), ([7.0, 3.0, 5.0], np.nan), ([30, 10, 20], -1)],
-)
+@pytest.mark.parametrize(("names", "nothing"), [(["c", "a", "b"], None), ([7.0, 3.0, 5.0], np.nan), ([30, 10, 20], -1)])
 def test_labels_of_any_type_come_back_as_they_were(names: list[Any], nothing: Any) -> None:
     points, truth, y = blobs()
     given = [nothing if label == -1 else names[label] for label in y]
@@ -348,8 +341,8 @@ def test_augmented_columns_of_a_frame_are_for_training_only() -> None:
     texts = ["my parcel is late", "the card was stolen"] * 6
     frame = pd.DataFrame({"text": texts, "aug_0": [text.upper()[::-1] for text in texts], "aug_1": texts})
     y = np.array([0, 1] * 2 + [-1] * 8)
-    fitted = Classifier(steps=3, settings={"text": "text"}).fit(frame, y)
-    plain = Classifier(steps=3, settings={"text": "text", "augmented": "none"}).fit(frame, y)
+    fitted = Classifier(steps=3, settings={"text_column": "text"}).fit(frame, y)
+    plain = Classifier(steps=3, settings={"text_column": "text", "augmented": "none"}).fit(frame, y)
     assert fitted.predict_proba(frame[["text"]]).shape == (12, 2)
     assert np.array_equal(fitted.predict_proba(frame[["text"]]), fitted.predict_proba(frame))
     assert not np.array_equal(fitted.predict_proba(frame), plain.predict_proba(frame))

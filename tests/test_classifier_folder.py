@@ -1,7 +1,5 @@
 """A classifier as a folder."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What CONTRIBUTING.md promises: its example weighting works as it stands, and the files it names exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Turns of phrase."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

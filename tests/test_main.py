@@ -1,7 +1,5 @@
 """The exit code of the command, by what has ended it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

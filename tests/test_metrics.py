@@ -1,7 +1,5 @@
 """Quantity f and quality g: definitions, unknown truth, empty windows, and sums over batches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

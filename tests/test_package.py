@@ -1,7 +1,5 @@
 """The public names: complete, importable, documented, and lazy."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -42,7 +40,7 @@ def test_every_weighting_and_alignment_is_public() -> None:
 
 def test_help_does_not_import_torch_or_sklearn() -> None:
     code = (
-        "import sys; from softmatch.cli import main; main(['train', '--help']); "
+        "import sys; from softmatch.cli.app import main; main(['train', '--help']); "
         "print(sorted(m for m in ('torch', 'sklearn', 'transformers', 'numpy') if m in sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

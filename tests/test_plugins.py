@@ -1,8 +1,5 @@
 """Objects of the user's own code: found, called with what they ask for, and mistakes named."""
 
-from __future__ import annotations
-
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,13 +7,6 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.plugins import call_own, find_own
-
-
-def test_it_can_be_imported_before_anything_else() -> None:
-    """Methods import it, and what reads data imports methods: it must not import that in turn. So it is quick, too."""
-    code = "import sys, softmatch.plugins; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout.strip(), done.stderr) == ("False", "")
 
 
 def test_from_a_file_and_from_a_module(tmp_path: Path) -> None:

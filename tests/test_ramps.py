@@ -1,7 +1,5 @@
 """Ramps: goldens of the specification, and the step they are at."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Recipes: the paper's tables of hyper-parameters, asserted number by number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Independent streams from one seed, the same on every machine."""
 
-from __future__ import annotations
-
 import torch
 
 from softmatch.seeds import derive, stream

@@ -1,7 +1,5 @@
 """Registry and queue: the later value of a sample counts, the oldest row makes room, nothing else changes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

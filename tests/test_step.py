@@ -1,7 +1,5 @@
 """Seen: detached float32 predictions, and the refusal of what is not finite. With two processes: tests/test_processes.py."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Targets and divergences: one-hot with ties to the lowest class, sharpening, cross-entropy and KL."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

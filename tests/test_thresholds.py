@@ -1,7 +1,5 @@
 """Thresholds that follow learning: FlexMatch's registry, Dash's ladder, AdaMatch's relative and FreeMatch's own threshold."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """λ(p) of the paper's Table 1 and appendix: golden values, running statistics and their edge cases."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

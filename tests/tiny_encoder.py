@@ -1,7 +1,5 @@
 """Pretrained encoders small enough for tests: random weights, real files, nothing fetched."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +8,9 @@ from typing import Any
 import torch
 
 WORDS = ("the", "a", "cat", "dog", "bird", "sat", "ran", "on", "mat", "tree", "how", "much", "is", "it", "?", "##s", "##ing")
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+SPREAD = 0.5
+"""Of initial weights: with it, features of different inputs differ clearly."""
 
 
 def make_text_encoder(folder: Path, seed: int = 0, words: Sequence[str] = WORDS, mask: bool = True) -> Path:
@@ -18,15 +19,7 @@ def make_text_encoder(folder: Path, seed: int = 0, words: Sequence[str] = WORDS,
 
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *(["[MASK]"] if mask else []), *words]
     torch.manual_seed(seed)
-    config = BertConfig(
-        vocab_size=len(names),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.5,  # features of different texts differ clearly
-    )
+    config = BertConfig(vocab_size=len(names), max_position_embeddings=64, initializer_range=SPREAD, **SIZES)
     BertModel(config).save_pretrained(folder)
     vocabulary = {name: number for number, name in enumerate(names)}
     BertTokenizer(vocab=vocabulary, **({} if mask else {"mask_token": None})).save_pretrained(folder)
@@ -48,8 +41,7 @@ def make_vit(folder: Path, seed: int = 0, pooler: bool = True) -> Path:
     from transformers import ViTConfig, ViTModel
 
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = ViTConfig(image_size=16, patch_size=8, initializer_range=0.5, **sizes)
+    config = ViTConfig(image_size=16, patch_size=8, initializer_range=SPREAD, **SIZES)
     ViTModel(config, add_pooling_layer=pooler).save_pretrained(folder)
     _write_image_settings(folder, {"size": {"height": 16, "width": 16}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3})
     return folder
@@ -71,12 +63,11 @@ def make_clip(folder: Path, seed: int = 0) -> Path:
     from transformers import CLIPConfig, CLIPModel
 
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {**SIZES, "num_hidden_layers": 1}
     text = {**sizes, "vocab_size": 32, "max_position_embeddings": 16}
     CLIPModel(CLIPConfig(text_config=text, vision_config={**sizes, "image_size": 16, "patch_size": 8})).save_pretrained(folder)
-    _write_image_settings(
-        folder, {"size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16}, "do_center_crop": True}
-    )
+    crop = {"crop_size": {"height": 16, "width": 16}, "do_center_crop": True}
+    _write_image_settings(folder, {"size": {"shortest_edge": 16}, **crop})
     return folder
 
 

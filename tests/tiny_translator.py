@@ -1,7 +1,5 @@
 """Translation models small enough for tests: random weights, real files, nothing fetched."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Methods in a user's own loop, where each of two processes has its own batches: run by tests/several_processes.py."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -11,14 +9,8 @@ METHODS = ("softmatch", "flexmatch", "freematch", "adamatch", "dash", "sla", "de
 CLASSES, UNLABELED, STEPS = 4, 24, 6
 FIRST = {"equal": 0.5, "unequal": 1 / 3}
 """Share of the rows that the first of two processes has."""
-PROBLEM = Problem(
-    num_classes=CLASSES,
-    num_unlabeled=UNLABELED,
-    class_counts=(3, 1, 1, 1),
-    class_prior=(0.5, 0.2, 0.2, 0.1),
-    total_steps=80,
-    momentum=0.8,
-)
+COUNTS, PRIOR = (3, 1, 1, 1), (0.5, 0.2, 0.2, 0.1)
+PROBLEM = Problem(CLASSES, UNLABELED, class_counts=COUNTS, class_prior=PRIOR, total_steps=80, momentum=0.8)
 OPTIONS = {"darp": {"warmup": 0.0, "every": 2}, "darp+softmatch": {"warmup": 0.0, "every": 3}}
 
 

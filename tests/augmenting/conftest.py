@@ -1,7 +1,5 @@
 """Fixtures for tests of augmented texts: two tiny models, and a new cache for each test."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

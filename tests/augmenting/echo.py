@@ -1,7 +1,5 @@
 """A maker without a model."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Tables and datasets written again with further columns: every cell, row and column stays as it was."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

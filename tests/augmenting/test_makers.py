@@ -1,7 +1,5 @@
 """Entries of --via; functions of your own are found, called, checked, and recognised by their content."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The example of your own engine, with a stand-in for the engine."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

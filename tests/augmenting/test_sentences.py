@@ -1,7 +1,5 @@
 """Sentences are found, and texts are the same when they are put together again."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

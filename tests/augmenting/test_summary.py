@@ -1,7 +1,5 @@
 """The summary of augmented texts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

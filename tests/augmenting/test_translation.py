@@ -1,7 +1,5 @@
 """Translation by tiny models with real files: sampling, long sentences, folders, what is refused, which libraries are named."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Cached versions are found again by content; several writers, a kill and a full disk lose nothing; damage is reported."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """Columns of augmented texts: nothing is made twice, and an interruption costs at most a batch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

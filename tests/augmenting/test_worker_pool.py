@@ -1,7 +1,5 @@
 """Batches in several processes: the same as in one; a process that ends or fails is reported; an interruption ends all."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

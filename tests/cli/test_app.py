@@ -1,7 +1,5 @@
 """The command line, as a user runs it: real processes, exit codes, messages without tracebacks."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -10,15 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
-from softmatch.cli.app import main
 from softmatch.methods import METHODS
+from tests.cli.conftest import Said
 
 QUICK = ["--steps", "20", "--threads", "1", "--unlabeled-batch", "32"]
 
@@ -33,54 +31,19 @@ def call(*arguments: str, folder: Path, code: int = 0) -> str:
     return done.stdout if code == 0 else done.stderr
 
 
-@pytest.fixture
-def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
-    """What is said about a mistake, in this process: a new one would take seconds to import torch."""
-
-    def say(arguments: list[str]) -> str:
-        monkeypatch.chdir(tmp_path)
-        assert main(arguments) == 2
-        return capsys.readouterr().err
-
-    return say
-
-
-@pytest.fixture
-def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What `softmatch …` prints, in this process, for what does not need one of its own."""
-
-    def say(*arguments: str, code: int = 0) -> str:
-        monkeypatch.chdir(tmp_path)
-        assert main(list(arguments)) == code
-        found = capsys.readouterr()
-        return found.out if code == 0 else found.err
-
-    return say
-
-
-def test_train_without_arguments_but_a_few_steps(tmp_path: Path) -> None:
+def test_train_without_arguments_but_a_few_steps(tmp_path: Path, said: Said) -> None:
     out = call("train", *QUICK, folder=tmp_path)
     run = tmp_path / "runs" / "digits-softmatch-40-labels-seed-0"
     assert (run / "report.html").is_file()
-    for text in (
-        "1,797 grey images",
-        "40 labelled, 1,218 unlabelled",
-        "539 held-out samples",
-        "error",
-        "baseline (labels only)",
-        "quantity",
-        "Report",
-        "Next        softmatch check YOUR-DATA",
-    ):
+    shown = ("1,797 grey images", "40 labelled, 1,218 unlabelled", "539 held-out samples", "error", "baseline (labels only)")
+    for text in (*shown, "quantity", "Report", "Next        softmatch check YOUR-DATA"):
         assert text in out
-    again = call("train", *QUICK, folder=tmp_path)
-    assert "seed-0-2" in again
+    assert "seed-0-2" in said("train", *QUICK, "--no-baseline")
 
 
-def test_a_file_and_the_command_line_over_it(tmp_path: Path, said: Callable[..., str]) -> None:
-    (tmp_path / "s.yaml").write_text(
-        "source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n"
-    )
+def test_a_file_and_the_command_line_over_it(tmp_path: Path, said: Said) -> None:
+    settings = "source: two-moons\nsteps: 15\nseed: 3\nmethod: fixmatch\nmethod_options: {threshold: 0.9}\n"
+    (tmp_path / "s.yaml").write_text(settings)
     said("train", "-c", "s.yaml", "--seed", "4", "--out", "run", "--no-baseline")
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert (config["source"], config["steps"], config["seed"], config["method"]) == ("two-moons", 15, 4, "fixmatch")
@@ -88,7 +51,7 @@ def test_a_file_and_the_command_line_over_it(tmp_path: Path, said: Callable[...,
     assert config["baseline"] is False
 
 
-def test_options_of_methods_and_views(tmp_path: Path, said: Callable[..., str]) -> None:
+def test_options_of_methods_and_views(tmp_path: Path, said: Said) -> None:
     said("train", *QUICK, "--no-baseline", "--out", "run", "--method-options.k", "3", "--views.cutout", "0.2")
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["method_options"] == {"k": 3}
@@ -98,29 +61,37 @@ def test_options_of_methods_and_views(tmp_path: Path, said: Callable[..., str]) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--lables", "3"], "--labels"),
-        (["train", "--labels", "x"], "labels = 'x'"),
-        (["train", "--optimizer", "sdg"], "optimizer = 'sdg'"),
-        (["train", "digit"], "Did you mean 'digits'"),
-        (["train", "--labels", "41"], "for example 40 or 50"),
-        (["train", "--labels", "9000"], "fewer"),
-        (["train", "--method", "softmach"], "Did you mean 'softmatch'"),
-        (["train", "--method", "mine.py:X"], "no file mine.py"),
-        (["train", "--method-options.kk", "3"], "no option 'kk'"),
-        (["train", "-c", "none.yaml"], "no settings file none.yaml"),
-        (["train", "--device", "warp"], "cannot be used here"),
-        (["train", "--out", "full"], "never overwritten"),
-        (["trian"], "train"),
-        (["report", "nowhere"], "not a run folder"),
+        ("train --lables 3", "--labels"),
+        ("train --labels x", "labels = 'x'"),
+        ("train --optimizer sdg", "optimizer = 'sdg'"),
+        ("train digit", "Did you mean 'digits'"),
+        ("train --labels 41", "for example 40 or 50"),
+        ("train --labels 9000", "fewer"),
+        ("train --method softmach", "Did you mean 'softmatch'"),
+        ("train --method mine.py:X", "no file mine.py"),
+        ("train --method-options.kk 3", "no option 'kk'"),
+        ("train -c none.yaml", "no settings file none.yaml"),
+        ("train --device warp", "cannot be used here"),
+        ("train --out full", "never overwritten"),
+        ("trian", "train"),
+        ("report nowhere", "not a run folder"),
+        ("train cifar10 --data nowhere", "nowhere"),
+        ("train cifar10 --data text.npz", "text.npz"),
+        ("train digits --data text.npz", "embedded"),
+        ("train digits --recipe paper", "no experiment on 'digits'"),
+        ("train digits --imbalance 10", "--largest-class-labels"),
+        ("train digits --network missing.py:net", "there is no file missing.py"),
+        ("train digits --views.pad -1", "pad must be"),
+        ("bench --side 0", "bench needs"),
+        ("bench --network wrn-29-2x", "no network"),
     ],
 )
-def test_mistakes_are_explained_and_nothing_is_written(
-    arguments: list[str], message: str, tmp_path: Path, refused: Callable[[list[str]], str]
-) -> None:
+def test_mistakes_are_explained_and_nothing_is_written(arguments: str, message: str, tmp_path: Path, said: Said) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "precious").write_text("data")
-    assert message in refused(arguments)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "precious"]
+    (tmp_path / "text.npz").write_text("not an archive")
+    assert message in said(*arguments.split(), code=2)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["full", "precious", "text.npz"]
 
 
 def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
@@ -128,20 +99,19 @@ def test_a_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_divergence_exits_with_1(said: Callable[..., str]) -> None:
+def test_divergence_exits_with_1(said: Said) -> None:
     message = said("train", "two-moons", "--lr", "1e30", "--optimizer", "sgd", "--steps", "50", "--no-baseline", code=1)
     assert "stopped at step" in message
 
 
-def test_methods_lists_every_method_with_its_citation(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods"]) == 0
-    words = capsys.readouterr().out.split()
+def test_methods_lists_every_method_with_its_citation(said: Said) -> None:
+    words = said("methods").split()
     for name, entry in METHODS.items():
         assert name in words
         assert entry.citation.split()[-1] in words
 
 
-def test_report_writes_the_page_again(tmp_path: Path, said: Callable[..., str]) -> None:
+def test_report_writes_the_page_again(tmp_path: Path, said: Said) -> None:
     said("train", "two-moons", "--steps", "10", "--out", "run")
     (tmp_path / "run" / "report.html").unlink()
     assert "report.html" in said("report", "run")
@@ -149,20 +119,8 @@ def test_report_writes_the_page_again(tmp_path: Path, said: Callable[..., str]) 
 
 
 def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "softmatch",
-        "train",
-        "two-moons",
-        "--steps",
-        "1000000",
-        "--evaluate-every",
-        "5",
-        "--out",
-        "run",
-        "--no-baseline",
-    ]
+    options = "--steps 1000000 --evaluate-every 5 --out run --no-baseline"
+    command = [sys.executable, "-m", "softmatch", "train", "two-moons", *options.split()]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 60
@@ -185,14 +143,9 @@ def test_a_terminal_gets_a_live_display(tmp_path: Path) -> None:
     process = subprocess.Popen(command, cwd=tmp_path, stdout=slave, stderr=slave, stdin=slave, env=environment)
     os.close(slave)
     shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
+    with suppress(OSError):  # at the end of the process
+        while part := os.read(master, 4096):
+            shown += part
     os.close(master)
     assert process.wait(timeout=60) == 0
     text = shown.decode()
@@ -209,7 +162,7 @@ def write_cifar10(path: Path) -> None:
 SMALL = ["--labels", "10", "--labeled-batch", "4", "--unlabeled-batch", "8", "--network", "wrn-10-1", "--threads", "1"]
 
 
-def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path, said: Callable[..., str]) -> None:
+def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path, said: Said) -> None:
     write_cifar10(tmp_path / "some.npz")
     out = said("train", "cifar10", "--data", "some.npz", "--recipe", "paper", "--steps", "3", *SMALL)
     assert "by the recipe 'paper'" in out
@@ -221,7 +174,7 @@ def test_an_image_data_set_by_the_papers_recipe(tmp_path: Path, said: Callable[.
     assert (tmp_path / "again" / "metrics.jsonl").read_text().count("\n") == 3
 
 
-def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Callable[..., str]) -> None:
+def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Said) -> None:
     write_cifar10(tmp_path / "some.npz")
     out = said("train", "cifar10", "--data", "some.npz", "--dry-run", *SMALL)
     for text in ("whole run", "memory", "images/s", "wrn-10-1"):
@@ -230,8 +183,8 @@ def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Callabl
     assert [path.name for path in tmp_path.iterdir()] == ["some.npz"]
 
 
-def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Callable[..., str]) -> None:
-    options = ["--side", "16", "--repeats", "2", *SMALL]
+def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Said) -> None:
+    options = ["--side", "16", "--repeats", "1", *SMALL]
     table = said("bench", *options)
     for part in ("data", "views", "forward", "backward", "optimiser", "average of weights", "GFLOP/s", "GiB"):
         assert part in table
@@ -241,33 +194,9 @@ def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Callable[..., str]) 
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train", "cifar10", "--data", "nowhere"], "nowhere"),
-        (["train", "cifar10", "--data", "text.npz"], "text.npz"),
-        (["train", "digits", "--data", "text.npz"], "embedded"),
-        (["train", "digits", "--recipe", "paper"], "no experiment on 'digits'"),
-        (["train", "digits", "--imbalance", "10"], "--largest-class-labels"),
-        (["train", "digits", "--network", "missing.py:net"], "there is no file missing.py"),
-        (["train", "digits", "--views.pad", "-1"], "pad must be"),
-        (["bench", "--side", "0"], "bench needs"),
-        (["bench", "--network", "wrn-29-2x"], "no network"),
-    ],
-)
-def test_mistakes_with_image_data(
-    tmp_path: Path, arguments: list[str], message: str, refused: Callable[[list[str]], str]
-) -> None:
-    (tmp_path / "text.npz").write_text("not an archive")
-    assert message in refused(arguments)
-    assert [path.name for path in tmp_path.iterdir()] == ["text.npz"]
-
-
-def test_methods_prints_the_card_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods", "flexmatch"]) == 0
-    card = capsys.readouterr().out
+def test_methods_prints_the_card_of_one(said: Said) -> None:
+    card = said("methods", "flexmatch")
     assert card.startswith("# FlexMatch (`flexmatch`)")
     assert "## When to use it" in card
     assert "<!--" not in card
-    assert main(["methods", "flexmach"]) == 2
-    assert "there is no method 'flexmach'" in capsys.readouterr().err
+    assert "there is no method 'flexmach'" in said("methods", "flexmach", code=2)

@@ -1,7 +1,5 @@
 """`softmatch augment` as a user runs it."""
 
-from __future__ import annotations
-
 import io
 import sqlite3
 from pathlib import Path

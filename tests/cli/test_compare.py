@@ -1,7 +1,5 @@
 """`softmatch compare`: what it makes of its arguments, that it goes on after whatever ends it, and what it says."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

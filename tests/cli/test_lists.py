@@ -1,38 +1,26 @@
 """`softmatch methods --json` and `softmatch runs`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
-import pytest
-
-from softmatch.cli.app import main
 from softmatch.methods import METHODS
+from tests.cli.conftest import Said
 from tests.report.example import make_run
 
 
-def test_methods_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["methods", "--json"]) == 0
-    assert [method["name"] for method in json.loads(capsys.readouterr().out)] == list(METHODS)
-    assert main(["methods", "flexmatch", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["card"].startswith("# FlexMatch")
+def test_methods_as_json(said: Said) -> None:
+    assert [method["name"] for method in json.loads(said("methods", "--json"))] == list(METHODS)
+    assert json.loads(said("methods", "flexmatch", "--json"))["card"].startswith("# FlexMatch")
 
 
-def test_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_run(tmp_path / "runs" / "one")
-    make_run(tmp_path / "runs" / "\x1b[2Jtwo", finished=False)
-    assert main(["runs"]) == 0
-    said = capsys.readouterr().out
-    assert "stopped at step 0 of" in said
-    assert "runs/one" in said
-    assert "\x1b" not in said
-    assert main(["runs", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {run["source"] for run in found} == {"two-moons"}
-    (tmp_path / "empty").mkdir()
-    assert main(["runs", "empty"]) == 0
-    assert "There are no runs in empty." in capsys.readouterr().out
-    assert main(["runs", "nowhere"]) == 2
-    assert "there is no folder nowhere" in capsys.readouterr().err
+def test_runs_are_listed(folder: Path, said: Said) -> None:
+    make_run(folder / "runs" / "one")
+    make_run(folder / "runs" / "\x1b[2Jtwo", finished=False)
+    shown = said("runs")
+    assert "stopped at step 0 of" in shown
+    assert "runs/one" in shown
+    assert "\x1b" not in shown
+    assert {run["source"] for run in json.loads(said("runs", "--json"))} == {"two-moons"}
+    (folder / "empty").mkdir()
+    assert "There are no runs in empty." in said("runs", "empty")
+    assert "there is no folder nowhere" in said("runs", "nowhere", code=2)

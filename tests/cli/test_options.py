@@ -1,35 +1,27 @@
 """Help: every option is described once, in a panel; commands list what they read."""
 
-from __future__ import annotations
-
 import re
-import subprocess
-import sys
-from collections.abc import Callable
 
 import pytest
 
 from softmatch.cli.app import COMMANDS, FOLDED, GROUPS, app, main, option_names
 from softmatch.cli.options import DEFAULTS, MORE, PANELS, WHERE
 from softmatch.config import Config
+from tests.cli.conftest import Said
 
 ODD = re.compile(r"^(Of|That|What|Whether)\b|\btwin\b|so many|as many as|is no |besides|go(es)? on\b")
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    def show(*arguments: str) -> str:
-        monkeypatch.setenv("COLUMNS", "100")
-        assert main(list(arguments)) == 0
-        return capsys.readouterr().out
-
-    return show
+def shown(monkeypatch: pytest.MonkeyPatch, said: Said) -> Said:
+    monkeypatch.setenv("COLUMNS", "100")
+    return said
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_argument_has_a_help_text_in_plain_english(command: str) -> None:
     for argument in app[command].assemble_argument_collection(parse_docstring=True):
-        if argument.children:  # a model, whose fields follow
+        if argument.children or not argument.show:  # a model, whose fields follow; a name that is gone
             continue
         text = argument.parameter.help
         assert text, f"{command} {argument.name} has no help text"
@@ -37,7 +29,7 @@ def test_every_argument_has_a_help_text_in_plain_english(command: str) -> None:
             assert not ODD.search(text), f"{command} {argument.name}: {text}"
 
 
-def test_commands_are_shown_in_groups(shown: Callable[..., str]) -> None:
+def test_commands_are_shown_in_groups(shown: Said) -> None:
     text = shown("--help")
     places = [text.index(f"─ {title} ─") for title in GROUPS]
     assert places == sorted(places)
@@ -46,15 +38,12 @@ def test_commands_are_shown_in_groups(shown: Callable[..., str]) -> None:
     assert text == shown() == shown("help")
 
 
-def test_train_shows_thirty_options_and_all_with_help_all(shown: Callable[..., str]) -> None:
+def test_train_shows_thirty_options_and_all_with_help_all(shown: Said) -> None:
     short, full = shown("train", "-h"), shown("train", "--help-all")
     number = len(re.findall(r"^│ (\*  )?--", short, re.MULTILINE))
     assert 25 <= number <= 33
-    for panel in PANELS:
-        assert f"─ {panel} ─" in short
-        assert f"─ {panel} ─" in full
-    for panel in MORE:
-        assert f"─ {panel} ─" not in short
+    for panel in (*PANELS, *MORE):
+        assert (f"─ {panel} ─" in short) == (panel in PANELS)
         assert f"─ {panel} ─" in full
     for option in option_names("train"):
         assert option in full
@@ -96,18 +85,13 @@ def test_options_that_are_not_read_are_errors(arguments: str, message: str, caps
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_every_command(command: str, shown: Callable[..., str]) -> None:
+def test_help_of_every_command(command: str, shown: Said) -> None:
     text = shown(command, "--help-all" if command in FOLDED else "--help")
     assert text.startswith(f"Usage: softmatch {command}")
     assert "[default: {}]" not in text or command in ("plan", "compare", "reproduce")
 
 
-def test_version_and_completion(shown: Callable[..., str]) -> None:
+def test_version_and_completion(shown: Said) -> None:
     assert shown("-V") == shown("--version")
     for shell in ("bash", "zsh", "fish"):
         assert "pseudo-labels" in shown("completion", shell)
-
-
-def test_the_command_line_does_not_wait_for_torch() -> None:
-    code = "import sys, softmatch.cli.app, softmatch.runs.listing, softmatch.runs.verdict; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,7 +1,5 @@
 """The command that reproduces the paper, from its arguments to its files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

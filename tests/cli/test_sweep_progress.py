@@ -1,7 +1,5 @@
 """What is shown of a sweep: a live table on a terminal, lines elsewhere; read from the files of runs."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The words of a command: former names of options, and what is left without one."""
 
-from __future__ import annotations
-
 import pytest
 
 from softmatch.cli.app import option_names

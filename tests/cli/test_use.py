@@ -1,7 +1,5 @@
 """Commands after training, as a user and as a program runs them; and every command of the documentation."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -9,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.cli.app import COMMANDS, app, main
+from softmatch.cli.app import COMMANDS, app
 from softmatch.cli.typed import remember
+from tests.cli.conftest import Said
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(rf"^\s*(?:srun )?(softmatch (?:{'|'.join(COMMANDS)})\b[^#\n]*)", re.MULTILINE)
 
 
@@ -21,7 +20,7 @@ def documented() -> list[str]:
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     blocks = [block for file in files for block in re.findall(r"```(?:bash|sh|console)?\n(.*?)```", file.read_text(), re.DOTALL)]
     found = [line.strip() for block in blocks for line in COMMAND.findall(block)]
-    return sorted({line.split(" && ")[0] for line in found if not line.endswith("\\") and "…" not in line})
+    return sorted({re.split(r" && | \| ", line)[0] for line in found if not line.endswith("\\") and "…" not in line})
 
 
 @pytest.mark.parametrize("command", documented())
@@ -30,15 +29,9 @@ def test_commands_of_the_documentation_are_understood(command: str) -> None:
     app.parse_args([word for word in words if word != "--help"], exit_on_error=False, print_error=False)
 
 
-def test_results_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_results_for_programs(tmp_path: Path, said: Said) -> None:
     rows = [f"{k % 2 * 5 + k / 99},{k / 50},{('=one', '-two', '')[k % 2 if k < 16 else 2]}" for k in range(30)]
     (tmp_path / "d.csv").write_text("\n".join(["a,b,label", *rows]))
-
-    def said(*arguments: str) -> str:
-        capsys.readouterr()
-        assert main(list(arguments)) == 0
-        return capsys.readouterr().out
 
     settings = ["--steps", "4", "--evaluation", "none", "--threads", "1", "--unlabeled-batch", "8", "--network", "mlp-4"]
     facts = json.loads(said("check", "d.csv", *settings, "--json"))
@@ -55,10 +48,8 @@ def test_results_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     lines = said("predict", "run", "d.csv", "--out", "-", "--no-probabilities").splitlines()
     assert lines[0] == "name,label,confidence,problem"
     assert {line.split(",")[1] for line in lines[1:]} <= {"'=one", "'-two"}
-    assert {line.split(",")[1] for line in said("predict", "run", "d.csv", "--out", "-", "--raw").splitlines()[1:]} <= {
-        "=one",
-        "-two",
-    }
+    raw = said("predict", "run", "d.csv", "--out", "-", "--raw").splitlines()[1:]
+    assert {line.split(",")[1] for line in raw} <= {"=one", "-two"}
     said("predict", "run", "d.csv", "--out", "p.jsonl", "-q")
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["label"] in ("=one", "-two")
     said("pseudo-labels", "run", "--out", "q.jsonl")
@@ -66,5 +57,4 @@ def test_results_for_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert len(json.loads(said("suggest", "run", "-n", "3", "--json"))["names"]) == 3
     said("suggest", "d.csv", "-n", "2", "--out", "s.jsonl")
     assert json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["label"] is None
-    assert main(["suggest", "run", "--text", "a"]) == 2
-    assert "--text-column a is not read here: run is a run" in capsys.readouterr().err
+    assert "--text-column a is not read here: run is a run" in said("suggest", "run", "--text", "a", code=2)

@@ -1,7 +1,5 @@
 """Random batches, and comparisons of state, that the contract tests share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

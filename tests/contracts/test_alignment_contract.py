@@ -1,7 +1,5 @@
 """What every alignment p → p̃ promises, in addition to test_learner_contract.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """What every weighting λ(p) and every alignment p → p̃ promises: they learn by `update` alone, and `forward` is pure."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 To hold your own to it: SOFTMATCH_METHOD=file.py:name pytest tests/contracts.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What every method promises the training loop, whatever it needs: real trainers on images and on vectors."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from dataclasses import fields

@@ -3,8 +3,6 @@
 To hold your own to it: SOFTMATCH_WEIGHTING=file.py:Name pytest tests/contracts.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 

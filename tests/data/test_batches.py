@@ -1,7 +1,5 @@
 """Batches: every sample once an epoch, the same batch for the same step, no truth of unlabelled samples."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Cells as numbers, texts and missing values."""
 
-from __future__ import annotations
-
 import math
 from datetime import date, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """What is chosen by the size of the data can be trained, from a few samples to many and from 2 classes to 1,000."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

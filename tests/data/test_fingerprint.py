@@ -1,7 +1,5 @@
 """Copies are found by what the user gave."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

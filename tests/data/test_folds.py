@@ -1,7 +1,5 @@
 """How the error is measured: nothing that is held out is trained on, whatever the labels look like."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

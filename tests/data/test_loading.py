@@ -1,7 +1,5 @@
 """Batches from worker processes: real files, real workers, and the same batches whatever their number."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Image files: decoded whatever their mode, bounded by their header, named where they cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

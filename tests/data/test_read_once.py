@@ -1,7 +1,5 @@
 """A source file is opened once on the way to training."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Labels as a Python user gives them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The embedded sources: their sizes, their classes, their seeds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Splits: balanced or long-tailed, disjoint where they must be, repeatable, and refused with advice where impossible."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """From a user's source to Examples, through every kind of source."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

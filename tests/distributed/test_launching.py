@@ -1,7 +1,5 @@
 """Processes that are started together: what they are told, how they end, and that none is left. With real, small processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

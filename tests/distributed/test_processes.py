@@ -1,7 +1,5 @@
 """Several real processes: their exchanges, and that they train the same network as one process does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Encoders as modules: no code of theirs is run, all weights are there, pooling is what it says."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Folders of encoders: where they are looked for, what is refused, what their files say."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

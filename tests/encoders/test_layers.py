@@ -1,7 +1,5 @@
 """The layers of encoders of several families, by structure."""
 
-from __future__ import annotations
-
 import pytest
 from torch import nn
 

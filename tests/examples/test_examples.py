@@ -1,7 +1,5 @@
 """Every example runs, and does what it says."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess
@@ -42,19 +40,10 @@ def test_plain_loop_learns_digits(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_a_loop_runs_under_ddp_in_two_processes(name: str) -> None:
     """own_loop has batch normalisation, plain_loop has none: there both processes end with the same network."""
     code = f"import runpy; print(runpy.run_path({str(EXAMPLES / name)!r} + '.py')['main'](steps=3))"
-    common = {
-        **os.environ,
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "OMP_NUM_THREADS": "1",
-    }
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], env={**common, "RANK": rank, "LOCAL_RANK": rank}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in ("0", "1")
-    ]
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    ranks = [{**os.environ, **meeting, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
+    command = [sys.executable, "-c", code]
+    processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for environment in ranks]
     outputs = [process.communicate(timeout=600)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert "labels, 3 steps" in outputs[0][0]
@@ -69,9 +58,9 @@ def test_classifier_fits_predicts_and_comes_back_from_its_folder(capsys: pytest.
 
 
 def test_my_weighting_is_the_margin_and_trains(tmp_path: Path) -> None:
-    method = build(f"{EXAMPLES / 'my_weighting.py'}:Margin", Problem(3), {"power": 2})
+    name = f"{EXAMPLES / 'my_weighting.py'}:Margin"
+    method = build(name, Problem(3), {"power": 2})
     weights = method.weighting(torch.tensor([[0.7, 0.2, 0.1]]))  # type: ignore[operator, union-attr]  # a Match
     assert float(weights) == pytest.approx(0.25)
-    name = f"{EXAMPLES / 'my_weighting.py'}:Margin"
     result = train("digits", method=name, out=tmp_path / "run", steps=10, baseline=False, threads=1, unlabeled_batch=16)
     assert result.quantity is not None

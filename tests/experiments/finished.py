@@ -1,7 +1,5 @@
 """Run folders of a sheet as training leaves them, written by hand, and what is made of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Mistakes are found before anything is run, and the cell is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An experiment of the paper at a scale: what is left out, how long it takes, and what is written of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sheets: which runs there are, and which are the same."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The store: files of runs, what is finished, and the command that makes a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

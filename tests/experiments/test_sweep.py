@@ -1,7 +1,5 @@
 """Sweeps with real processes: each run is trained once; failures are retried and reported, and do not end the sweep."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """The cheapest real runs, and methods that fail or are slow, for tests of sweeps and executors."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checked files: bit for bit what was written, or an error that says what is wrong, whatever the bytes are."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

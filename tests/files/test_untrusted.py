@@ -1,7 +1,5 @@
 """JSON and YAML of unknown origin: plain values, finite numbers, characters that can be written, limited depth."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 from typing import Any

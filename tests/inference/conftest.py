@@ -1,7 +1,5 @@
 """Small finished runs, made once: of the embedded digits, of a table of texts, of a table of numbers, of a folder of images."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading back what was written."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

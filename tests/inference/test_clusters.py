@@ -1,7 +1,5 @@
 """Clusters: typical samples cover more classes than random ones, odd ones are found, copies do no harm."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Exported models compute what the original does, say what they need, and are removed where they do not."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

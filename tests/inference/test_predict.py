@@ -1,7 +1,5 @@
 """Predictions on every kind of source: right, complete, in pieces, and whole or not at all."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Pseudo-labels of the pool: λ by the method's final state, an order that is worth reading, reasons where there is no λ."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Suggestions: distinct, unlabelled and doubtful; before training, typical; and in words for whoever labels them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

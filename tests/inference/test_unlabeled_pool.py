@@ -1,7 +1,5 @@
 """The data of a run, read again: found where they are now, refused where they are others, prepared as the model knows them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

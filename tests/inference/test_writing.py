@@ -1,7 +1,5 @@
 """Tables: every cell survives, nothing half is left behind, nothing is overwritten."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """What tests of methods share: a tiny network with batch normalisation, tiny batches, and real trainers on digits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """AdaMatch: golden numbers of the authors' and of USB's form, the ramp, and the interpolation of labelled logits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Training signal annealing: the three schedules, which samples are kept, and what the loss is divided by."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

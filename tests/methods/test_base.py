@@ -1,7 +1,5 @@
 """Forward passes and batch statistics, and the two methods of the base: the abstract one and the supervised one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """CGMatch: the gap, the robust loss, the history against a plain one, two steps by hand, the warm-up and the state."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter, deque
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """CoMatch: two steps and more against an independent NumPy version, the graph, the memory, gradients and state."""
 
-from __future__ import annotations
-
 import math
 import sys
 

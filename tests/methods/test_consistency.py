@@ -1,7 +1,5 @@
 """Consistency methods: losses and states against values computed by hand, and where gradients flow."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """DebiasPL: p̂ per class, labels from the p̂ before the step, margins from the p̂ after it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Influence: curvature and gradient of the weights against autograd and finite differences, Adam by hand, and the steps."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from collections.abc import Callable

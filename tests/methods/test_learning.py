@@ -5,8 +5,6 @@ fails here. Some flipped runs below show that the bound tells the difference. Th
 that of its base; ABC, which adds one, is also trained with that one alone.
 """
 
-from __future__ import annotations
-
 import functools
 import statistics
 from collections.abc import Mapping

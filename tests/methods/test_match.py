@@ -1,7 +1,5 @@
 """The unified objective: golden runs of SoftMatch and the other compositions, gradients, and training versus evaluation."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

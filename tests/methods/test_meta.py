@@ -1,7 +1,5 @@
 """Meta Pseudo Labels: both losses and the teacher's step by hand, the sign of the feedback, fine-tuning, and the saved state."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

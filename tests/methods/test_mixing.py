@@ -1,7 +1,5 @@
 """Mixup: the draw of the shares, what is mixed with what, and which samples share a pass."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

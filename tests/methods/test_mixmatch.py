@@ -3,8 +3,6 @@
 Samples are unit vectors, so that what the network is given shows what was mixed with what, and in which share.
 """
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 from typing import Any

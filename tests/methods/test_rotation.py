@@ -1,7 +1,5 @@
 """ReMixMatch's rotation task: how far each image was turned, told by a head of its own."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SemiReward: similarity, networks, both losses by their gradients, what is kept, the two stages, and the saved state."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

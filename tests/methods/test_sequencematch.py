@@ -1,7 +1,5 @@
 """SequenceMatch: its three divergences from their equation, their masks and gradients, and FlexMatch's part."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """SimMatch: steps against an independent NumPy version, the bank, the teacher, gradients and state."""
 
-from __future__ import annotations
-
 import copy
 import math
 import sys

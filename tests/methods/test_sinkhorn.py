@@ -1,7 +1,5 @@
 """Sinkhorn label allocation: the plan against an independent solver, its sums, targets and weights, and the state."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

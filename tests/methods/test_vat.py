@@ -1,7 +1,5 @@
 """VAT: the perturbation against the power iteration by hand, its precision, and where gradients flow."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """What of an encoder is trained: parameters, dropout and batch statistics of the rest."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Further heads: trained and averaged with the network, gone or in the place of its own head at the end."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -1,7 +1,5 @@
 """Low-rank adapters: what they change, what is trained, and a network without them that computes the same."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks: parameter counts of the paper's code bases, shapes, names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

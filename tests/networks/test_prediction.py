@@ -1,7 +1,5 @@
 """Predictions and bootstrap intervals."""
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Callable
 from pathlib import Path

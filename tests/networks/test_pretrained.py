@@ -1,7 +1,5 @@
 """Pretrained encoders as networks: trained further, saved, and made again without the encoder's files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small sources as users have them, written by the tests."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

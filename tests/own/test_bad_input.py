@@ -1,7 +1,5 @@
 """Bad input, each case as its user meets it: a message that names the place, an exit code, nothing written, nothing lost."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess
@@ -21,17 +19,12 @@ from tests.own.sources import blobs, pictures, texts, write_csv
 QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-baseline", "--evaluation", "none")
 
 
-NAMESPACES = (
-    shutil.which("unshare") is None
-    or subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode != 0
-)
-"""Whether there are none of them."""
-
-
-def on_a_disk(place: Path, options: str, command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command where a disk of its own is mounted with these options."""
-    script = f"mount -t tmpfs -o {options} none {place} && {command}"
+def unshared(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that may mount disks which nobody else sees."""
     return subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+
+
+NAMESPACES = shutil.which("unshare") is not None and unshared("true").returncode == 0
 
 
 def refused(folder: Path, capsys: pytest.CaptureFixture[str], source: Path | str, *options: str) -> str:
@@ -139,11 +132,7 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path: Path, capsys: py
         (folder / "unlabeled" / name).write_bytes(b"broken")
     write_csv(tmp_path / "t.csv", [(i, f"{'ab'[i % 2]}\x9b2J" if i < 9 else "") for i in range(40)], ("width", "label\x1b[2J"))
     for source, options, shown in (
-        (
-            folder,
-            ("--network", "small-conv-4"),
-            (r"/broken\x1b[2J.png: not an image", r"dark\x1b[31m", r"two\rlines\n.png"),
-        ),
+        (folder, ("--network", "small-conv-4"), (r"/broken\x1b[2J.png: not an image", r"dark\x1b[31m", r"two\rlines\n.png")),
         (tmp_path / "t.csv", ("--label", "label\x1b[2J"), (r"a\x9b2J", r"b\x9b2J")),
         (tmp_path / "t.csv", ("--label", "no\x1b[2J"), (r"no column 'no\x1b[2J'",)),
         (tmp_path / "gone\x1b[2J.csv", (), (r"gone\x1b[2J.csv",)),
@@ -203,17 +192,6 @@ def test_numbers_as_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "2 classes" in trained(tmp_path, capsys, write_csv(tmp_path / "t.csv", rows, ("width", "height", "label")))
 
 
-@pytest.mark.skipif(NAMESPACES, reason="a disk of one's own, which root cannot write to either, needs user namespaces")
-def test_a_read_only_place(tmp_path: Path) -> None:
-    source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
-    disk.mkdir()
-    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --out {disk}/run"
-    done = on_a_disk(disk, "ro", train)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "Read-only file system" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = blobs(tmp_path / "t.csv")
     (tmp_path / "file").write_text("not a folder")
@@ -222,14 +200,15 @@ def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-@pytest.mark.skipif(NAMESPACES, reason="a small disk of one's own needs user namespaces")
-def test_a_full_disk(tmp_path: Path) -> None:
-    source, disk = blobs(tmp_path / "t.csv"), tmp_path / "disk"
-    disk.mkdir()
-    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --network mlp-256 --out {disk}/run"
-    done = on_a_disk(disk, "size=128k", f"{train}; code=$?; ls -A {disk}/run/model; exit $code")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "No space left" in done.stderr
+@pytest.mark.skipif(not NAMESPACES, reason="a disk of one's own, which root cannot write to either, needs user namespaces")
+@pytest.mark.parametrize(("disk", "code", "message"), [("ro", 2, "Read-only file system"), ("size=128k", 1, "No space left")])
+def test_a_disk_that_is_read_only_or_full(tmp_path: Path, disk: str, code: int, message: str) -> None:
+    source, place = blobs(tmp_path / "t.csv"), tmp_path / "disk"
+    place.mkdir()
+    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --network mlp-256 --out {place}/run"
+    done = unshared(f"mount -t tmpfs -o {disk} none {place} && {{ {train}; code=$?; ls -A {place}/run/model; exit $code; }}")
+    assert done.returncode == code, done.stdout + done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert "safetensors" not in done.stdout  # no part of a file that looks whole
 

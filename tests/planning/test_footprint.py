@@ -1,7 +1,5 @@
 """Memory and files by part, beside numbers computed by hand and files that are really written."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Data sheets, and the range of speeds that follows from them."""
 
-from __future__ import annotations
-
 import pytest
 
 from softmatch.errors import InputError

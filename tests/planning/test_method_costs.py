@@ -1,7 +1,5 @@
 """The state of methods, built without memory, and their passes, counted in real steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks counted without memory, beside numbers that are known or computed by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A whole plan, its sums, the paper's own times and experiments, and steps that are timed here."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

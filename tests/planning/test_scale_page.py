@@ -1,7 +1,5 @@
 """docs/scale.md says what the planning functions say."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Settings and sizes of data that are not here."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

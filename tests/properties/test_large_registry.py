@@ -1,7 +1,5 @@
 """Ten million unlabelled samples: a step touches the rows of its batch and no others, whatever is remembered of the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -47,10 +45,7 @@ def batch(seed: int) -> Seen:
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: CurriculumThreshold(CLASSES, UNLABELED),
-        lambda: ClassWeighted(Constant(), CLASSES, UNLABELED, every=10**9),
-    ],
+    [lambda: CurriculumThreshold(CLASSES, UNLABELED), lambda: ClassWeighted(Constant(), CLASSES, UNLABELED, every=10**9)],
     ids=["flexmatch", "saw"],
 )
 def test_a_step_touches_the_rows_of_its_batch_alone(make: Callable[[], Weighting]) -> None:

@@ -1,7 +1,5 @@
 """Readers of settings and tables: what was written is read back the same, whatever it holds."""
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -43,16 +41,11 @@ SETTINGS = {
     "labels": st.integers(1, 10**9),
     "imbalance": st.floats(1, 1e6),
     "unlabeled_imbalance": st.floats(-1e6, 1e6),
-    "data": WORDS.map(Path),
-    "label": WORDS,
-    "text": WORDS,
-    "features": WORDS,
-    "unlabeled": WORDS,
+    **dict.fromkeys(("data", "out"), WORDS.map(Path)),
+    **dict.fromkeys(("label_column", "text_column", "feature_columns", "unlabeled", "method"), WORDS),
     "evaluation": st.sampled_from(["auto", "holdout", "crossfit", "none"]),
     "fine_tune": st.booleans(),
-    "method": WORDS,
-    "method_options": st.dictionaries(WORDS, VALUES, max_size=3),
-    "views": st.dictionaries(WORDS, VALUES, max_size=3),
+    **dict.fromkeys(("method_options", "views"), st.dictionaries(WORDS, VALUES, max_size=3)),
     "seed": st.integers(0, 2**63),
     "lr": st.floats(0, 1e300, exclude_min=True),
     "test_fraction": st.floats(0, 1, exclude_min=True, exclude_max=True),

@@ -1,7 +1,5 @@
 """Samplers and shares: every sample once an epoch, the same batch for the same step whatever came before, no row twice."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

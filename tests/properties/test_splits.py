@@ -1,7 +1,5 @@
 """Splits and folds of any labels, copies and seeds: disjoint, exact, repeatable, and no copy on both sides."""
 
-from __future__ import annotations
-
 import json
 
 import torch
@@ -104,13 +102,7 @@ def test_a_long_tail_has_the_counts_of_its_formula(
 
     def make() -> Split:
         return make_long_tailed_split(
-            examples,
-            head_labeled=head,
-            head_unlabeled=more,
-            gamma=gamma,
-            gamma_unlabeled=other,
-            seed=seed,
-            disjoint=disjoint,
+            examples, head_labeled=head, head_unlabeled=more, gamma=gamma, gamma_unlabeled=other, seed=seed, disjoint=disjoint
         )
 
     split = make()

@@ -1,7 +1,5 @@
 """Weightings, thresholds, alignments and averages: what holds for every history of batches, whatever the network says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

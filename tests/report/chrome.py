@@ -1,7 +1,5 @@
 """A headless Chromium driven over its DevTools protocol: just enough to open a page, look at it and touch it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

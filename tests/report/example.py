@@ -1,7 +1,5 @@
 """A small run folder as training leaves it, with switches for what may be missing or strange."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

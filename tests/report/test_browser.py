@@ -1,7 +1,5 @@
 """The page in a real browser: it draws, resizes, obeys the slider and the colour scheme, and asks the network for nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

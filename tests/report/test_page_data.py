@@ -1,7 +1,5 @@
 """From the run folder to the page's data: what is read, left out, thinned and rounded, and the words of the verdict."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

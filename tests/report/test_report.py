@@ -1,7 +1,5 @@
 """The page as a file: self-contained, complete without scripts, safe whatever the names in it, and written whole."""
 
-from __future__ import annotations
-
 import json
 import re
 from html.parser import HTMLParser

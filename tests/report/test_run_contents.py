@@ -1,7 +1,5 @@
 """Records that others have written: what has another form than it should is left out, the rest stays as it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The run folder: never overwritten, readable by itself, damage named, nothing executed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The list of run folders: result, state and order, from the folders alone."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Descriptions of models: what training writes is read, and a network is compared with its weights before it is made."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

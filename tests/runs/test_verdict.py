@@ -1,7 +1,5 @@
 """The verdict sentence, by the interval of the difference."""
 
-from __future__ import annotations
-
 import pytest
 
 from softmatch.runs.verdict import judge

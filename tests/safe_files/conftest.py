@@ -1,7 +1,5 @@
 """A file that code of others would make, bytes that run code when unpickled, and a run to put them into."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

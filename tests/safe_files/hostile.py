@@ -1,7 +1,5 @@
 """What attacks by files of others have in common."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

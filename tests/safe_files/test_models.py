@@ -1,7 +1,5 @@
 """Descriptions, weights and preparations of models are not believed."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Callable
 from pathlib import Path

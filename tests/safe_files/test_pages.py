@@ -1,7 +1,5 @@
 """Texts of others in a report are texts, wherever they stand."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from pathlib import Path

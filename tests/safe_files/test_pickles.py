@@ -1,7 +1,5 @@
 """Pickles are not read, whatever they are called: no code runs."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Archives, images and encoders of others: nothing is written outside, no program started, no memory taken."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

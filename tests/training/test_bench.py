@@ -1,7 +1,5 @@
 """The measured step is the real step: its parts, its arithmetic, its estimate of a run."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import replace

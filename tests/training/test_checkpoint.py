@@ -1,7 +1,5 @@
 """Checkpoints: whole or not at all, the newest and the best kept, damage named, no state lost to a kill or a full disk."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """The averaged weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

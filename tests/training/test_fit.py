@@ -1,7 +1,5 @@
 """One network of a run: what is kept of it, and that it ends the same wherever its training was interrupted."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

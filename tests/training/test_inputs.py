@@ -1,7 +1,5 @@
 """The views of a run: statistics of what is trained on, and options that the kind of data has."""
 
-from __future__ import annotations
-
 import pytest
 import tokenizers
 import torch

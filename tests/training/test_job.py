@@ -1,7 +1,5 @@
 """The main job: what a run folder holds, what its figures mean, what happens when it fails."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

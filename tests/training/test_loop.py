@@ -1,7 +1,5 @@
 """The loop: repeats bit for bit, resumes exactly from its state, never sees the truth, stops on NaN."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Everything that held-out predictions say, and what they cannot."""
 
-from __future__ import annotations
-
 import torch
 
 from softmatch.data.folds import Evaluation

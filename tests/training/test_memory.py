@@ -1,7 +1,5 @@
 """The C library's memory: the setting is taken where glibc is, and changes no result."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Needs of methods: heads, a survey, generations, a module of their own, streams; each used by a small method."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A source and a few words about it become a job with all its settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The paper's datasets of texts as sources: how they are prepared, what is drawn of them, and that a run finds them again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Whole runs on data of one's own: each way of measuring, and what the run folder holds."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs that end before their time go on as if nothing had happened; what must not go on is refused before anything is run."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Learning rate and weight decay."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is decided before training: devices, data, momenta."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

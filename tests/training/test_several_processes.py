@@ -1,7 +1,5 @@
 """Whole runs in several real processes: stopped by a signal, killed, on two machines, and as good as in one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

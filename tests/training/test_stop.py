@@ -1,7 +1,5 @@
 """Signals that ask a run to end: heard, saved at the very step, and given back to whoever had them."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from pathlib import Path

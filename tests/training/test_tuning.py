@@ -1,7 +1,5 @@
 """Encoders that are trained in part: what changes, resumes exactly, is saved, and is refused."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

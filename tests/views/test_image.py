@@ -1,7 +1,5 @@
 """Image views: their distribution, their independence per sample, their repeatability."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each batched operation equals Pillow's on the same image; Pillow is the oracle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

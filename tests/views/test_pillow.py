@@ -1,7 +1,5 @@
 """Views of single Pillow images: the same pixels as the batched ones for the same draws, and draws of the same kind."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from PIL import Image

@@ -1,7 +1,5 @@
 """Views of some rows of a batch: bit for bit those of the whole batch, whoever makes them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Views of texts: the stated share of words is hidden or changed, and nothing else is touched."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

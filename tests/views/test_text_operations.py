@@ -1,7 +1,5 @@
 """What is done to words: which may change, how often, and what stays."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Statistics of texts, by hand."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

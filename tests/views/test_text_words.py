@@ -1,7 +1,5 @@
 """Which tokens are words, and which belong to one."""
 
-from __future__ import annotations
-
 import torch
 
 from softmatch.views.rows import Rows

@@ -1,7 +1,5 @@
 """Vector views: standardised features and noise of the stated size."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

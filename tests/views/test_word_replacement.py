@@ -1,7 +1,5 @@
 """Changed words: by the documented rule, and the same for the same text and seed."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Features of frozen encoders: the right numbers, kept on disk, and nothing unsafe opened."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Features on disk: found again by content, made again when damaged, not missed when the disk refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Images become pixels: values of odd files, choice of size and colour, and what is left out."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

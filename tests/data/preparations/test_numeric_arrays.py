@@ -1,7 +1,5 @@
 """Arrays as vectors and images."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Columns as features: filled, bounded, encoded, and the same again after saving."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts as vectors and as tokens: values, saved files, and what may be given."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tests of folders share: writing them, and reading what was understood."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Image files for tests, ordinary and odd ones."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from pathlib import Path

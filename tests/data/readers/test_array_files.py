@@ -1,7 +1,5 @@
 """Arrays and frames as sources."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

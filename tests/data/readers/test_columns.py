@@ -1,7 +1,5 @@
 """Which column is what: found where it is obvious, asked for where it is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Cells between delimiters: what is read, and where each mistake is said to be."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

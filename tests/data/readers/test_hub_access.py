@@ -1,7 +1,5 @@
 """The hub that answers, the hub that does not, and what was fetched before."""
 
-from __future__ import annotations
-
 import http.server
 import threading
 from collections.abc import Iterator

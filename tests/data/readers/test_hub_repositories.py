@@ -1,7 +1,5 @@
 """Datasets of the hub, from small local copies in the form of its repositories."""
 
-from __future__ import annotations
-
 import gc
 import io
 import json

@@ -1,7 +1,5 @@
 """Folders of images as users have them: layouts, odd names, links, and what is said about them."""
 
-from __future__ import annotations
-
 import os
 import sys
 import unicodedata

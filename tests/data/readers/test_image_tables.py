@@ -1,7 +1,5 @@
 """Tables beside images, and tables that name images: what they add, what they contradict, and what is said about it."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

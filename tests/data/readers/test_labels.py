@@ -1,7 +1,5 @@
 """Labels: the same in all spellings, none where there is none, suspicious where they look like a slip."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 

@@ -1,7 +1,5 @@
 """What a source is, is found out from the source itself."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

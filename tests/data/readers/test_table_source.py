@@ -1,7 +1,5 @@
 """Tables as sources: the same records from every format, whole and in pieces."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of files with marks, in packets, and in encodings that are not read."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

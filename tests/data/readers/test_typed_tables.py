@@ -1,7 +1,5 @@
 """Tables of JSON objects and Parquet files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from datetime import date

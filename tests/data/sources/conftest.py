@@ -1,7 +1,5 @@
 """A cache of each test's own, and no network."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

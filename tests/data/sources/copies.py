@@ -1,7 +1,5 @@
 """Small copies of published datasets, written in their own formats with random pixels."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """The cache: made once, mapped, checked; damage, races and disks that cannot be written lose nothing."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """CIFAR's python batches: the pixels that are in them, from files and archives; every damage is named; no code is run."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import tarfile

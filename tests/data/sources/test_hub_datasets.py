@@ -1,7 +1,5 @@
 """Hub data: real parquet files read with the hub's own library, the hub itself replaced or out of reach."""
 
-from __future__ import annotations
-
 import builtins
 from pathlib import Path
 from typing import Any

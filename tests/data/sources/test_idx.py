@@ -1,7 +1,5 @@
 """Fashion-MNIST's idx files, packed and unpacked."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

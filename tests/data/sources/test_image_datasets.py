@@ -1,7 +1,5 @@
 """The table of published datasets is consistent, and a path that leads nowhere is answered with what is expected."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A dataset in an .npz: the layouts that are understood, and what is said of those that are not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The restricted unpickler: arrays and containers come out, everything else is refused."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """STL-10's binary files: columns first, labels from 1, images without a label after those that have one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

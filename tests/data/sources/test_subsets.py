@@ -1,7 +1,5 @@
 """Texts drawn of each class: how many, which, in which order, and what is said where there are too few."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

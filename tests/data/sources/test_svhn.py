@@ -1,7 +1,5 @@
 """SVHN's MATLAB files: H×W×C×N turned the right way, 10 is the digit 0, train and extra are one set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

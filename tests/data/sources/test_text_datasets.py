@@ -1,7 +1,5 @@
 """The paper's datasets of texts: columns and labels of each, every form in which they are kept, and what is wrong with others."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 from pathlib import Path

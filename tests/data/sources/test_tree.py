@@ -1,7 +1,5 @@
 """A tree of image files: classes from folders, images stay where they are, what is missing is named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

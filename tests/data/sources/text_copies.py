@@ -1,7 +1,5 @@
 """Small copies of datasets of texts, written in the forms in which they are kept."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which executor options choose, and what is said of misplaced options and of the ends of jobs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

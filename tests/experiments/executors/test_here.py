@@ -1,7 +1,5 @@
 """Child processes of runs: they write to their log, save when they are told to, and do not outlive their parent."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

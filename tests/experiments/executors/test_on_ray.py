@@ -1,7 +1,5 @@
 """Sweeps on a real Ray cluster of this machine: workers are killed, runs fail and are stopped, several ranks train together."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Jobs through submitit, as real processes of this machine in the place of a Slurm cluster."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

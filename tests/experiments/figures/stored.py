@@ -1,7 +1,5 @@
 """A store of run folders with known figures, and helpers to read what a figure shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The paper's experiments: their names, that every run can be made, and that the paper's settings and numbers are its own."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

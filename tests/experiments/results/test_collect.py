@@ -1,7 +1,5 @@
 """Finished runs by cell and seed, their measures, and the states of runs that are missing."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts on claims of the paper, by measured runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

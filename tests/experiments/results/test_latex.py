@@ -1,7 +1,5 @@
 """Tables as LaTeX: groups, marks and names, read back by a small reader."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A table in words, and columns side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

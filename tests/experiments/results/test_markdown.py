@@ -1,7 +1,5 @@
 """Tables as Markdown and CSV, and names that have a meaning there."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

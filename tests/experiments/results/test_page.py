@@ -1,7 +1,5 @@
 """The page: complete without scripts, safe whatever the names, small for many runs, and drawn by a real browser."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

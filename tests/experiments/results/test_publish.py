@@ -1,7 +1,5 @@
 """What is published of an experiment, and the overview of all."""
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Paired tests against numbers worked out by hand, Holm's correction, rankings, and what cannot be tested."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of a sheet's results: complete, and the same for the same runs; the table in the terminal."""
 
-from __future__ import annotations
-
 import io
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ABC: both losses of the balanced head by hand, how often classes are kept, where gradients go, and the untouched base."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

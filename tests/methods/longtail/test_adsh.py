@@ -1,7 +1,5 @@
 """Adsh: thresholds of a survey against loops, its edge cases, and the labels and weights that follow from them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CoSSL: the blended features by hand, gradients to the head alone, and pseudo-labels from the head in the last part."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """CReST: which samples are added, what a generation forgets, how CReST+ levels its target, and that a run goes on exactly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """DARP: the solver against loops and bisection, the conditions of its optimum, and when a method uses what it finds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

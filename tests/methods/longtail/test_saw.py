@@ -1,7 +1,5 @@
 """SAW: class weights from the formula, the registry they are counted from, and both weighted losses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
