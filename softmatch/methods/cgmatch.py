@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward, Method, supervised_loss
+from softmatch.methods.base import Method, require, supervised_loss
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import PAPER_STEPS
-from softmatch.methods.options import require
 from softmatch.metrics import PseudoLabels
 from softmatch.state import Ramp, Registry, StepCount
 from softmatch.step import Batch, Output, Seen, refuse_invalid

@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from softmatch.distributed.processes import gather_rows, numbers_of_rows, world
-from softmatch.distributed.shares import Draws, own_rows
+from softmatch.distributed.processes import Draws, gather_rows, numbers_of_rows, own_rows, world
 
 BatchStatistics = Literal["joint", "separate"]
 

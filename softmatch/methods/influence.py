@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.methods.base import Forward, RecordedForward
+from softmatch.methods.base import require
+from softmatch.methods.forward import Forward, RecordedForward
 from softmatch.methods.match import PAPER_STEPS, Judgement
-from softmatch.methods.options import require
 from softmatch.methods.wrapper import Around, Base, match_method
 from softmatch.state import Registry, StepCount
 from softmatch.step import Batch, Output, gather

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.averages import RunningAverage
 from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
-from softmatch.methods.base import Forward, MakeOptimizer, Method, supervised_loss
+from softmatch.methods.base import MakeOptimizer, Method, require, require_choice, supervised_loss
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.options import require, require_choice
 from softmatch.metrics import PseudoLabels
 from softmatch.state import StepCount
 from softmatch.step import Batch, Output, gather, refuse_invalid

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch import targets
-from softmatch.methods.base import Forward, MakeOptimizer, RecordedForward
+from softmatch.methods.base import MakeOptimizer, require
+from softmatch.methods.forward import Forward, RecordedForward
 from softmatch.methods.match import PAPER_STEPS
-from softmatch.methods.options import require
 from softmatch.methods.wrapper import Around, Base, match_method
 from softmatch.networks.heads import feature_size
 from softmatch.state import StepCount

@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from softmatch.alignments import Alignment
-from softmatch.methods.adamatch import AdaMatch, adamatch
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import Match
+from softmatch.methods.match_variants import AdaMatch, adamatch
 from softmatch.thresholds import RelativeThreshold
 from softmatch.weightings import RampUp
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, close

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.methods.annealing import SignalAnnealing
 from softmatch.methods.match import Match, uda
+from softmatch.thresholds import SignalAnnealing
 from softmatch.weightings import Threshold
 from tests.golden import CLASSES, STEP_1, close
 

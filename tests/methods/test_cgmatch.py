@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward
 from softmatch.methods.cgmatch import CGMatch, LabelHistory, cgmatch, count_gap, generalized_cross_entropy
+from softmatch.methods.forward import Forward
 from softmatch.step import Output
 from tests.contracts.examples import assert_same_state, state
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, Step, close

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build
-from softmatch.methods.base import Encoded, Forward
-from softmatch.methods.comatch import CoMatch, comatch
+from softmatch.methods.embeddings import CoMatch, comatch
+from softmatch.methods.forward import Encoded, Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch
 from tests.contracts.examples import assert_same_state, state

@@ -22,8 +22,8 @@ from softmatch.methods.consistency import (
     mean_teacher,
     pi_model,
     temporal_ensembling,
+    vat,
 )
-from softmatch.methods.vat import vat
 from softmatch.step import Batch, Output
 from tests.contracts.examples import assert_same_state, state
 from tests.golden import CLASSES, STEP_1, STEP_2, close

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch
-from softmatch.methods.debias import Debiasing, debiaspl
+from softmatch.methods.match_variants import Debiasing, debiaspl
 from softmatch.step import Seen
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, Step, close
 

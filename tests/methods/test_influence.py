@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Match, Problem, build, fixmatch, pseudo_label, softmatch, uda
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from softmatch.methods.influence import Curvature, Influence, conjugate_gradients, influence
 from softmatch.step import Batch, Labeled
 from tests.golden import close

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import meta
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from softmatch.methods.meta import MetaPseudoLabels, meta_pseudo_labels
 from softmatch.step import Batch
 from tests.golden import close

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward
-from softmatch.methods.mixing import (
+from softmatch.methods.forward import Forward
+from softmatch.methods.mixmatch import (
     blend,
     mixed_logits,
     mixing_shares,

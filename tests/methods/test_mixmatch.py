@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from softmatch.errors import InputError
 from softmatch.methods import Forward, Method, Problem, build
-from softmatch.methods.mixmatch import MixMatch, mixmatch
-from softmatch.methods.remixmatch import ReMixMatch, remixmatch
+from softmatch.methods.mixmatch import MixMatch, ReMixMatch, mixmatch, remixmatch
 from softmatch.step import Batch
 from tests.contracts.examples import assert_same_state, state
 from tests.methods.networks import normalised

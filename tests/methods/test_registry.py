@@ -16,6 +16,7 @@ from softmatch.methods import (
     METHODS,
     AdaMatch,
     Entry,
+    Family,
     Forward,
     Match,
     Method,
@@ -26,7 +27,6 @@ from softmatch.methods import (
     proper_name,
     read_card,
 )
-from softmatch.methods.registry import Family
 from softmatch.weightings import Constant, Linear, Threshold
 from tests.methods.networks import batch
 

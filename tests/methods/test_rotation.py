@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from softmatch.errors import InputError
 from softmatch.methods import Forward
-from softmatch.methods.base import Encoded
-from softmatch.methods.remixmatch import quarter_turns, remixmatch
+from softmatch.methods.forward import Encoded
+from softmatch.methods.mixmatch import quarter_turns, remixmatch
 from softmatch.networks.heads import Headed
 from tests.methods.networks import batch
 

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import fixmatch, pseudo_label, softmatch, uda
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import Match
 from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
 from softmatch.step import Batch

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from softmatch.errors import InputError
 from softmatch.methods import Forward, Problem, build
 from softmatch.methods.match import flexmatch
-from softmatch.methods.sequencematch import sequencematch
+from softmatch.methods.match_variants import sequencematch
 from softmatch.step import Batch
 from tests.golden import CLASSES, STEP_1, STEP_2, Step, close
 
@@ -129,9 +129,9 @@ def test_diverged_medium_logits_are_refused_before_anything_is_learned() -> None
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {"mask": "all"}, {"mapping": "round"}])
 def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
-        build("softmatch.methods.sequencematch:sequencematch", Problem(num_classes=CLASSES, num_unlabeled=4), options)
+        build("softmatch.methods.match_variants:sequencematch", Problem(num_classes=CLASSES, num_unlabeled=4), options)
 
 
 def test_the_builder_is_given_the_size_of_the_unlabelled_set() -> None:
-    method = build("softmatch.methods.sequencematch:sequencematch", Problem(num_classes=CLASSES, num_unlabeled=9))
+    method = build("softmatch.methods.match_variants:sequencematch", Problem(num_classes=CLASSES, num_unlabeled=9))
     assert len(method.weighting.registry.rows.tolist()) == 9

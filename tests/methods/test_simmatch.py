@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build
-from softmatch.methods.base import Encoded, Forward
-from softmatch.methods.simmatch import SimMatch, simmatch
+from softmatch.methods.embeddings import SimMatch, simmatch
+from softmatch.methods.forward import Encoded, Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch
 from tests.contracts.examples import assert_same_state, state

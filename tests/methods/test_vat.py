@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.methods import Forward, Problem, build
-from softmatch.methods.vat import VAT, vat
+from softmatch.methods.consistency import VAT, vat
 from softmatch.networks import build_network
 from tests.golden import CLASSES, close
 from tests.methods.networks import batch

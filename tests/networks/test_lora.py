@@ -13,7 +13,7 @@ from torch import nn
 from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.networks import Tuning, build_network
-from softmatch.networks.lora import merged
+from softmatch.networks.heads import merged
 from softmatch.networks.pretrained import Pretrained
 from tests.tiny_encoder import make_resnet, make_text_encoder, make_vit
 

@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from softmatch.views.rows import Rows
-from softmatch.views.text_operations import CUT_OFF, cut_span, drop_words, hide_words, replace_words, swap_words
+from softmatch.views.text_operations import (
+    CUT_OFF,
+    Draws,
+    Words,
+    cut_span,
+    drop_words,
+    find_words,
+    hide_words,
+    replace_words,
+    swap_words,
+    word_table,
+)
 from softmatch.views.text_statistics import word_statistics
-from softmatch.views.text_words import Draws, Words, find_words, word_table
 
 PAD, UNKNOWN, START, END, MASK = range(5)
 TABLE = word_table((PAD, UNKNOWN, START, END, MASK))

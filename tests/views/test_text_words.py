@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from softmatch.views.rows import Rows
-from softmatch.views.text_words import Draws, Words, find_continuing, find_words, word_table
+from softmatch.views.text_operations import Draws, Words, find_continuing, find_words, word_table
 
 TABLE = word_table((0, 2, 3))
 CONTINUES = torch.arange(40) >= 30

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 import torch
 
-from softmatch.views.word_replacement import _Vocabulary, change_words, words_of
+from softmatch.views.text_statistics import _Vocabulary, change_words, words_of
 
 COMMON = ("the", "of", "a", "to", "in")
 TEXTS = [" ".join(f"{common} topic{number}{k}" for k, common in enumerate(COMMON)) for number in range(200)]

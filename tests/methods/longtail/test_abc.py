@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Forward, Problem, build, fixmatch, pseudo_label
-from softmatch.methods.adamatch import adamatch
-from softmatch.methods.longtail.abc import AuxiliaryBalanced, abc
+from softmatch.methods.longtail_heads import AuxiliaryBalanced, abc
+from softmatch.methods.match_variants import adamatch
 from softmatch.networks.heads import Headed
-from softmatch.networks.mlp import MLP
+from softmatch.networks.small import MLP
 from tests.methods.networks import Normalised, batch
 
 COUNTS = (20, 10, 2)
@@ -171,7 +171,7 @@ def test_a_class_without_labels_is_never_thinned_out() -> None:
 
 def test_built_for_a_problem_around_another_method() -> None:
     problem = Problem(3, class_counts=COUNTS, total_steps=40)
-    method = build("softmatch.methods.longtail.abc:abc+softmatch", problem, {"base_options": {"k": 1.0}})
+    method = build("softmatch.methods.longtail_heads:abc+softmatch", problem, {"base_options": {"k": 1.0}})
     assert method.base.weighting.k == 1.0
     assert method.progress.steps == 40
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, freematch, softmatch
-from softmatch.methods.longtail.adsh import EqualShareThreshold, adsh
+from softmatch.methods.longtail_weights import EqualShareThreshold, adsh
 from softmatch.methods.match import Match
 from tests.golden import CLASSES, STEP_1, close, probs_of
 
@@ -150,14 +150,14 @@ def test_state_round_trips() -> None:
 def test_surveyed_every_epoch_at_most_a_tenth_of_the_run() -> None:
     for total_steps, every in ((1000, 3), (20, 2), (5, 1)):
         problem = Problem(3, num_unlabeled=1000, class_counts=COUNTS, total_steps=total_steps)
-        method = build("softmatch.methods.longtail.adsh:adsh", problem)
+        method = build("softmatch.methods.longtail_weights:adsh", problem)
         assert method.survey_every == every
-    assert build("softmatch.methods.longtail.adsh:adsh", problem, {"every": 7}).survey_every == 7
+    assert build("softmatch.methods.longtail_weights:adsh", problem, {"every": 7}).survey_every == 7
 
 
 def test_works_inside_other_wrappers() -> None:
-    from softmatch.methods.longtail.abc import abc
-    from softmatch.methods.longtail.saw import saw
+    from softmatch.methods.longtail_heads import abc
+    from softmatch.methods.longtail_weights import saw
 
     def inner() -> Match:
         return make(fixmatch(CLASSES), every=5)

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Forward, Problem, build, fixmatch, pseudo_label
-from softmatch.methods.base import Encoded
-from softmatch.methods.longtail.cossl import CoLearning, TaughtForward, cossl
+from softmatch.methods.forward import Encoded
+from softmatch.methods.longtail_heads import CoLearning, TaughtForward, cossl
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Labeled
 from tests.contracts.examples import assert_same_state, state
@@ -172,7 +172,7 @@ def test_taught_forward_answers_for_one_view(mode: str) -> None:
 
 def test_built_for_a_problem_around_another_method() -> None:
     problem = Problem(3, class_counts=COUNTS, total_steps=40, start="debiased")
-    method = build("softmatch.methods.longtail.cossl:cossl+softmatch", problem)
+    method = build("softmatch.methods.longtail_heads:cossl+softmatch", problem)
     assert method.teach_from == 32
     (network, average), data = networks(method), batch()
     assert torch.isfinite(method.step(Forward(network, average=average), data).loss)

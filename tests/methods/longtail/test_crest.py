@@ -10,7 +10,7 @@ from torch import nn
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, softmatch
-from softmatch.methods.longtail.crest import choose, crest, crest_plus, sampling_shares
+from softmatch.methods.longtail_labels import choose, crest, crest_plus, sampling_shares
 from softmatch.training.loop import Trainer
 from tests.contracts.examples import assert_same_state, state
 from tests.golden import CLASSES, STEP_1, STEP_2, close
@@ -157,7 +157,7 @@ def trainer(name: str) -> Trainer:
     """Twelve steps in three generations, on long-tailed digits."""
     tail = {"imbalance": 4.0, "largest_class_labels": 8, "largest_class_unlabeled": 20, "labeled_batch": 16}
     options = {"generations": 3, "base": "softmatch"}
-    return make_trainer(f"softmatch.methods.longtail.crest:{name}", steps=12, method_options=options, **tail)
+    return make_trainer(f"softmatch.methods.longtail_labels:{name}", steps=12, method_options=options, **tail)
 
 
 def advance(run: Trainer, steps: int) -> Trainer:

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, softmatch
-from softmatch.methods.debias import debiaspl
-from softmatch.methods.longtail.darp import darp, drop_small, solve
+from softmatch.methods.longtail_labels import darp, drop_small, solve
 from softmatch.methods.match import Match
+from softmatch.methods.match_variants import debiaspl
 from softmatch.step import Seen
 from tests.golden import CLASSES, STEP_1, STEP_2, close
 

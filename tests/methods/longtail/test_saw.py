@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build, fixmatch, flexmatch, softmatch, uda
-from softmatch.methods.adamatch import adamatch
-from softmatch.methods.longtail.saw import ClassWeighted, ClassWeightedCrossEntropy, class_weights, saw
+from softmatch.methods.longtail_weights import ClassWeighted, ClassWeightedCrossEntropy, class_weights, saw
 from softmatch.methods.match import Match
+from softmatch.methods.match_variants import adamatch
 from softmatch.step import Seen
 from softmatch.weightings import Constant, Weighting
 from tests.golden import CLASSES, STEP_1, close, probs_of
@@ -143,7 +143,7 @@ def test_built_for_a_problem() -> None:
     """Every epoch of the unlabelled set, at most a tenth of the run."""
     for total_steps, every in ((1000, 3), (20, 2), (5, 1)):
         problem = Problem(3, num_unlabeled=1000, class_counts=COUNTS, total_steps=total_steps)
-        method = build("softmatch.methods.longtail.saw:saw", problem)
+        method = build("softmatch.methods.longtail_weights:saw", problem)
         assert method.weighting.every == every
         assert len(method.weighting.predicted) == 1000
         close(method.supervised_loss.weights, expected_weights(list(COUNTS)))
