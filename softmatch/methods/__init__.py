@@ -1,4 +1,7 @@
-"""METHODS: every method by name, with its builder, its proper name and its traits; and `build`, which makes one for a problem."""
+"""METHODS: every method by name, with its builder, its proper name and its traits; and `build`, which makes one for a problem.
+
+The formula and the options of each method are in its card, docs/methods/NAME.md.
+"""
 
 from __future__ import annotations
 

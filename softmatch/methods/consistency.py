@@ -25,11 +25,6 @@ class Consistency(Method):
     """L = L_s + (1/B_U) Σ w(t)·D(target_i, z_i), w(t) = w_max·ramp(t/T). Each method defines its own targets.
 
     Unlabelled views are normalised with their own batches; only labelled ones move the running statistics.
-
-    Args:
-        max_weight: w_max, the largest weight of the consistency term.
-        ramp: T as a share of `total_steps`.
-        ramp_shape: shape of the ramp, see `softmatch.state`.
     """
 
     unlabeled_views: tuple[str, ...] = ("weak", "weak_2")
@@ -73,11 +68,7 @@ class Consistency(Method):
 
 
 class PiModel(Consistency):
-    """The target of one weak view is the prediction on another: D(p(ω₁(u)), z(ω₂(u))).
-
-    Args:
-        both_branches: the gradient flows through both predictions, not only through the one on ω₂(u).
-    """
+    """The target of one weak view is the prediction on another: D(p(ω₁(u)), z(ω₂(u)))."""
 
     def __init__(
         self,
@@ -105,10 +96,6 @@ class TemporalEnsembling(Consistency):
 
     A sample that was not visited before has weight 0. Targets are read before the batch is taken in; if a sample occurs twice
     in a batch, the later prediction counts, as one visit.
-
-    Args:
-        num_unlabeled: N_U; positions lie in 0 … N_U − 1.
-        alpha: α, the share of the past in the average.
     """
 
     unlabeled_views = ("weak",)
@@ -189,12 +176,6 @@ class VAT(Consistency):
 
     r is the direction in which the prediction changes most, found by power iteration from noise:
     d ← ∇_d KL(p(u) ‖ p(u + ξd/‖d‖)).
-
-    Args:
-        epsilon: ε in standard deviations of the input; None: 6·√(D/3072) for D values per sample, 6 for CIFAR's.
-        step: ξ/ε, length of the trial step.
-        iterations: steps of the power iteration.
-        entropy: h; 0 leaves the term out.
     """
 
     unlabeled_views = ("weak",)

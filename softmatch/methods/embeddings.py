@@ -20,17 +20,7 @@ from softmatch.step import Batch, Output, Seen, gather, refuse_invalid
 
 
 class Embedding(Method):
-    """A method that compares samples by embeddings on the unit sphere, made by a projector on the network's features.
-
-    Args:
-        total_steps: length of the run.
-        embedding: size of an embedding.
-        threshold: τ, the smallest confidence of a used pseudo-label.
-        smoothing: α, share of a sample's own prediction in its target; 1: no smoothing.
-        temperature: T of the similarities.
-        unlabeled_weight: λ_u.
-        queue: batches in the mean by which alignment divides, at most a fortieth of the run.
-    """
+    """A method that compares samples by embeddings on the unit sphere, made by a projector on the network's features."""
 
     needs_features = True
 
@@ -88,11 +78,6 @@ class CoMatch(Embedding):
 
     p is the aligned prediction on the weak view, smoothed by the memory (`smooth`); q and the embedding e are of one strong
     view, e' of another; Q is the graph of samples whose p agree (`graph`).
-
-    Args:
-        memory: batches of labelled and unlabelled samples (of all processes) that the memory holds.
-        graph_threshold: agreement below which two samples are not connected.
-        contrast_weight: λ_c.
     """
 
     unlabeled_views = ("weak", "strong", "strong_2")
@@ -185,14 +170,6 @@ class SimMatch(Embedding):
     With p the aligned prediction on the weak view and s = softmax(e·b_j / T), the instances' target is ŝ_j ∝ s_j·p[y_j], and
     the classes' target is α·p_c + (1 − α)·Σ_{j: y_j = c} s_j. Until every labelled sample is in the bank, the last term is
     left out and p is not smoothed. The bank takes in the labelled batch after the loss.
-
-    Args:
-        num_labeled: size of the bank.
-        instance_weight: λ_in.
-        bank_momentum: share of the old embedding in a row of the bank, which stays on the unit sphere; by default 0.7, or 0
-            with a teacher.
-        teacher: the averaged weights, normalising with running statistics, make the predictions and embeddings of weak views
-            and of the bank; by default the network itself does.
     """
 
     unlabeled_views = ("weak", "strong")

@@ -83,9 +83,18 @@ class Forward:
             logits = self._run(self._logits, views, gradient, tracking)
         return self._gathered(logits)[0]
 
-    def together(self, *views: Tensor, tracking: bool = True) -> list[Tensor]:
-        """Logits of each view as one batch, whose statistics they share, also with "separate"."""
-        return self._together(views, tracking)
+    def together(self, *views: Tensor, tracking: bool = True, by_features: bool = False) -> list[Tensor]:
+        """Logits of each view as one batch, whose statistics they share, also with "separate".
+
+        Args:
+            by_features: the head makes them from the features of all passes, as in `encode`.
+        """
+        with self._own_draws():
+            call = self._features if by_features else self._logits
+            assert call is not None, "a method that encodes says so with needs_features"
+            (found,) = self._run(call, (torch.cat(views),), None, tracking)
+            logits = self._head(found) if by_features else found
+        return self._gathered(torch.split(logits, [len(view) for view in views]))[0]
 
     def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
         """Features and logits of each view; arguments as in a call."""
@@ -153,15 +162,6 @@ class Forward:
             return [list(shares) for shares in kinds]
         numbers = numbers_of_rows([len(share) for share in kinds[0]])
         return [_gather_views(shares, numbers) for shares in kinds]
-
-    def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = False) -> list[Tensor]:
-        """Logits of one batch; with `by_features` by the head from the features of all passes, as in `encode`."""
-        with self._own_draws():
-            call = self._features if by_features else self._logits
-            assert call is not None, "a method that encodes says so with needs_features"
-            (found,) = self._run(call, (torch.cat(views),), None, tracking)
-            logits = self._head(found) if by_features else found
-        return self._gathered(torch.split(logits, [len(view) for view in views]))[0]
 
     def _own_draws(self) -> AbstractContextManager[None]:
         if not self.sharded:
@@ -235,17 +235,8 @@ class RecordedForward(Forward):
         self._seen += zip(views, found, strict=True)
         return found
 
-    def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = True) -> list[Tensor]:
-        return self.inner._together(views, tracking, by_features=True)  # as every call here encodes
-
-    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
-        return self.inner.head(features, name, averaged)
-
-    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        return self.inner.teach(*views, batch_statistics=batch_statistics)
-
-    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        return self.inner.teach_features(*views, batch_statistics=batch_statistics)
+    def together(self, *views: Tensor, tracking: bool = True, by_features: bool = True) -> list[Tensor]:
+        return self.inner.together(*views, tracking=tracking, by_features=by_features)  # as every call here encodes
 
     def of(self, view: Tensor) -> Encoded:
         """The output for this very tensor, the first time it was given."""

@@ -84,14 +84,6 @@ class Influence(Around):
     ∂L_val/∂λ_n = −∇L_valᵀ H⁻¹ ∇ℓ_n, all by the kernel of the last layer: ∇ℓ_n = (q_n − target_n) h_nᵀ of the trained view,
     H the curvature of this batch's loss. Every `every` steps the λ_n of the batch take one Adam step, each with its own moments
     and counter, and are clipped to [0, max_weight].
-
-    Args:
-        num_unlabeled: N.
-        base: the match method.
-        validation_share: share of the labels held out of training.
-        lr: learning rate of the λ_n.
-        every: steps between two updates; by default the authors' 512 of 2^20 steps as a share of `total_steps`.
-        damping: added to the diagonal of H.
     """
 
     def __init__(

@@ -26,13 +26,6 @@ class AuxiliaryBalanced(WithBalancedHead):
     p' is the balanced head's prediction on ω(u), without gradient; the gradient of q' reaches the features too. k is sampled
     per sample: 1 with probability r_y = N_min/N_y for labelled samples, and with 1 − (t/K)(1 − r_ŷ') for unlabelled ones, which
     are therefore subsampled gradually. The balanced head makes the predictions.
-
-    Args:
-        base: the match method.
-        class_counts: labels per class (C,); a class without labels is never subsampled.
-        total_steps: K.
-        threshold: τ.
-        weight: w.
     """
 
     balance: Tensor
@@ -126,12 +119,6 @@ class CoLearning(WithBalancedHead):
     f are features of class-balanced labelled samples, f_u of random unlabelled ones (strong view), both by the averaged
     network in evaluation mode and without gradient: L_h moves only the head h, from the first step on. After `teach_from` of the
     run, h on the averaged features of ω(u) replaces the network's own weak prediction in the base. h makes the predictions.
-
-    Args:
-        base: the match method.
-        class_counts: labels per class N_c (C,).
-        teach_from: share of the run before h makes the pseudo-labels.
-        mix: the smallest λ.
     """
 
     blending: Tensor

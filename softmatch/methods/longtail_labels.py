@@ -182,13 +182,6 @@ class CReST(Around):
 
     After a generation the most confident samples become labelled ones, a larger share of the rarer classes. There are 6
     generations, fewer in short runs (down to two) so that each has 500 steps.
-
-    Args:
-        num_unlabeled: N_U.
-        class_counts: labels per class.
-        generations: G.
-        alpha: exponent of `sampling_shares`; with 0 every predicted sample is added.
-        base: the match method.
     """
 
     added: Tensor
@@ -234,13 +227,7 @@ class CReST(Around):
 
 
 class CReSTPlus(CReST):
-    """CReST with targets aligned to r ∝ prior^t, t falling from 1 to `final_power` over the generations.
-
-    Args:
-        class_prior: class frequencies; by default those of the labels.
-        final_power: t of the last generation; 0 is uniform, 1 the frequencies themselves.
-        queue: batches in the mean by which alignment divides, at most a fortieth of a generation.
-    """
+    """CReST with targets aligned to r ∝ prior^t, t falling from 1 to `final_power` over the generations."""
 
     prior: Tensor
 

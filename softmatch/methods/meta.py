@@ -40,13 +40,6 @@ class MetaPseudoLabels(Method):
     ŷ is the teacher's label of the strong view, L_l the student's loss on labelled samples before and after its step. The
     network of the training loop is the student; the teacher is a copy of it, which the method trains itself with UDA's loss and
     the feedback. In the last part of the run the student is trained on labels only.
-
-    Args:
-        threshold, temperature, unlabeled_weight: options of UDA's loss.
-        ramp: share of the run in which the weight of UDA's loss grows; the authors' 5,000 of 300,000 steps.
-        choice: ŷ is a sample of the teacher's prediction, or its argmax.
-        baseline: momentum of a running mean of h that is subtracted from h; None: no subtraction.
-        finetune: share of the last part of the run.
     """
 
     unlabeled_views = ("weak", "strong")

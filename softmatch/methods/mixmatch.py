@@ -85,14 +85,6 @@ class MixMatch(Method):
 
     t = sharpen_T of the mean prediction on the weak views of u, without gradient and without moving running statistics.
     Every x and every view of u is mixed with a random sample of all of them.
-
-    Args:
-        weight: λ_u.
-        alpha: α of the mixing shares λ ~ Beta(α, α).
-        temperature: T.
-        views: number of weak views.
-        ramp: share of the run in which w grows linearly from 0 to 1; see `ramp_steps`.
-        per_sample: one mixing share per sample, or one for the whole batch.
     """
 
     kinds = ("image", "vector")
@@ -162,15 +154,6 @@ class ReMixMatch(Method):
 
     t = sharpen_T(Norm(p·r/s)) of the prediction p on ω(u), without gradient; r are the labelled class frequencies. x, ω(u) and
     every Ω_k(u) are mixed as in MixMatch; only the mixed passes move the running statistics. s learns p after it was used.
-
-    Args:
-        class_prior: r; uniform by default.
-        kind, shape: modality and shape of the items.
-        weight, strong_weight, rotation_weight: a, b and c.
-        rotation: train the rotation task, which needs square images; by default, if they are.
-        alpha, temperature, ramp, per_sample: as in MixMatch.
-        views: number K of strong views.
-        queue: batches in the mean that estimates s, at most a fortieth of the run; 0: a running average.
     """
 
     kinds = ("image", "vector")

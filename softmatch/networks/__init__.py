@@ -21,18 +21,9 @@ from softmatch.networks.small import MLP, SmallConv
 from softmatch.plugins import call_own, find_own
 
 __all__ = [
-    "MLP",
-    "Network",
-    "ResNet",
-    "SmallConv",
-    "Tuning",
-    "WideResNet",
-    "build_network",
-    "choose_network",
-    "describe_network",
-    "is_encoder",
-    "is_own",
-]
+    "MLP", "Network", "ResNet", "SmallConv", "Tuning", "WideResNet", "build_network", "choose_network", "describe_network",
+    "is_encoder", "is_own", "shapes_only",
+]  # fmt: skip
 
 NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]

@@ -26,8 +26,6 @@ from softmatch.encoders.layers import find_layers, recorded_calls
 from softmatch.errors import InputError
 from softmatch.networks.heads import ADAPTER, FeatureNetwork, Head, Tuning
 
-__all__ = ["Pretrained", "PretrainedImage", "PretrainedText", "build_pretrained", "encoder_statistics"]
-
 PIECE = 64
 """Texts per pass without gradients."""
 MOST_PADDING = 64
