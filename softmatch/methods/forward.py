@@ -126,18 +126,13 @@ class Forward:
             batch_statistics: normalise with the batch, as in training, or with the running statistics.
         """
         assert self.average is not None, "this loop keeps no averaged weights"
-        with self._own_draws():
-            logits = self._averaged(self.average, views, batch_statistics)
-        return self._gathered(logits)[0]
+        return self._averaged(self.average, views, batch_statistics)
 
     @torch.no_grad()
     def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
         """Features of each view by the averaged weights, like `teach`."""
         assert self.average is not None, "this loop keeps no averaged weights"
-        call: Callable[[Tensor], Tensor] = self.average.features  # type: ignore[assignment]  # a method of the module
-        with self._own_draws():
-            features = self._averaged(call, views, batch_statistics)
-        return self._gathered(features)[0]
+        return self._averaged(self.average.features, views, batch_statistics)  # type: ignore[arg-type]  # a method of the module
 
     def rows(self, view: Tensor) -> int:
         """Number of rows of all processes: a method draws random numbers for all of them and takes its `own`."""
@@ -181,8 +176,8 @@ class Forward:
         was = self.average.training
         self.average.train(batch_statistics)
         try:
-            with frozen_running_statistics(self.average) if batch_statistics else nullcontext():
-                return [self._pass(call, view) for view in views]
+            with self._own_draws(), frozen_running_statistics(self.average) if batch_statistics else nullcontext():
+                return self._gathered([self._pass(call, view) for view in views])[0]
         finally:
             self.average.train(was)
 
