@@ -22,7 +22,7 @@ from torch import Tensor
 from softmatch.data.batches import Sampler
 from softmatch.methods import Match, Method, Problem, build
 from softmatch.methods.consistency import TemporalEnsembling
-from softmatch.methods.longtail.saw import ClassWeighted
+from softmatch.methods.longtail_weights import ClassWeighted
 from softmatch.step import Seen
 from softmatch.weightings import Constant
 

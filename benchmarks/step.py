@@ -34,7 +34,7 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
 
     from softmatch.config import make_config
     from softmatch.data import Examples
-    from softmatch.networks import wrn
+    from softmatch.networks import residual as wrn
     from softmatch.step import Batch
     from softmatch.training.bench import measure
     from softmatch.training.memory import keep_freed_memory

@@ -22,7 +22,7 @@ from softmatch.distributed.batch_norm import synchronise
 from softmatch.distributed.processes import World, world
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Forward, Method, Problem, build, meta
-from softmatch.methods.base import BatchStatistics
+from softmatch.methods.forward import BatchStatistics
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Labeled
 from softmatch.training.ema import ModelAverage

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from softmatch.views.word_replacement import words_of
+from softmatch.views.text_statistics import words_of
 
 EXAMPLES, LONGEST = 3, 300
 

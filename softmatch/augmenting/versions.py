@@ -16,7 +16,7 @@ from softmatch.augmenting.version_cache import open_cache
 from softmatch.augmenting.worker_pool import make_batches
 from softmatch.errors import InputError
 from softmatch.seeds import derive
-from softmatch.views.word_replacement import change_words
+from softmatch.views.text_statistics import change_words
 
 
 def augment_texts(texts: Sequence[str], via: str | Sequence[str], **options: Any) -> list[list[str]]:

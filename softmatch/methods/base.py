@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods.forward import BatchStatistics, Encoded, Forward, RecordedForward, frozen_running_statistics
+from softmatch.errors import InputError
+from softmatch.methods.forward import Forward
 from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output, refuse_invalid
 
-__all__ = [
-    "BatchStatistics",
-    "Encoded",
-    "Forward",
-    "MakeOptimizer",
-    "Method",
-    "RecordedForward",
-    "Supervised",
-    "frozen_running_statistics",
-    "supervised_loss",
-]
-
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
+RULES: Mapping[str, Callable[[float], bool]] = {
+    "lie in [0, 1]": lambda value: 0 <= value <= 1,
+    "lie in [0, 1)": lambda value: 0 <= value < 1,
+    "lie in (0, 1]": lambda value: 0 < value <= 1,
+    "lie in (0, 1)": lambda value: 0 < value < 1,
+    "be positive": lambda value: 0 < value < math.inf,
+    "be 0 or more": lambda value: 0 <= value < math.inf,
+    "be 1 or more": lambda value: value >= 1,
+}
 
 
 class Method(nn.Module):
@@ -103,6 +103,25 @@ class Method(nn.Module):
     def weight_curve(self, num_classes: int) -> tuple[Tensor, Tensor] | None:
         """λ as a function of the confidence at present; None for a method without such a function."""
         return None
+
+
+def require(rule: str, **values: float | None) -> None:
+    """Raise InputError unless every value that is not None follows the rule, one of `RULES`.
+
+    Example:
+        >>> require("lie in [0, 1]", threshold=0.95, ramp=None)
+    """
+    for name, value in values.items():
+        if value is not None and not RULES[rule](value):
+            raise InputError(f"{name} must {rule}, not {value!r}.")
+
+
+def require_choice(literal: Any, **values: str) -> None:
+    """Raise InputError unless every value is one of a Literal's."""
+    for name, value in values.items():
+        if value not in get_args(literal):
+            *others, last = (f'"{choice}"' for choice in get_args(literal))
+            raise InputError(f"{name} must be {', '.join(others)} or {last}, not {value!r}.")
 
 
 def supervised_loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward, Method, supervised_loss
+from softmatch.methods.base import Method, require, supervised_loss
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import PAPER_STEPS
-from softmatch.methods.options import require
 from softmatch.metrics import PseudoLabels
 from softmatch.state import Ramp, Registry, StepCount
 from softmatch.step import Batch, Output, Seen, refuse_invalid
@@ -83,15 +83,6 @@ class CGMatch(Method):
     easy: max p̃ ≥ μ, the running mean of max p̃. ambiguous: not easy, and the gap between the two largest counts of the
     sample's pseudo-labels is at least the running mean gap. The rest is left out. w(t) = max_weight·((t − t₀)/(K − t₀))²;
     the first t₀ steps use labels only.
-
-    Args:
-        num_unlabeled: N.
-        warmup: t₀; by default the authors' 2,048 of 2^20 steps as a share of `total_steps`.
-        history: number of labels remembered per sample.
-        max_weight: weight of ambiguous samples at the end of the run.
-        power: p of GCE = (1 − qᵖ)/p.
-        align_targets: make ŷ from p̃ instead of from p.
-        clip: lower and upper bound of μ.
     """
 
     unlabeled_views = ("weak", "strong")

@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from softmatch.distributed.processes import gather_rows, numbers_of_rows, world
-from softmatch.distributed.shares import Draws, own_rows
+from softmatch.distributed.processes import Draws, gather_rows, numbers_of_rows, own_rows, world
 
 BatchStatistics = Literal["joint", "separate"]
 
@@ -84,9 +83,18 @@ class Forward:
             logits = self._run(self._logits, views, gradient, tracking)
         return self._gathered(logits)[0]
 
-    def together(self, *views: Tensor, tracking: bool = True) -> list[Tensor]:
-        """Logits of each view as one batch, whose statistics they share, also with "separate"."""
-        return self._together(views, tracking)
+    def together(self, *views: Tensor, tracking: bool = True, by_features: bool = False) -> list[Tensor]:
+        """Logits of each view as one batch, whose statistics they share, also with "separate".
+
+        Args:
+            by_features: the head makes them from the features of all passes, as in `encode`.
+        """
+        with self._own_draws():
+            call = self._features if by_features else self._logits
+            assert call is not None, "a method that encodes says so with needs_features"
+            (found,) = self._run(call, (torch.cat(views),), None, tracking)
+            logits = self._head(found) if by_features else found
+        return self._gathered(torch.split(logits, [len(view) for view in views]))[0]
 
     def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
         """Features and logits of each view; arguments as in a call."""
@@ -118,18 +126,13 @@ class Forward:
             batch_statistics: normalise with the batch, as in training, or with the running statistics.
         """
         assert self.average is not None, "this loop keeps no averaged weights"
-        with self._own_draws():
-            logits = self._averaged(self.average, views, batch_statistics)
-        return self._gathered(logits)[0]
+        return self._averaged(self.average, views, batch_statistics)
 
     @torch.no_grad()
     def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
         """Features of each view by the averaged weights, like `teach`."""
         assert self.average is not None, "this loop keeps no averaged weights"
-        call: Callable[[Tensor], Tensor] = self.average.features  # type: ignore[assignment]  # a method of the module
-        with self._own_draws():
-            features = self._averaged(call, views, batch_statistics)
-        return self._gathered(features)[0]
+        return self._averaged(self.average.features, views, batch_statistics)  # type: ignore[arg-type]  # a method of the module
 
     def rows(self, view: Tensor) -> int:
         """Number of rows of all processes: a method draws random numbers for all of them and takes its `own`."""
@@ -155,15 +158,6 @@ class Forward:
         numbers = numbers_of_rows([len(share) for share in kinds[0]])
         return [_gather_views(shares, numbers) for shares in kinds]
 
-    def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = False) -> list[Tensor]:
-        """Logits of one batch; with `by_features` by the head from the features of all passes, as in `encode`."""
-        with self._own_draws():
-            call = self._features if by_features else self._logits
-            assert call is not None, "a method that encodes says so with needs_features"
-            (found,) = self._run(call, (torch.cat(views),), None, tracking)
-            logits = self._head(found) if by_features else found
-        return self._gathered(torch.split(logits, [len(view) for view in views]))[0]
-
     def _own_draws(self) -> AbstractContextManager[None]:
         if not self.sharded:
             return nullcontext()
@@ -182,8 +176,8 @@ class Forward:
         was = self.average.training
         self.average.train(batch_statistics)
         try:
-            with frozen_running_statistics(self.average) if batch_statistics else nullcontext():
-                return [self._pass(call, view) for view in views]
+            with self._own_draws(), frozen_running_statistics(self.average) if batch_statistics else nullcontext():
+                return self._gathered([self._pass(call, view) for view in views])[0]
         finally:
             self.average.train(was)
 
@@ -236,17 +230,8 @@ class RecordedForward(Forward):
         self._seen += zip(views, found, strict=True)
         return found
 
-    def _together(self, views: tuple[Tensor, ...], tracking: bool, by_features: bool = True) -> list[Tensor]:
-        return self.inner._together(views, tracking, by_features=True)  # as every call here encodes
-
-    def head(self, features: Tensor, name: str | None = None, averaged: bool = False) -> Tensor:
-        return self.inner.head(features, name, averaged)
-
-    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        return self.inner.teach(*views, batch_statistics=batch_statistics)
-
-    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        return self.inner.teach_features(*views, batch_statistics=batch_statistics)
+    def together(self, *views: Tensor, tracking: bool = True, by_features: bool = True) -> list[Tensor]:
+        return self.inner.together(*views, tracking=tracking, by_features=by_features)  # as every call here encodes
 
     def of(self, view: Tensor) -> Encoded:
         """The output for this very tensor, the first time it was given."""

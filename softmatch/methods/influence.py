@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.methods.base import Forward, RecordedForward
+from softmatch.methods.base import require
+from softmatch.methods.forward import Forward, RecordedForward
 from softmatch.methods.match import PAPER_STEPS, Judgement
-from softmatch.methods.options import require
 from softmatch.methods.wrapper import Around, Base, match_method
 from softmatch.state import Registry, StepCount
 from softmatch.step import Batch, Output, gather
@@ -84,14 +84,6 @@ class Influence(Around):
     ∂L_val/∂λ_n = −∇L_valᵀ H⁻¹ ∇ℓ_n, all by the kernel of the last layer: ∇ℓ_n = (q_n − target_n) h_nᵀ of the trained view,
     H the curvature of this batch's loss. Every `every` steps the λ_n of the batch take one Adam step, each with its own moments
     and counter, and are clipped to [0, max_weight].
-
-    Args:
-        num_unlabeled: N.
-        base: the match method.
-        validation_share: share of the labels held out of training.
-        lr: learning rate of the λ_n.
-        every: steps between two updates; by default the authors' 512 of 2^20 steps as a share of `total_steps`.
-        damping: added to the diagonal of H.
     """
 
     def __init__(

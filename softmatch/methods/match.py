@@ -18,11 +18,11 @@ from softmatch import targets
 from softmatch.alignments import Alignment, NoAlignment
 from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.errors import InputError
-from softmatch.methods.annealing import SignalAnnealing
-from softmatch.methods.base import Forward, Method
+from softmatch.methods.base import Method
+from softmatch.methods.forward import Forward
 from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output, Seen, refuse_invalid
-from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold
+from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold, SignalAnnealing
 from softmatch.weightings import (
     Constant,
     Estimation,

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.averages import RunningAverage
 from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
-from softmatch.methods.base import Forward, MakeOptimizer, Method, supervised_loss
+from softmatch.methods.base import MakeOptimizer, Method, require, require_choice, supervised_loss
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.options import require, require_choice
 from softmatch.metrics import PseudoLabels
 from softmatch.state import StepCount
 from softmatch.step import Batch, Output, gather, refuse_invalid
@@ -40,13 +40,6 @@ class MetaPseudoLabels(Method):
     ŷ is the teacher's label of the strong view, L_l the student's loss on labelled samples before and after its step. The
     network of the training loop is the student; the teacher is a copy of it, which the method trains itself with UDA's loss and
     the feedback. In the last part of the run the student is trained on labels only.
-
-    Args:
-        threshold, temperature, unlabeled_weight: options of UDA's loss.
-        ramp: share of the run in which the weight of UDA's loss grows; the authors' 5,000 of 300,000 steps.
-        choice: ŷ is a sample of the teacher's prediction, or its argmax.
-        baseline: momentum of a running mean of h that is subtracted from h; None: no subtraction.
-        finetune: share of the last part of the run.
     """
 
     unlabeled_views = ("weak", "strong")

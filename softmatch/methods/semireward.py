@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch import targets
-from softmatch.methods.base import Forward, MakeOptimizer, RecordedForward
+from softmatch.methods.base import MakeOptimizer, require
+from softmatch.methods.forward import Forward, RecordedForward
 from softmatch.methods.match import PAPER_STEPS
-from softmatch.methods.options import require
 from softmatch.methods.wrapper import Around, Base, match_method
 from softmatch.networks.heads import feature_size
 from softmatch.state import StepCount
@@ -76,13 +76,6 @@ class SemiReward(Around):
     y; the generator from (r(h, y') − 1)². Both learn from the labelled samples at every step. In the first `warmup` steps
     every pseudo-label counts; afterwards they also learn, every `every` steps, from the unlabelled samples that are kept, with
     their pseudo-labels as y.
-
-    Args:
-        base: the match method.
-        warmup: by default a tenth of the run, as the authors' 20,000 of 204,800 steps, but 100 steps if that is at most a
-            third, since the rewarder needs that long to learn.
-        every: steps between two updates from unlabelled samples.
-        lr: learning rate of rewarder and generator.
     """
 
     def __init__(

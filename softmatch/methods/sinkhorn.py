@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
+from softmatch.methods.base import require, require_choice
 from softmatch.methods.match import PAPER_STEPS, Match
-from softmatch.methods.options import require, require_choice
 from softmatch.state import Ramp, Registry
 from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting

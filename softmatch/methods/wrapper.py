@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from softmatch.alignments import class_frequencies
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward, MakeOptimizer, Method
+from softmatch.methods.base import MakeOptimizer, Method, require
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import Match
-from softmatch.methods.options import require
 from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output
 

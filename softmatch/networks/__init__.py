@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
+from torch.overrides import TorchFunctionMode
 
 from softmatch.errors import InputError, nearest
-from softmatch.networks.fine_tuning import Tuning
-from softmatch.networks.mlp import MLP
-from softmatch.networks.resnet import ResNet
-from softmatch.networks.small import SmallConv
-from softmatch.networks.wrn import WideResNet
+from softmatch.networks.heads import Tuning
+from softmatch.networks.residual import ResNet, WideResNet
+from softmatch.networks.small import MLP, SmallConv
 from softmatch.plugins import call_own, find_own
 
 __all__ = [
-    "MLP",
-    "Network",
-    "ResNet",
-    "SmallConv",
-    "Tuning",
-    "WideResNet",
-    "build_network",
-    "choose_network",
-    "describe_network",
-    "is_encoder",
-    "is_own",
-]
+    "MLP", "Network", "ResNet", "SmallConv", "Tuning", "WideResNet", "build_network", "choose_network", "describe_network",
+    "is_encoder", "is_own", "shapes_only",
+]  # fmt: skip
 
 NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
@@ -142,3 +134,24 @@ def _own(network: Network, context: dict[str, Any]) -> nn.Module:
     if any(isinstance(parameter, UninitializedParameter) for parameter in built.parameters()):
         raise InputError(f"{label} has lazy layers, whose sizes must be known when the network is built.")
     return built
+
+
+INITIALISERS = ("normal_", "uniform_", "trunc_normal_")
+
+
+class _Uninitialised(TorchFunctionMode):
+    """Skip random initialisation; on the meta device torch would first import a compiler for it, which takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        given = dict(kwargs or {})
+        if getattr(func, "__name__", "") in INITIALISERS:
+            tensor: Tensor = args[0] if args else given["tensor"]
+            return tensor
+        return func(*args, **given)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """In this block new modules are on the meta device, and no initial weights are drawn."""
+    with torch.device("meta"), _Uninitialised():
+        yield

@@ -1,12 +1,17 @@
-"""Networks with a linear head on features, and additional heads for methods that ask for them."""
+"""Networks with a linear head on features, additional heads for methods, and settings for the head of an encoder."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from softmatch.errors import InputError
 
 
 def feature_size(network: nn.Module) -> int | None:
@@ -73,3 +78,54 @@ class Projector(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         return F.normalize(self.out(F.relu(self.hidden(features))).float(), dim=-1)
+
+
+Head = Literal["linear", "gelu"]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Settings for fine-tuning a pretrained encoder; by default all of it is trained, with a linear head.
+
+    Attributes:
+        head: "gelu" adds a hidden layer with dropout and GELU below the linear one, as in USB's code.
+        layers: train only the last N layers, the modules after them and the head; 0: the head only. The frozen part has no
+            dropout, and its batch normalisation keeps its statistics.
+        lora: train only low-rank updates of this rank to the layers' linear maps, and the head.
+    """
+
+    head: Head = "linear"
+    layers: int | None = None
+    lora: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.head not in get_args(Head):
+            raise InputError(f"head = {self.head!r}: it must be linear or gelu.")
+        if self.layers is not None and self.lora is not None:
+            raise InputError(
+                "--tuned-layers and --lora exclude each other: the first trains whole layers, the second low-rank updates of all "
+                "layers. Leave one out."
+            )
+
+
+ADAPTER = "default"
+"""PEFT's name for a single adapter."""
+
+
+@torch.no_grad()
+def merged(network: nn.Module) -> nn.Module:
+    """A copy of the network with its adapters merged into the weights, without PEFT; the network itself if it has none."""
+    if not any(_is_adapted(module) for module in network.modules()):
+        return network
+    plain = copy.deepcopy(network)
+    for path, module in [*plain.named_modules()]:
+        if _is_adapted(module):
+            adapted: Any = module
+            adapted.base_layer.weight += adapted.get_delta_weight(ADAPTER)
+            parent, _, own = path.rpartition(".")
+            setattr(plain.get_submodule(parent), own, adapted.base_layer)
+    return plain
+
+
+def _is_adapted(module: nn.Module) -> bool:
+    return hasattr(module, "base_layer") and hasattr(module, "lora_A")

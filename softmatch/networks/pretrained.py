@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,10 +24,7 @@ from softmatch.encoders.backbones import (
 from softmatch.encoders.encoder_folder import find_encoder, read_image_settings, read_text_settings
 from softmatch.encoders.layers import find_layers, recorded_calls
 from softmatch.errors import InputError
-from softmatch.networks.fine_tuning import Head, Tuning
-from softmatch.networks.heads import FeatureNetwork
-
-__all__ = ["Pretrained", "PretrainedImage", "PretrainedText", "build_pretrained", "encoder_statistics"]
+from softmatch.networks.heads import ADAPTER, FeatureNetwork, Head, Tuning
 
 PIECE = 64
 """Texts per pass without gradients."""
@@ -198,8 +196,6 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
     if tuning.layers is not None or tuning.lora is not None:
         backbone.freeze(tuning.layers)
     if tuning.lora is not None:
-        from softmatch.networks.lora import add_adapters
-
         add_adapters(backbone, tuning.lora, encoder)
     return network
 
@@ -220,3 +216,34 @@ def encoder_statistics(encoder: str) -> tuple[tuple[float, ...], tuple[float, ..
     """Mean and standard deviation per channel for an image encoder's images, and their side."""
     reading = read_image_settings(find_encoder(encoder))
     return reading.mean, reading.std, reading.side
+
+
+def add_adapters(backbone: Backbone, rank: int, name: object) -> None:
+    """Replace W by W + 2·B·A in every linear map of the layers, inside and outside attention; only A and B are trained.
+
+    B starts at zero, so that nothing changes at first.
+
+    Args:
+        rank: rank of B·A.
+        name: name of the encoder, for the message.
+
+    Raises:
+        InputError: PEFT is not installed, or there are no linear maps.
+    """
+    try:
+        import peft
+    except ImportError as error:
+        raise InputError("--lora needs a further library: pip install 'softmatch[lora]'.") from error
+    model, layers = backbone.model, backbone.layers
+    inside = () if layers is None else layers.lists
+    targets = [
+        path
+        for path, module in model.named_modules()
+        if type(module) is nn.Linear and any(path.startswith(f"{each}.") for each in inside)
+    ]
+    if not targets:
+        raise InputError(f"--lora: encoder {name} has no layers with linear maps. Leave it out, or choose another encoder.")
+    config = peft.LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules="|".join(re.escape(path) for path in targets)
+    )
+    peft.inject_adapter_in_model(config, model, ADAPTER)

@@ -17,9 +17,8 @@ from softmatch.config import Config
 from softmatch.encoders.model_folder import read_json
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.files.paths import expand_home
-from softmatch.networks import build_network
+from softmatch.networks import build_network, shapes_only
 from softmatch.networks.heads import feature_size
-from softmatch.networks.shapes import shapes_only
 
 FLOAT, ROWS = 4, 2
 """Bytes of a number; samples of the pass that is counted (batch normalisation needs more than one)."""

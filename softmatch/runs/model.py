@@ -18,7 +18,7 @@ from softmatch.data.preparations import Preparation, plain_preparation, preparat
 from softmatch.errors import InputError
 from softmatch.files.tensors import read_tensors, write_checked
 from softmatch.networks import Network, build_network, is_own
-from softmatch.networks.lora import merged
+from softmatch.networks.heads import merged
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.schema import FORMAT, describe, refuse_other_weights

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from softmatch.errors import InputError, explain
 from softmatch.files.tensors import Header
-from softmatch.networks import ENCODER, build_network
-from softmatch.networks.shapes import shapes_only
+from softmatch.networks import ENCODER, build_network, shapes_only
 
 __all__ = ["FORMAT", "Description", "describe", "refuse_other_weights"]
 

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from softmatch.data import Batches, Examples
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
 from softmatch.training.loop import Clock, Trainer

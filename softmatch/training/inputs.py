@@ -21,8 +21,8 @@ from softmatch.seeds import derive
 from softmatch.training.opening import split_seed
 from softmatch.training.task import Task
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
+from softmatch.views.text_operations import find_continuing
 from softmatch.views.text_statistics import word_statistics
-from softmatch.views.text_words import find_continuing
 
 BUCKETS = 50
 AnyViews = TypeVar("AnyViews", bound=Views)

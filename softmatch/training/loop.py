@@ -15,7 +15,8 @@ from softmatch.data.batches import Batches
 from softmatch.data.loading import LoadedBatches
 from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
 from softmatch.errors import InputError, OutOfMemory, TrainingError
-from softmatch.methods.base import BatchStatistics, Forward, Method
+from softmatch.methods.base import Method
+from softmatch.methods.forward import BatchStatistics, Forward
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import trained
 from softmatch.step import Batch, Output, whole_batches

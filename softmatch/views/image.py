@@ -221,15 +221,6 @@ class ImageViews:
         return ops.cutout(changed, draw[0] * self.cutout * width, draw[1] * width, draw[2] * height)
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "pad": self.pad,
-            "flip": self.flip,
-            "reflect": self.reflect,
-            "operations": self.operations,
-            "names": list(self.names),
-            "cutout": self.cutout,
-            "order": self.order,
-        }
+        names = ("kind", "mean", "std", "pad", "flip", "reflect", "operations", "names", "cutout", "order")
+        values = {name: getattr(self, name) for name in names}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -9,9 +9,17 @@ from torch import Generator, Tensor
 
 from softmatch.errors import InputError
 from softmatch.views.rows import cut
-from softmatch.views.text_operations import cut_span, drop_words, hide_words, replace_words, swap_words
+from softmatch.views.text_operations import (
+    Draws,
+    cut_span,
+    drop_words,
+    find_words,
+    hide_words,
+    replace_words,
+    swap_words,
+    word_table,
+)
 from softmatch.views.text_statistics import WordStatistics
-from softmatch.views.text_words import Draws, find_words, word_table
 
 SHARES = ("weak", "strong", "replace", "swap", "drop", "span")
 

@@ -60,15 +60,8 @@ class VectorViews:
         return _noisy(corrupted, self.strong_noise, generator, rows)
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "mean": self.mean.tolist(),
-            "std": self.std.tolist(),
-            "weak_noise": self.weak_noise,
-            "strong_noise": self.strong_noise,
-            "swap": self.swap,
-            "drop": self.drop,
-        }
+        rest = {name: getattr(self, name) for name in ("weak_noise", "strong_noise", "swap", "drop")}
+        return {"kind": self.kind, "mean": self.mean.tolist(), "std": self.std.tolist(), **rest}
 
 
 def _noisy(features: Tensor, scale: float, generator: Generator, rows: Rows) -> Tensor:

@@ -34,7 +34,7 @@ class Logits:
     strong: Tensor
     index: Tensor
 
-    def to(self, dtype: torch.dtype) -> Logits:
+    def to(self, dtype: torch.dtype) -> "Logits":
         return Logits(self.labeled.to(dtype), self.labels, self.weak.to(dtype), self.strong.to(dtype), self.index)
 
     def seen(self) -> Seen:
@@ -52,7 +52,7 @@ class Logits:
         return method(*given)
 
 
-def logits(seed: int, size: int = 8, one_class: bool = False) -> Logits:
+def logits(seed: int, size: int = 8, one_class: bool = False) -> "Logits":
     """A batch of `size` unlabelled samples of varied confidence; with `one_class` all are predicted as class 1."""
     generator = torch.Generator().manual_seed(seed)
     weak, strong = (3.0 * torch.randn(size, CLASSES, generator=generator) for _ in range(2))

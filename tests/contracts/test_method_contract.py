@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Forward, Match, Method, Supervised, build
-from softmatch.methods.longtail.darp import Refinery
+from softmatch.methods.longtail_labels import Refinery
 from softmatch.step import Batch
 from tests.contracts.examples import (
     BATCHES,

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from softmatch.methods import build
-from softmatch.methods.longtail.adsh import EqualShareThreshold
-from softmatch.methods.longtail.saw import ClassWeighted
+from softmatch.methods.longtail_weights import ClassWeighted, EqualShareThreshold
 from softmatch.methods.sinkhorn import LabelAllocation
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
 from softmatch.weightings import (

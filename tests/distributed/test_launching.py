@@ -92,7 +92,7 @@ elif word == "ask":  # the launcher, for signals; each is heard by all before th
 """
 LAUNCHER = """
 import sys
-from softmatch.training.launching import launch
+from softmatch.distributed.launching import launch
 assert "torch" not in sys.modules, "it must be quick"
 sys.exit(launch(2, sys.argv[1:], "tiny"))
 """

@@ -17,7 +17,7 @@ from softmatch.distributed import processes
 from softmatch.distributed.batch_norm import synchronise
 from softmatch.distributed.processes import World, share
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from tests import several_processes, two_processes
 from tests.several_processes import CASES, NORMALISED, NORMS, SIZES, Cut, Found, first_of_two
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from softmatch.config import make_config
 from softmatch.data import find_source
-from softmatch.methods.base import Encoded, Forward
+from softmatch.methods.forward import Encoded, Forward
 from softmatch.step import Batch, Labeled
 from softmatch.training.loop import Trainer
 from softmatch.training.setup import build_method, make_trainer, prepare

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Forward, Method, Problem, Supervised, build, pseudo_label, softmatch
-from softmatch.methods.base import RecordedForward, frozen_running_statistics
+from softmatch.methods.forward import RecordedForward, frozen_running_statistics
 from softmatch.step import Batch, Output
 from tests.contracts.examples import assert_same_state, state
 from tests.methods.networks import Normalised, batch, normalised

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build
-from softmatch.methods.base import Encoded, Forward
-from softmatch.methods.comatch import CoMatch, comatch
+from softmatch.methods.embeddings import CoMatch, comatch
+from softmatch.methods.forward import Encoded, Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch
 from tests.contracts.examples import assert_same_state, state
@@ -235,12 +235,3 @@ def test_builder_takes_the_problem() -> None:
     assert (method.embeddings.length, method.probs.length, method.alignment.queue) == (200, 200, 10)
     assert comatch(CLASSES).alignment.queue == 32
     assert method.needs_features
-
-
-REFUSED = {"memory": 0, "queue": 0, "smoothing": 1.5, "threshold": -0.1, "graph_threshold": 2.0, "temperature": 0.0}
-
-
-@pytest.mark.parametrize(("option", "value"), [*REFUSED.items(), ("contrast_weight", -1.0)])
-def test_options_that_make_no_sense_are_refused(option: str, value: float) -> None:
-    with pytest.raises(InputError, match=option):
-        make(**{option: value})

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.errors import InputError
 from softmatch.methods import Match, Problem, build, fixmatch, pseudo_label, softmatch, uda
-from softmatch.methods.base import Forward
+from softmatch.methods.forward import Forward
 from softmatch.methods.influence import Curvature, Influence, conjugate_gradients, influence
 from softmatch.step import Batch, Labeled
 from tests.golden import close
@@ -290,19 +289,3 @@ def test_builder_follows_the_problem() -> None:
     assert method.validation_share == 0.25
     assert method.needs_features
     assert influence(CLASSES, num_unlabeled=1, total_steps=10, base=fixmatch(CLASSES)).every == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"validation_share": 0.0}, "validation_share must lie in"),
-        ({"validation_share": 1.0}, "validation_share must lie in"),
-        ({"every": 0}, "1 or more"),
-        ({"lr": 0.0}, "lr must be positive"),
-        ({"damping": 0.0}, "damping must be positive"),
-        ({"max_weight": -1.0}, "max_weight must be positive"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make(fixmatch(CLASSES), **options)

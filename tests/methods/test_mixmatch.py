@@ -1,9 +1,7 @@
-"""MixMatch and ReMixMatch: losses from equations, what learns when, which passes have a gradient, and the rotation task.
-
-Samples are unit vectors, so that what the network is given shows what was mixed with what, and in which share.
-"""
+"""MixMatch and ReMixMatch: mixup, losses from their equations, the rotation task."""
 
 import copy
+import math
 from functools import partial
 from typing import Any
 
@@ -13,12 +11,25 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import Forward, Method, Problem, build
-from softmatch.methods.mixmatch import MixMatch, mixmatch
-from softmatch.methods.remixmatch import ReMixMatch, remixmatch
+from softmatch.methods import Forward, Method
+from softmatch.methods.forward import Encoded
+from softmatch.methods.mixmatch import (
+    MixMatch,
+    ReMixMatch,
+    blend,
+    mixed_logits,
+    mixing_shares,
+    mixmatch,
+    mixup,
+    quarter_turns,
+    ramp_steps,
+    remixmatch,
+    view_names,
+)
+from softmatch.networks.heads import Headed
 from softmatch.step import Batch
 from tests.contracts.examples import assert_same_state, state
-from tests.methods.networks import normalised
+from tests.methods.networks import batch, normalised
 
 CLASSES, LABELED, UNLABELED = 3, 2, 3
 LABELS = torch.tensor([2, 0])
@@ -227,12 +238,189 @@ def test_without_a_queue_the_marginal_is_a_running_average() -> None:
     np.testing.assert_allclose(method.statistics()["marginal"].numpy(), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["mixmatch:mixmatch", "remixmatch:remixmatch"])
-@pytest.mark.parametrize("options", [{"views": 0}, {"alpha": 0.0}, {"temperature": 0.0}, {"weight": -1.0}, {"ramp": 2.0}])
-def test_options_that_make_no_sense_are_refused(name: str, options: dict[str, float]) -> None:
-    with pytest.raises(InputError, match=next(iter(options))):
-        build(f"softmatch.methods.{name}", Problem(num_classes=CLASSES), options)
-
-
 def test_text_is_not_served() -> None:
     assert mixmatch(CLASSES).kinds == remixmatch(CLASSES).kinds == ("image", "vector")
+
+
+def test_shares_are_those_of_the_larger_part() -> None:
+    """max(λ, 1 − λ) of a uniform λ = Beta(1, 1) is uniform in ½ … 1: mean ¾, variance 1/48."""
+    share = mixing_shares(20_000, alpha=1.0)
+    assert share.shape == (20_000,)
+    assert 0.5 <= float(share.min()) < 0.51
+    assert 0.99 < float(share.max()) <= 1.0
+    assert float(share.mean()) == pytest.approx(0.75, abs=0.005)
+    assert float(share.var()) == pytest.approx(1 / 48, abs=0.001)
+
+
+def test_alpha_is_that_of_the_beta_distribution() -> None:
+    """E[(λ − ½)²] of Beta(α, α) is 1 / (4(2α + 1)), and so it is of max(λ, 1 − λ)."""
+    for alpha in (0.5, 0.75, 4.0):
+        spread = (mixing_shares(20_000, alpha) - 0.5).square().mean()
+        assert float(spread) == pytest.approx(1 / (4 * (2 * alpha + 1)), abs=0.004)
+
+
+def test_one_share_for_the_whole_batch() -> None:
+    share = mixing_shares(6, 0.75, per_sample=False)
+    assert share.shape == (6,)
+    assert len(set(share.tolist())) == 1
+    assert len(set(mixing_shares(6, 0.75).tolist())) == 6
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 3), (2, 1, 2, 2)])
+def test_blend_takes_each_row_in_its_own_share(shape: tuple[int, ...]) -> None:
+    mixed = blend(torch.full(shape, 4.0), torch.full(shape, -2.0), torch.tensor([1.0, 0.75]))
+    assert mixed.shape == shape
+    torch.testing.assert_close(mixed[0], torch.full(shape[1:], 4.0))
+    torch.testing.assert_close(mixed[1], torch.full(shape[1:], 2.5))
+
+
+def test_inputs_and_targets_are_mixed_with_the_same_partner_in_the_same_share() -> None:
+    """Of inputs that name their sample, the mixed ones show partner and share."""
+    own = torch.eye(8)
+    inputs, targets = mixup(own.reshape(8, 2, 2, 2), own.clone(), alpha=0.75)
+    assert torch.equal(inputs.reshape(8, 8), targets)
+    torch.testing.assert_close(targets.sum(1), torch.ones(8))
+    assert float(targets.diagonal().min()) >= 0.5
+    others = targets - torch.diag(targets.diagonal())
+    assert int((others > 0).sum(1).max()) == 1  # one partner
+    assert int((others > 0).sum(0).max()) == 1  # and each sample is the partner of one at most
+    assert float(others.max()) > 0.0
+
+
+class Recorder(nn.Module):
+    """Gives back what it is given, and remembers it: one entry a pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passes: list[Tensor] = []
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.passes.append(inputs.detach().clone())
+        return inputs
+
+
+def test_logits_come_back_in_the_order_of_the_views() -> None:
+    views = list(torch.split(torch.eye(9), [2, 3, 4]))
+    logits, targets = mixed_logits(Forward(Recorder()), views, views, alpha=0.75)
+    torch.testing.assert_close(logits, targets)
+    assert torch.equal(targets.argmax(1), torch.arange(9))
+
+
+def test_passes_are_as_large_as_the_views_and_draw_from_all_of_them() -> None:
+    network, views = Recorder(), list(torch.split(torch.eye(60), 20))
+    mixed_logits(Forward(network, "separate"), views, views, alpha=0.75)
+    assert [len(part) for part in network.passes] == [20, 20, 20]
+    for part in network.passes:
+        origin = part.argmax(1) // 20
+        assert set(origin.tolist()) == {0, 1, 2}
+    assert sorted(torch.cat(network.passes).argmax(1).tolist()) == list(range(60))
+
+
+def test_names_of_independent_views() -> None:
+    assert view_names("weak", 1) == ("weak",)
+    assert view_names("strong", 3) == ("strong", "strong_2", "strong_3")
+
+
+@pytest.mark.parametrize(("total", "ramp", "steps"), [(2**20, None, 2**14), (1000, None, 400), (1, None, 1), (200, 0.1, 20)])
+def test_the_ramp_is_the_authors_where_the_run_is_long_enough(total: int, ramp: float | None, steps: int) -> None:
+    assert ramp_steps(total, ramp) == steps
+
+
+ROTATION_CLASSES = 3
+
+
+def test_quarter_turns_are_of_each_image_alone() -> None:
+    images, turns = torch.arange(8.0 * 2 * 9).reshape(8, 2, 3, 3), torch.tensor([0, 3, 1, 2, 2, 0, 1, 3])
+    given = images.clone()
+    turned = quarter_turns(images, turns)
+    assert torch.equal(images, given)
+    for image, result, number in zip(images, turned, turns.tolist(), strict=True):
+        np.testing.assert_array_equal(result.numpy(), np.rot90(image.numpy(), number, axes=(1, 2)))
+
+
+class Small(nn.Module):
+    """Features and a head, for images of 4×4 pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(16, 5), nn.Tanh())
+        self.head = nn.Linear(5, ROTATION_CLASSES)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return self.body(inputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.head(self.features(inputs))
+
+
+class WatchedForward(Forward):
+    """Remembers what was encoded."""
+
+    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
+        assert not tracking
+        self.encoded = views
+        return super().encode(*views, gradient=gradient, tracking=tracking)
+
+
+def turns_of(turned: Tensor, images: Tensor) -> list[int]:
+    """By how many quarters each image was turned."""
+    pairs = zip(turned, images, strict=True)
+    found = [[n for n in range(4) if torch.equal(result, torch.rot90(image, n, (1, 2)))] for result, image in pairs]
+    assert all(len(numbers) == 1 for numbers in found)
+    return [numbers[0] for numbers in found]
+
+
+def test_turns_are_drawn_for_each_image_alone_and_are_the_labels() -> None:
+    method = remixmatch(ROTATION_CLASSES, shape=(1, 4, 4))
+    network = Headed(Small(), method.heads(5))
+    forward, images = WatchedForward(network), torch.randn(64, 1, 4, 4)
+    loss = method.rotation_loss(forward, images)
+    turns = turns_of(forward.encoded[0], images)
+    assert set(turns) == set(turns[:32]) == {0, 1, 2, 3}
+    logits = network.heads["rotation"](network.features(forward.encoded[0]))
+    torch.testing.assert_close(loss, nn.functional.cross_entropy(logits, torch.tensor(turns)))
+
+
+def test_rotation_loss_is_not_ramped_and_trains_its_head_on_turned_strong_views() -> None:
+    method = remixmatch(ROTATION_CLASSES, shape=(1, 4, 4))
+    network = Headed(Small(), method.heads(5))
+    rotation = network.heads["rotation"]
+    assert (rotation.in_features, rotation.out_features) == (5, 4)
+    nn.init.zeros_(rotation.weight)
+    nn.init.zeros_(rotation.bias)
+    forward, data = WatchedForward(network), batch("weak", "strong", "strong_2", size=3, inputs=(1, 4, 4))
+    output = method.step(forward, data)
+    (turned,) = forward.encoded
+    turns_of(turned, data.unlabeled["strong"])
+    assert float(output.unsupervised_loss) == pytest.approx(0.5 * math.log(4), rel=1e-6)  # a head of zeros, the ramp at 0
+    assert float(output.loss.detach()) == pytest.approx(float(output.supervised_loss) + 0.5 * math.log(4), rel=1e-6)
+    output.loss.backward()
+    assert float(rotation.weight.grad.abs().sum()) > 0
+
+
+def test_the_rotation_task_reaches_the_features() -> None:
+    method = remixmatch(ROTATION_CLASSES, shape=(1, 4, 4))
+    network = Headed(Small(), method.heads(5))
+    method.rotation_loss(Forward(network), torch.randn(6, 1, 4, 4)).backward()
+    assert all(p.grad is not None and float(p.grad.abs().sum()) > 0 for p in network.network.body.parameters())  # type: ignore[union-attr]  # a module
+    assert network.network.head.weight.grad is None  # type: ignore[union-attr]  # a linear layer
+
+
+SQUARE = {"shape": (3, 8, 8)}
+OTHERS = ({**SQUARE, "rotation": False}, {"shape": (3, 8, 6)}, {"shape": (8,), "kind": "vector"}, {})
+
+
+@pytest.mark.parametrize(("given", "rotates"), [(SQUARE, True), ({"rotation": True}, True), *((each, False) for each in OTHERS)])
+def test_rotation_is_for_square_images(given: dict[str, Any], rotates: bool) -> None:
+    method = remixmatch(ROTATION_CLASSES, **given)
+    assert method.needs_features is rotates
+    assert bool(method.heads(5)) is rotates
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [({"shape": (3, 8, 6)}, "not images of 8×6 pixels"), ({"kind": "vector", "shape": (8,)}, "not items of kind 'vector'")],
+)
+def test_rotation_of_what_cannot_be_turned_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        remixmatch(ROTATION_CLASSES, rotation=True, **given)

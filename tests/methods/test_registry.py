@@ -1,9 +1,12 @@
 """METHODS and `build`: names, options, files and modules of a user's own, and errors that name what is nearest."""
 
+from __future__ import annotations
+
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 import pytest
 import torch
@@ -14,6 +17,7 @@ from softmatch.methods import (
     METHODS,
     AdaMatch,
     Entry,
+    Family,
     Forward,
     Match,
     Method,
@@ -24,7 +28,7 @@ from softmatch.methods import (
     proper_name,
     read_card,
 )
-from softmatch.methods.registry import Family
+from softmatch.methods.base import require, require_choice
 from softmatch.weightings import Constant, Linear, Threshold
 from tests.methods.networks import batch
 
@@ -119,6 +123,57 @@ def test_unknown_name_and_option_get_the_nearest() -> None:
         build("zzzzzz", PROBLEM)
     with pytest.raises(InputError, match=r"'treshold'.*'threshold'"):
         build("fixmatch", PROBLEM, {"treshold": 0.9})
+
+
+COUNTS = {"class_counts": [None, (1, 2), (0, 0, 0), (1, -1, 3)]}
+MIXING = {"views": [0], "alpha": [0.0], "temperature": [0.0, -1.0], "weight": [-1.0], "ramp": [2.0, 64.0]}
+EMBEDDING = {"queue": [0], "smoothing": [1.5, -0.5], "threshold": [1.5, -0.1], "temperature": [0.0]}
+CREST = {**COUNTS, "generations": [0], "alpha": [-1.0]}
+# fmt: off
+REFUSED: dict[str, dict[str, list[object]]] = {
+    "pi_model": {"max_weight": [0.0, math.inf], "ramp_shape": ["step"]},
+    "mean_teacher": {"ramp": [1.5, -0.1]},
+    "temporal_ensembling": {"alpha": [1.0], "num_unlabeled": [0]},
+    "vat": {"epsilon": [0.0], "step": [0.0], "iterations": [0], "entropy": [-1.0]},
+    "mixmatch": MIXING,
+    "remixmatch": {**MIXING, "strong_weight": [-0.5], "rotation_weight": [-0.5]},
+    "debiaspl": {"strength": [-0.1]},
+    "sequencematch": {"temperature": [0.0], "mask": ["all"], "mapping": ["round"]},
+    "sla": {"num_unlabeled": [0], "bounds": ["none"], "level": [1.0], "regularization": [0.0], "tolerance": [0.0],
+            "max_iterations": [0], "class_prior": [[0.5, 0.5], [0.5, 0.7, -0.2]]},
+    "comatch": {**EMBEDDING, "memory": [0], "graph_threshold": [2.0], "contrast_weight": [-1.0]},
+    "simmatch": {**EMBEDDING, "num_labeled": [0], "bank_momentum": [1.0], "instance_weight": [-1.0]},
+    "cgmatch": {"warmup": [100, -1], "history": [0], "power": [0.0, 1.5], "clip": [(0.9, 0.1)], "max_weight": [-1.0]},
+    "influence": {"validation_share": [0.0, 1.0], "every": [0], "lr": [0.0], "damping": [0.0], "max_weight": [-1.0]},
+    "semireward": {"warmup": [-1], "every": [0], "lr": [0.0]},
+    "meta_pseudo_labels": {"choice": ["soft"], "finetune": [1.0, -0.1], "baseline": [1.0], "temperature": [0.0]},
+    "darp": {"warmup": [1.0], "every": [0], "rounds": [0], "alpha": [0.0], "tolerance": [0.0], "class_prior": [None],
+             "target_counts": [[1.0, 2.0], [1.0, -2.0, 3.0]]},
+    "crest": CREST,
+    "crest_plus": {**CREST, "final_power": [1.5], "queue": [0], "class_prior": [[1.0, 2.0]]},
+    "abc": {**COUNTS, "threshold": [1.5], "weight": [0.0]},
+    "cossl": {**COUNTS, "teach_from": [80.0], "mix": [1.2]},
+    "adsh": {**COUNTS, "threshold": [0.0, 1.0, 1.5], "labels": ["soft"], "every": [0]},
+    "saw": {**COUNTS, "every": [0]},
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [(name, option, value) for name, wrong in REFUSED.items() for option, values in wrong.items() for value in values],
+)
+def test_options_that_make_no_sense_are_refused(name: str, option: str, value: object) -> None:
+    with pytest.raises(InputError, match=rf"\b{option}\b"):
+        build(name, PROBLEM, {option: value})
+
+
+def test_rules_of_options() -> None:
+    require("lie in [0, 1)", alpha=0.0, ramp=None)
+    with pytest.raises(InputError, match=r"^alpha must lie in \[0, 1\), not 1\.0\.$"):
+        require("lie in [0, 1)", ramp=0.5, alpha=1.0)
+    with pytest.raises(InputError, match=r"^choice must be \"sample\" or \"argmax\", not 'soft'\.$"):
+        require_choice(Literal["sample", "argmax"], choice="soft")
 
 
 def test_an_impossible_option_value_is_an_input_error() -> None:

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from softmatch.errors import InputError
 from softmatch.methods import Problem, build
-from softmatch.methods.base import Encoded, Forward
-from softmatch.methods.simmatch import SimMatch, simmatch
+from softmatch.methods.embeddings import SimMatch, simmatch
+from softmatch.methods.forward import Encoded, Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch
 from tests.contracts.examples import assert_same_state, state
@@ -287,12 +287,3 @@ def test_builder_takes_the_problem() -> None:
     assert simmatch(CLASSES, num_labeled=4).alignment.queue == 32
     assert simmatch(CLASSES, num_labeled=4, teacher=True).bank_momentum == 0.0
     assert simmatch(CLASSES, num_labeled=4, teacher=True, bank_momentum=0.5).bank_momentum == 0.5
-
-
-REFUSED = {"num_labeled": 0, "queue": 0, "smoothing": -0.5, "threshold": 1.5, "temperature": 0.0, "bank_momentum": 1.0}
-
-
-@pytest.mark.parametrize(("option", "value"), [*REFUSED.items(), ("instance_weight", -1.0)])
-def test_options_that_make_no_sense_are_refused(option: str, value: float) -> None:
-    with pytest.raises(InputError, match=option):
-        make(**{option: value})

@@ -240,21 +240,14 @@ def test_builder_takes_the_problem() -> None:
     close(sla(4, num_unlabeled=7).weighting.bounds, [0.25] * 4)
 
 
-REFUSED = {"num_unlabeled": 0, "bounds": "none", "level": 1.0, "regularization": 0.0, "tolerance": 0.0, "max_iterations": 0}
-PRIORS = [("class_prior", [0.5, 0.5]), ("class_prior", [0.5, 0.7, -0.2])]
-
-
-@pytest.mark.parametrize(("option", "value"), [*REFUSED.items(), *PRIORS])
-def test_options_that_make_no_sense_are_refused(option: str, value: object) -> None:
-    with pytest.raises(InputError, match=option):
-        build(sla, Problem(num_classes=CLASSES, num_unlabeled=SIZE), {option: value})
-    with pytest.raises(InputError, match="class_counts"):
-        build(sla, Problem(num_classes=CLASSES, num_unlabeled=SIZE), {"bounds": "wilson"})
-
-
 def test_index_is_needed_and_must_lie_in_the_set() -> None:
     method = sla(CLASSES, num_unlabeled=SIZE)
     with pytest.raises(InputError, match="index"):
         STEP_1.output(method)
     with pytest.raises(InputError, match="index"):
         STEP_1.output(method, INDEX + SIZE)
+
+
+def test_wilson_bounds_need_counts() -> None:
+    with pytest.raises(InputError, match="class_counts"):
+        sla(CLASSES, num_unlabeled=SIZE, bounds="wilson")

@@ -1,6 +1,7 @@
-"""Pretrained encoders as networks: trained further, saved, and made again without the encoder's files."""
+"""Pretrained encoders: both modalities, what is trained of them, LoRA."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from torch import Tensor, nn
 
 from softmatch.encoders import backbones
 from softmatch.encoders.backbones import load_backbone
+from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.networks import Tuning, build_network, choose_network, describe_network, is_own, pretrained
-from softmatch.networks.heads import feature_size
-from softmatch.networks.pretrained import encoder_statistics
+from softmatch.networks.heads import feature_size, merged
+from softmatch.networks.pretrained import Pretrained, encoder_statistics
 from tests.tiny_encoder import make_clip, make_resnet, make_text_encoder, make_vit
 
 IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
@@ -222,3 +224,118 @@ def _loss(network: nn.Module, ids: Tensor, labels: Tensor) -> float:
     loss = float(nn.functional.cross_entropy(network.eval()(ids), labels))
     network.train()
     return loss
+
+
+TUNING_IDS = torch.tensor([[2, 5, 7, 10, 3], [2, 6, 3, 0, 0]])
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"encoder={make_text_encoder(tmp_path_factory.mktemp('bert'))}"
+
+
+def _trained(network: nn.Module) -> set[str]:
+    """Beginnings of the names of what is trained."""
+    names = (name.removeprefix("backbone.model.") for name, p in network.named_parameters() if p.requires_grad)
+    return {".".join(name.split(".")[:3]) if name.startswith("encoder") else name.split(".")[0] for name in names}
+
+
+def test_only_the_last_layers_and_the_head_are_trained(bert: str) -> None:
+    everything = {"embeddings", "encoder.layer.0", "encoder.layer.1", "head"}
+    assert _trained(build_network(bert, (5,), 3)) == everything
+    assert _trained(build_network(bert, (5,), 3, tuning=Tuning(layers=2))) == everything - {"embeddings"}
+    assert _trained(build_network(bert, (5,), 3, tuning=Tuning(layers=1))) == {"encoder.layer.1", "head"}
+    assert _trained(build_network(bert, (5,), 3, tuning=Tuning("gelu", 0))) == {"hidden", "head"}
+    with pytest.raises(InputError, match="--tuned-layers 3: this encoder has 2"):
+        build_network(bert, (5,), 3, tuning=Tuning(layers=3))
+
+
+def test_what_comes_after_the_layers_is_trained_with_them(tmp_path: Path) -> None:
+    name = f"encoder={make_vit(tmp_path)}"
+    assert {"layernorm", "pooler", "layers"} <= _trained(build_network(name, (3, 16, 16), 3, tuning=Tuning(layers=1)))
+    assert _trained(build_network(name, (3, 16, 16), 3, tuning=Tuning(layers=0))) == {"head"}
+
+
+def test_frozen_layers_drop_nothing_in_training(bert: str) -> None:
+    for layers, differs in ((None, True), (1, True), (0, False)):
+        network = build_network(bert, (5,), 3, tuning=Tuning(layers=layers)).eval().train()
+        assert network.backbone.training
+        below = network.backbone.model.encoder.layer[0]
+        assert any(module.training for module in below.modules()) == (layers is None)
+        assert torch.equal(network.features(TUNING_IDS), network.features(TUNING_IDS)) != differs
+        assert network.features(TUNING_IDS).requires_grad == (layers != 0)
+
+
+def test_batch_normalisation_below_keeps_its_statistics(tmp_path: Path) -> None:
+    network = build_network(f"encoder={make_resnet(tmp_path)}", (3, 16, 16), 3, 0.5, tuning=Tuning(layers=1))
+    norms = {name: module for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)}
+    before = {name: norm.running_mean.clone() for name, norm in norms.items() if norm.running_mean is not None}
+    network(torch.randn(8, 3, 16, 16)).sum().backward()
+    moved = {name for name, norm in norms.items() if not torch.equal(before[name], norm.running_mean)}  # type: ignore[arg-type]  # they have one
+    assert moved == {name for name in norms if ".stages.1." in name}
+
+
+def test_what_excludes_each_other_is_refused() -> None:
+    with pytest.raises(InputError, match="--tuned-layers and --lora exclude each other"):
+        Tuning(layers=1, lora=8)
+    with pytest.raises(InputError, match="it must be linear or gelu"):
+        Tuning(head="cubic")  # type: ignore[arg-type]  # what is wrong about it
+
+
+LORA_IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0]])
+
+
+def _draw_adapters(network: nn.Module) -> None:
+    """As training would leave them: at first B is 0."""
+    for name, parameter in network.named_parameters():
+        if "lora_B" in name:
+            nn.init.normal_(parameter, std=0.5)
+
+
+def test_only_adapters_of_all_linear_maps_and_the_head_are_trained(bert: str) -> None:
+    network = build_network(bert, (8,), 5, tuning=Tuning(lora=4))
+    trained = {name: tuple(p.shape) for name, p in network.named_parameters() if p.requires_grad}
+    adapters = [name for name in trained if not name.startswith("head.")]
+    assert len(adapters) == 2 * 6 * 2, "two layers of four maps of attention and two between, A and B of each"
+    assert all("lora_A" in name or "lora_B" in name for name in adapters)
+    assert {min(trained[name]) for name in adapters} == {4}
+    assert {depths(network)[name] for name in adapters} == {1, 2}
+    assert all(depths(network)[name] == (2 if ".layer.0." in name else 1) for name in adapters)
+    torch.manual_seed(0)
+    plain = build_network(bert, (8,), 5)
+    torch.manual_seed(0)
+    same = build_network(bert, (8,), 5, tuning=Tuning(lora=4))
+    assert torch.allclose(plain.eval()(LORA_IDS), same.eval()(LORA_IDS), atol=1e-6), (
+        "nothing is changed at first, and the head is the same"
+    )
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+def test_a_merged_network_computes_the_same_without_the_library(
+    kind: str, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, shape, batch = (
+        (bert, (8,), LORA_IDS) if kind == "text" else (f"encoder={make_vit(tmp_path)}", (3, 16, 16), torch.randn(2, 3, 16, 16))
+    )
+    network = build_network(name, shape, 5, tuning=Tuning(lora=2)).eval()
+    before = network(batch)
+    _draw_adapters(network)
+    logits = network(batch)
+    assert not torch.allclose(logits, before, atol=0.1)
+    plain = merged(network)
+    assert torch.equal(network(batch), logits), "the network itself stays as it is"
+    assert torch.allclose(plain(batch), logits, atol=1e-5)
+    assert not any("lora" in key or "base_layer" in key for key in plain.state_dict())
+    assert isinstance(plain, Pretrained)
+    monkeypatch.setitem(sys.modules, "peft", None)
+    again = build_network("encoder=/gone", shape, 5, architecture=json.loads(json.dumps(plain.architecture()))).eval()
+    again.load_state_dict(plain.state_dict())
+    assert torch.equal(again(batch), plain(batch))
+    assert merged(again) is again
+    with pytest.raises(InputError, match=r"--lora needs a further library: pip install 'softmatch\[lora\]'"):
+        build_network(name, shape, 5, tuning=Tuning(lora=2))
+
+
+def test_encoders_without_linear_maps_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no layers with linear maps"):
+        build_network(f"encoder={make_resnet(tmp_path)}", (3, 8, 8), 5, tuning=Tuning(lora=2))

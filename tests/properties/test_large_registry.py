@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from softmatch.methods.longtail.saw import ClassWeighted
+from softmatch.methods.longtail_weights import ClassWeighted
 from softmatch.step import Seen
 from softmatch.thresholds import CurriculumThreshold
 from softmatch.weightings import Constant, Weighting

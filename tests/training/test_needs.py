@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods.base import Forward, MakeOptimizer, Method
+from softmatch.methods.base import MakeOptimizer, Method
+from softmatch.methods.forward import Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Output
 from softmatch.training.loop import Trainer

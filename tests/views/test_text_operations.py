@@ -1,4 +1,4 @@
-"""What is done to words: which may change, how often, and what stays."""
+"""Words in token ids, and the operations of strong views on them."""
 
 import pytest
 import torch
@@ -7,9 +7,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from softmatch.views.rows import Rows
-from softmatch.views.text_operations import CUT_OFF, cut_span, drop_words, hide_words, replace_words, swap_words
+from softmatch.views.text_operations import (
+    CUT_OFF,
+    Draws,
+    Words,
+    cut_span,
+    drop_words,
+    find_continuing,
+    find_words,
+    hide_words,
+    replace_words,
+    swap_words,
+    word_table,
+)
 from softmatch.views.text_statistics import word_statistics
-from softmatch.views.text_words import Draws, Words, find_words, word_table
 
 PAD, UNKNOWN, START, END, MASK = range(5)
 TABLE = word_table((PAD, UNKNOWN, START, END, MASK))
@@ -211,3 +222,62 @@ def test_any_texts_keep_their_form(rows: list[list[int]], share: float, pieces: 
         assert (text.ids.gather(1, length - 1) == END).all()
         assert torch.equal((text.ids >= 10).any(1), before.are.any(1)), "one word stays"
         assert not (text.are & torch.isin(text.ids, torch.tensor([PAD, UNKNOWN, START, END]))).any()
+
+
+WORDS_TABLE = word_table((0, 2, 3))
+CONTINUES = torch.arange(40) >= 30
+
+
+def test_all_but_special_ids_are_words() -> None:
+    assert WORDS_TABLE.tolist() == [False, True, False, False, True]
+    assert find_words(torch.tensor([[2, 9, 1, 3, 0, 50_000]]), 0, WORDS_TABLE).are.tolist() == [
+        [False, True, True, False, False, True]
+    ]
+
+
+def test_pieces_belong_to_the_word_before_them_but_not_to_special_tokens() -> None:
+    found = find_words(torch.tensor([[2, 10, 30, 31, 11, 3, 32, 33], [30, 12, 30, 3, 0, 0, 0, 0]]), 0, WORDS_TABLE, CONTINUES)
+    assert found.group is not None
+    assert found.group.tolist() == [[0, 1, 1, 1, 4, 5, 6, 6], [0, 1, 1, 3, 4, 5, 6, 7]]
+    assert found.starts().int().tolist() == [[0, 1, 0, 0, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0, 0, 0]]
+    assert found.spread(torch.arange(16).view(2, 8))[0].tolist() == [0, 1, 1, 1, 4, 5, 6, 6]
+
+
+def test_without_marks_each_token_is_a_word() -> None:
+    found = find_words(torch.tensor([[2, 10, 30, 3]]), 0, WORDS_TABLE)
+    assert found.group is None
+    assert found.starts() is found.are
+
+
+def test_what_stays_moves_to_the_left_and_keeps_its_word() -> None:
+    before = find_words(torch.tensor([[2, 10, 11, 30, 12, 3, 0]]), 0, WORDS_TABLE, CONTINUES)
+    after = before.without(before.ids == 10)
+    assert isinstance(after, Words)
+    assert after.ids.tolist() == [[2, 11, 30, 12, 3, 0, 0]]
+    assert after.starts().int().tolist() == [[0, 1, 0, 1, 0, 0, 0]]
+
+
+def _names(vocabulary: dict[str, int]) -> set[str]:
+    found = find_continuing(vocabulary)
+    assert found is not None
+    assert len(found) == max(vocabulary.values()) + 1
+    return {name for name, number in vocabulary.items() if found[number]}
+
+
+def test_the_marks_of_tokenizers() -> None:
+    piece = {"[PAD]": 0, "play": 7, "##ing": 3, "##é": 2, "#": 4, "##の": 5}
+    assert _names(piece) == {"##ing", "##é"}
+    sentence = {"<s>": 0, "▁play": 1, "ing": 2, "▁": 3, ",": 4, "шка": 5, "天气": 6, "##": 7}
+    assert _names(sentence) == {"ing", "шка"}, "no script without spaces, no punctuation, no special tokens"
+    bytes_ = {"<s>": 0, "Ġplay": 1, "ing": 2, "äŃ": 3, "Ġ": 4, ".": 5, "7": 6}
+    assert _names(bytes_) == {"ing", "7"}, "others than ASCII are parts of any letter"
+    assert find_continuing({"play": 0, "ing": 1}) is None
+
+
+def test_a_part_draws_what_the_whole_draws() -> None:
+    draw = [
+        Draws(rows, torch.Generator().manual_seed(3), torch.device("cpu"))(4, torch.float64)
+        for rows in (Rows(9), Rows(9, slice(2, 5)))
+    ]
+    assert draw[0].shape == (9, 4)
+    assert torch.equal(draw[0][2:5], draw[1])

@@ -1,19 +1,101 @@
-"""SAW (Lai et al. 2022): losses weighted by the effective number of samples of their class, counted during training."""
+"""Methods for long-tailed data that change λ by class: Adsh (thresholds) and SAW (loss weights)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from softmatch import targets
 from softmatch.errors import InputError
+from softmatch.methods.base import require, require_choice
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.methods.wrapper import Base, epoch_steps, label_counts, match_method
 from softmatch.state import Registry, StepCount
-from softmatch.step import Seen
+from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting
+
+Labels = Literal["rectified", "argmax"]
+
+
+class EqualShareThreshold(Weighting):
+    """λ = 1(p_ŷ ≥ T_ŷ), T_c = exp(−s_c): every class passes the same share of its samples as the head class.
+
+    A survey finds ρ, the share of the samples predicted as the head class whose confidence is ≥ τ, and for every other class
+    T_c = min(τ, confidence at rank ⌊ρ·n_c⌋, or 1 if that is 0, among its n_c samples). T is τ before the first survey and
+    always for the head class; a class that is not predicted keeps its T, and all classes do if the head class is not.
+
+    Args:
+        num_classes: C.
+        head: the class with the most labels.
+        threshold: τ.
+        labels: ŷ = argmax p_c/T_c ("rectified"), or argmax p_c.
+    """
+
+    thresholds: Tensor
+
+    def __init__(self, num_classes: int, head: int, threshold: float = 0.95, labels: Labels = "rectified") -> None:
+        super().__init__()
+        self.num_classes, self.head, self.threshold, self.labels = num_classes, head, threshold, labels
+        self.register_buffer("thresholds", torch.full((num_classes,), threshold))
+
+    @torch.no_grad()
+    def survey(self, probs: Tensor) -> None:
+        top, labels = probs.float().max(-1)
+        falling = torch.sort(top, descending=True, stable=True).indices
+        order = falling[torch.sort(labels[falling], stable=True).indices]
+        counts = torch.zeros(self.num_classes, dtype=torch.int64, device=probs.device)
+        counts = counts.index_add(0, labels, torch.ones_like(labels))
+        passed = ((labels == self.head) & (top >= self.threshold)).sum()
+        rank = (passed * counts // counts[self.head].clamp_min(1)).clamp_min(1)
+        places = (counts.cumsum(0) - counts + rank - 1).clamp_max(len(top) - 1)
+        known = (counts > 0) & (counts[self.head] > 0)
+        known[self.head] = False
+        found = top[order[places]].clamp_max(self.threshold)
+        self.thresholds.copy_(torch.where(known, found, self.thresholds))
+
+    def target(self, probs: Tensor) -> Tensor:
+        """One-hot ŷ."""
+        return targets.hard(probs / self.thresholds if self.labels == "rectified" else probs)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"class_thresholds": self.thresholds}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        refuse_invalid("probs", probs)
+        labels = self.target(probs).argmax(-1) if pseudo_labels is None else pseudo_labels
+        confidence = probs.gather(-1, labels[:, None])[:, 0]
+        return self.max_weight * (confidence >= self.thresholds[labels]).to(probs.dtype)
+
+
+def adsh(
+    num_classes: int,
+    *,
+    num_unlabeled: int,
+    base: Base = "fixmatch",
+    class_counts: Sequence[int] | None = None,
+    unlabeled_batch: int = 448,
+    total_steps: int = PAPER_STEPS,
+    threshold: float = 0.95,
+    labels: Labels = "rectified",
+    every: int | None = None,
+) -> Match:
+    """Adsh: hard labels and class thresholds, updated each epoch, in place of a match method's own weights."""
+    require("lie in (0, 1)", threshold=threshold)
+    require_choice(Labels, labels=labels)
+    head = int(label_counts(class_counts, num_classes).argmax())
+    method = match_method(base)
+    if method.penalty is not None:
+        raise InputError(
+            "adsh replaces the base's thresholds, which this base's penalty needs. Use another base, such as fixmatch."
+        )
+    weighting = EqualShareThreshold(num_classes, head, threshold, labels)
+    method.weighting, method.target = weighting, weighting.target
+    method.survey_every = epoch_steps(num_unlabeled, unlabeled_batch, total_steps, every)
+    return method
 
 
 def class_weights(counts: Tensor) -> Tensor:

@@ -1,1 +1,0 @@
-"""Methods for data whose classes differ much in size."""
