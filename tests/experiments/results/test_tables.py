@@ -154,7 +154,7 @@ SIGNS = {
 
 def set_text(text: str) -> str:
     """Text that LaTeX sets: its commands, escaped signs, and groups, which show nothing."""
-    commands = "|".join(map(re.escape_markdown, SIGNS))
+    commands = "|".join(map(re.escape, SIGNS))
     return re.sub(rf"{commands}|\\([{{}}$&#_%])|[{{}}]", lambda m: SIGNS.get(m[0], m[1] or ""), text)
 
 
