@@ -26,12 +26,10 @@ import softmatch
 from softmatch.config import Config
 from softmatch.data.batches import Sampler
 from softmatch.methods import METHODS
-from softmatch.planning.counts import count
-from softmatch.planning.footprint import KEPT, REPORT, checkpoint_bytes, device_memory, metrics_bytes, split_bytes
+from softmatch.planning.costs import PHASES, count_encoder, count_network, planned_method, probe_task, random_task, state_bytes
+from softmatch.planning.counts import KEPT, REPORT, checkpoint_bytes, count, device_memory, metrics_bytes, split_bytes
 from softmatch.planning.gpus import DEVICES
-from softmatch.planning.method_costs import PHASES, planned_method, probe_task, random_task, state_bytes
-from softmatch.planning.network_costs import ENCODERS, count_encoder, count_network
-from softmatch.planning.setting import Own, Setting, named_setting, own_setting
+from softmatch.planning.setting import ENCODERS, Own, Setting, named_setting, own_setting
 from softmatch.state import StepCount
 from softmatch.training.bench import measure
 from softmatch.training.memory import keep_freed_memory

@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from softmatch.cli.plan import number, shown_as
 from softmatch.methods import METHODS
-from softmatch.planning.counts import HIDDEN, count
-from softmatch.planning.footprint import PATH, device_memory, run_storage
+from softmatch.planning.costs import planned_method, probe_task, state_bytes
+from softmatch.planning.counts import HIDDEN, PATH, count, device_memory, run_storage
 from softmatch.planning.gpus import DEVICES, Range
-from softmatch.planning.method_costs import planned_method, probe_task, state_bytes
 from softmatch.planning.plans import ARITHMETIC, BASELINE, GRADIENTS, HOST, Plan, gpu_plan, plan_experiments
 from softmatch.planning.setting import Own, Setting, named_setting, own_setting
 

@@ -105,7 +105,7 @@ GROUPS: dict[str, dict[str, Callable[..., None]]] = {
     "Help": {"help": help_command, "completion": completion},
 }
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
-FOLDED = ("train", "check", "bench", "compare")
+FOLDED = ("train", "check", "bench", "compare", "plan")
 """Commands with panels that only --help-all shows."""
 
 app = App(

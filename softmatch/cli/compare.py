@@ -133,10 +133,9 @@ def compare(
     from softmatch.cli.display import make_console, say, say_finding
     from softmatch.cli.sweep_progress import Progress, run_sheets
     from softmatch.experiments.checking import check
-    from softmatch.experiments.results.collect import collect
+    from softmatch.experiments.results.collect import collect, measure_named
     from softmatch.experiments.results.layout import Layout
-    from softmatch.experiments.results.measures import measure_named
-    from softmatch.experiments.results.write import summary_table, write_results
+    from softmatch.experiments.results.tables import summary_table, write_results
 
     if seeds < 1 or first_seed < 0:
         raise InputError(f"--seeds {seeds} --first-seed {first_seed}: give 1 or more seeds, from 0 on.")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from softmatch.cli.options import ARGUMENTS, Flag, SettingsFile, given, settings_model
 from softmatch.config import Config, read_file, split_names
 from softmatch.errors import InputError
 from softmatch.formatting import duration
@@ -25,36 +26,26 @@ if TYPE_CHECKING:
 HERE = ("auto", "cpu", "cuda", "mps")
 SAMPLES = 10**12
 READ = (
-    *(
-        "recipe",
-        "labels",
-        "imbalance",
-        "unlabeled_imbalance",
-        "largest_class_labels",
-        "largest_class_unlabeled",
-        "evaluation",
-        "folds",
-        "encoder",
-    ),
-    *("fine_tune", "max_tokens", "train_per_class", "validation_per_class", "method", "method_options", "steps", "test_fraction"),
-    *("baseline", "network", "views", "labeled_batch", "unlabeled_batch", "batch_statistics", "micro_batch", "optimizer"),
-    *("tuned_layers", "lora", "head", "length_buckets", "precision", "threads", "evaluate_every"),
+    *("recipe", "labels", "imbalance", "unlabeled_imbalance", "largest_class_labels", "largest_class_unlabeled", "evaluation"),
+    *("folds", "encoder", "fine_tune", "max_tokens", "train_per_class", "validation_per_class", "method", "method_options"),
+    *("steps", "test_fraction", "baseline", "network", "views", "labeled_batch", "unlabeled_batch", "batch_statistics"),
+    *("micro_batch", "optimizer", "tuned_layers", "lora", "head", "length_buckets", "precision", "threads", "evaluate_every"),
 )
-"""The settings on which a plan depends."""
+"""Settings on which a plan depends."""
+GPUS = "v100, a100, a100-40gb, h100, l4, t4, rtx-4090: by its data sheet. auto (default), cpu, cuda, mps: this machine, timed."
 
 if TYPE_CHECKING:
     Planned = Config
 else:
-    GPUS = "v100, a100, a100-40gb, h100, l4, t4, rtx-4090: by its data sheet. auto, cpu, cuda, mps: this machine, timed."
-    shown = {name: (hint, Config.model_fields[name]) for name, hint in get_type_hints(Config).items() if name in READ}
-    Planned = create_model("Planned", __config__=Config.model_config, **shown, device=(str, Field("auto", description=GPUS)))
+    Planned = settings_model(READ)
 
 
 class Options(BaseModel):
-    """What is planned beside the settings of a run."""
+    """Options of a plan in addition to the settings of a run."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
+    device: str | None = Field(None, description=GPUS)
     gpus: int = Field(1, ge=1, le=100_000, description="GPUs that train one network, each with a share of every batch.")
     seeds: int = Field(1, ge=1, le=10**6, description="Runs of each method.")
     methods: str | None = Field(None, description="Several methods, separated by commas, instead of --method.")
@@ -74,22 +65,20 @@ class Options(BaseModel):
 
 
 def plan(
-    source: str | None = None,
+    source: Annotated[str | None, Parameter(group=ARGUMENTS, show_default="digits")] = None,
     /,
     *,
-    config: Annotated[Planned | None, Parameter(name="*")] = None,
+    settings: Annotated[Planned | None, Parameter(name="*")] = None,
     options: Annotated[Options | None, Parameter(name="*")] = None,
-    file: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
-    json: bool = False,
-    pool: Annotated[str | None, Parameter(show=False)] = None,
-    network: Annotated[str | None, Parameter(show=False)] = None,
+    file: SettingsFile = None,
+    json: Annotated[bool, Flag] = False,
 ) -> None:
     """Plan the cost of a setting: steps, arithmetic, hours, memory and files, on GPUs that need not be here.
 
     Neither the data nor the GPU is needed. What can be counted is counted; hours on a GPU are estimates, from low to high, by its
     data sheet and by what the paper and NVIDIA have published. On this machine, a few real steps are timed.
 
-    Examples:
+    For example:
 
     - softmatch plan cifar10 --labels 40 --recipe paper --device v100 --gpus 4 --price 2.5
     - softmatch plan imagenet --recipe paper --device a100 --gpus 8 --seeds 3 --methods softmatch,flexmatch
@@ -102,50 +91,39 @@ def plan(
     Parameters
     ----------
     source:
-        A source that softmatch knows by name (digits, cifar10, …, yelp-5); a table or figure of the paper as in `softmatch
-        reproduce` (table-main, …), or paper for all of them; nothing if sizes are given.
-    config:
-        Settings, as in `softmatch train`.
-    options:
-        What is planned.
-    file:
-        YAML file of settings.
+        A named dataset (digits, cifar10, …, yelp-5); a table or figure of the paper as in `softmatch reproduce` (table-main, …),
+        or paper for all of them. Leave it out if sizes are given.
     json:
         Print JSON instead of tables: bytes, seconds, FLOPs; estimates as [low, high].
     """
-    if pool is not None:
-        raise InputError(
-            "--pool is gone: a plan shows the state of each method. Give a size: --images 1000000000 --methods darp."
-        )
-    if network is not None:
-        raise InputError("--network is gone: the traffic between machines is not planned any more. Leave it out.")
-    given, layer = options or Options(), read_file(file) if file is not None else {}
+    planned, layer = options or Options(), read_file(file) if file is not None else {}
     written = layer.pop("source", None)
     name = source if source is not None else written
-    said = {} if config is None else {key: getattr(config, key) for key in config.model_fields_set}
-    kind = str(said.pop("device", None) or layer.pop("device", None) or "auto")
+    said = given(settings)
+    kind = str(planned.device or layer.get("device") or "auto")
+    layer.pop("device", None)
     device = None if kind in HERE or kind.startswith("cuda:") else find_device(kind)
     from softmatch.planning.plans import is_experiment, sum_up  # torch
 
     if is_experiment(name):
-        _print_experiments(str(name), device, given, sorted({*layer, *said}), json)
+        _print_experiments(str(name), device, planned, sorted({*layer, *said}), json)
         return
-    if device is None and given.gpus > 1:
-        raise InputError(f"--gpus {given.gpus}: name them with --device, such as a100. This machine is planned as one.")
-    if device is not None and given.measure:
+    if device is None and planned.gpus > 1:
+        raise InputError(f"--gpus {planned.gpus}: name them with --device, such as a100. This machine is planned as one.")
+    if device is not None and planned.measure:
         raise InputError("--measure times steps on this machine: leave out --device and --gpus.")
-    methods = split_names(given.methods)
-    if given.methods is not None and (methods is None or "method" in {**layer, **said}):
-        raise InputError(f"--methods {given.methods!r}: give names separated by commas, instead of --method.")
+    methods = split_names(planned.methods)
+    if planned.methods is not None and (methods is None or "method" in {**layer, **said}):
+        raise InputError(f"--methods {planned.methods!r}: give names separated by commas, instead of --method.")
     layers = [(layer, said, {"method": each}) for each in methods] if methods else [(layer, said)]
     where = str(file or "settings")
-    plans = [_plan(_setting(name, given, each, _kind(device, kind), where), given.gpus, device, kind) for each in layers]
-    total = sum_up(plans, given.seeds, given.price)._asdict()
+    plans = [_plan(_setting(name, planned, each, _kind(device, kind), where), planned.gpus, device, kind) for each in layers]
+    total = sum_up(plans, planned.seeds, planned.price)._asdict()
     first = plans[0].counted.setting
-    about = {"source": first.source, "device": None if device is None else device.name, "gpus": given.gpus, "seeds": given.seeds}
+    about = {"source": first.source, "device": device and device.name, "gpus": planned.gpus, "seeds": planned.seeds}
     if json:
-        settings = first.config.model_dump(mode="json", exclude={"method", "method_options"})
-        _dump({**about, "settings": settings, "runs": [each.as_dict() for each in plans], "total": total})
+        chosen = first.config.model_dump(mode="json", exclude={"method", "method_options"})
+        _dump({**about, "settings": chosen, "runs": [each.as_dict() for each in plans], "total": total})
     else:
         _print_plans(about, plans, total)
 
@@ -200,7 +178,7 @@ def _plan(setting: Setting, gpus: int, device: Device | None, name: str) -> Plan
 def _print_experiments(name: str, device: Device | None, given: Options, more: Sequence[str], json: bool) -> None:
     from softmatch.planning.plans import plan_experiments  # torch
 
-    more = [*more, *sorted(given.model_fields_set - {"gpus", "price"})]
+    more = [*more, *sorted(given.model_fields_set - {"device", "gpus", "price"})]
     if device is None or more:
         wrong = f"leave out --{more[0].replace('_', '-')}" if more else "name a GPU with --device, such as v100"
         raise InputError(f"{name} has the paper's own settings: {wrong}.")

@@ -12,13 +12,13 @@ from softmatch.cli.options import ARGUMENTS, OPTIONS, OUTPUT, WHERE, Flag, Talk,
 from softmatch.cli.typed import arguments, command_line, without_option
 from softmatch.errors import InputError, TrainingError, nearest
 from softmatch.experiments.executors import Where
-from softmatch.experiments.paper.scales import Scale
+from softmatch.experiments.paper.experiment import Scale
 from softmatch.experiments.store import Store
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from softmatch.experiments.reproduce import Reproduction
+    from softmatch.experiments.reproduction import Reproduction
 
 if TYPE_CHECKING:
     Place = Where
@@ -98,7 +98,7 @@ def reproduce(
     _refuse_unknown(data or {})
     if encoder is not None:
         _refuse_other(encoder, scale)
-    from softmatch.experiments.reproduce import plan
+    from softmatch.experiments.reproduction import plan
 
     plans = []
     for each in EXPERIMENTS if name == ALL else [name]:
@@ -113,7 +113,7 @@ def reproduce(
     ]
     if name == ALL and publish is not None and not dry_run:
         from softmatch.cli.display import say
-        from softmatch.experiments.results.publish import write_overview
+        from softmatch.experiments.reproduction import write_overview
 
         say(console, str(write_overview(plans, store, publish / scale, command_line())))
     if failed:
@@ -136,10 +136,10 @@ def _one(
     from softmatch.cli.display import say
     from softmatch.cli.sweep_progress import run_sheets
     from softmatch.experiments.checking import check
+    from softmatch.experiments.reproduction import copy_results, findings, require_matplotlib, write
     from softmatch.experiments.results.collect import collect
     from softmatch.experiments.results.layout import Layout
-    from softmatch.experiments.results.publish import copy_results, findings, require_matplotlib, write
-    from softmatch.experiments.results.write import summary_table
+    from softmatch.experiments.results.tables import summary_table
 
     say(console, f"\n{plan.experiment.name}: {plan.experiment.title}", style="bold")
     for note in plan.notes():
@@ -207,7 +207,7 @@ def _list(console: Console) -> None:
     from rich.text import Text
 
     from softmatch.experiments.paper import EXPERIMENTS
-    from softmatch.experiments.paper.scales import EMBEDDED, seconds
+    from softmatch.experiments.paper.experiment import EMBEDDED, seconds
     from softmatch.formatting import duration
 
     table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)

@@ -12,11 +12,9 @@ from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
 from softmatch.experiments.sheet import Run
 from softmatch.networks import is_encoder
-from softmatch.planning.counts import Counted, count
-from softmatch.planning.footprint import device_memory, host_memory, run_storage, shared_storage
+from softmatch.planning.costs import FLOAT, Passes, random_task
+from softmatch.planning.counts import Counted, count, device_memory, host_memory, run_storage, shared_storage
 from softmatch.planning.gpus import GPUS_OF_A_MACHINE, Device, Range, rates
-from softmatch.planning.method_costs import Passes, random_task
-from softmatch.planning.network_costs import FLOAT
 from softmatch.planning.setting import named_setting
 from softmatch.training.bench import device_name, measure
 from softmatch.training.memory import keep_freed_memory
@@ -38,7 +36,6 @@ class Plan:
     Attributes:
         step, parts: seconds of a step, and of the whole run by part.
         speed: source of the times, in words.
-        peak: bytes of the process whose steps were timed.
     """
 
     counted: Counted
@@ -47,7 +44,6 @@ class Plan:
     step: Range
     parts: dict[str, Range]
     speed: str
-    peak: int | None = None
 
     @property
     def seconds(self) -> Range:
@@ -159,7 +155,7 @@ def measured_plan(counted: Counted, device: str) -> Plan:
         parts[BASELINE] = Range(seconds, seconds) * (steps * counted.baselines)
     parts |= _readings(counted, each * (1 / own.flops), 1)
     where = f"Measured: {len(own.step)} steps on {device_name(task.device)}, {torch.get_num_threads()} threads, random data"
-    return Plan(counted, 1, None, each, {name: part for name, part in parts.items() if part.high}, where, own.memory)
+    return Plan(counted, 1, None, each, {name: part for name, part in parts.items() if part.high}, where)
 
 
 class Total(NamedTuple):

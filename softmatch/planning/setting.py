@@ -18,8 +18,9 @@ from softmatch.data.preparations.text_preparations import MOST_TOKENS
 from softmatch.data.sources import Source, find_source
 from softmatch.data.sources.image_datasets import PUBLISHED
 from softmatch.data.sources.text_datasets import TEXTS
+from softmatch.encoders.model_folder import read_json
 from softmatch.errors import InputError
-from softmatch.planning.network_costs import encoder_sizes
+from softmatch.files.paths import expand_home
 from softmatch.recipes import complete
 
 Kind = Literal["image", "vector", "text"]
@@ -47,6 +48,37 @@ TOKENS = {"agnews": (52.7, 92.1)}
 """Tokens of a text, and of the longest of 16, by BERT's uncased vocabulary. Measured (benchmarks/results/plan.md)."""
 DIRECTIONS, MOST_LABELS = 256, 10**6
 """Features of a text by TF-IDF; most labels of a plan."""
+
+
+class EncoderSizes(NamedTuple):
+    """Sizes of a transformer encoder built like BERT; positions: most tokens of a text."""
+
+    layers: int
+    width: int
+    inner: int
+    heads: int
+    words: int
+    positions: int
+
+
+ENCODERS: Mapping[str, EncoderSizes] = {
+    "google-bert/bert-base-uncased": EncoderSizes(12, 768, 3072, 12, 30522, 512),
+    "google-bert/bert-large-uncased": EncoderSizes(24, 1024, 4096, 16, 30522, 512),
+    "sentence-transformers/all-MiniLM-L6-v2": EncoderSizes(6, 384, 1536, 12, 30522, 512),
+}
+KEYS = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+
+
+def encoder_sizes(name: str) -> EncoderSizes:
+    """Sizes of a known encoder, or from the config.json in its folder."""
+    if name in ENCODERS:
+        return ENCODERS[name]
+    found = read_json(expand_home(name), "config.json")
+    missing = [key for key in KEYS if not (isinstance(found.get(key), int) and found[key] > 0)]
+    if missing:
+        advice = f"Give the folder of one built like BERT or one of {', '.join(ENCODERS)}, or use softmatch train … --dry-run."
+        raise InputError(f"The sizes of the encoder {name!r} are not known: its config.json has no {missing[0]}. {advice}")
+    return EncoderSizes(*(found[key] for key in KEYS))
 
 
 class Own(NamedTuple):

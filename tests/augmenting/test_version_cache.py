@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.augmenting.version_cache import open_cache
+from softmatch.augmenting.versions import open_cache
 from softmatch.errors import InputError, SoftmatchError
 
 MADE = {"It rains.": "Es regnet.", "": "", "日\ud800": "a\nb\u2028c"}
 WRITER = """
 import sys
-from softmatch.augmenting.version_cache import open_cache
+from softmatch.augmenting.versions import open_cache
 with open_cache("m") as cache:
     for number in range(10**9 if sys.argv[1] == "endless" else 40):
         cache.add({f"{sys.argv[1]} {number}": f"made {number}"})

@@ -14,7 +14,7 @@ import pytest
 from softmatch.cli.app import main
 from softmatch.cli.compare import _columns, compare, make_sheet
 from softmatch.experiments.executors.here import start_child
-from softmatch.experiments.results.measures import MEASURES
+from softmatch.experiments.results.collect import MEASURES
 from tests.experiments.tiny import METHODS, times, wait_for
 
 ROOT = Path(__file__).parent.parent.parent

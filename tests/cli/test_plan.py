@@ -126,9 +126,9 @@ def test_settings_may_stand_in_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
         ("digits --device v100 --seeds 0", "seeds = '0'"),
         ("digits --device v100 --price -1", "price = '-1'"),
         ("digits --device v100 --price inf", "price = 'inf'"),
-        ("digits --device v100 --network 3", "--network is gone"),
-        ("--pool 1e6 --device v100", "--pool is gone: a plan shows the state of each method. Give a size: --images"),
-        ("digits --device v100 --features a,b", "--features"),
+        ("digits --device v100 --network 3", "there is no network '3'"),
+        ("--pool 1e6 --device v100", "plan has no option --pool"),
+        ("digits --device v100 --feature-columns a,b", "plan does not read --feature-columns"),
         ("digits --device v100 --lr 0.1", "--lr"),
         ("cifar10 --device cpu --gpus 64", "--gpus 64: name them with --device"),
         ("digits --device mps", "--device mps is not on this machine"),
@@ -179,7 +179,7 @@ def test_help_names_the_gpus_and_the_options_that_are_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    assert run("--help") == 0
+    assert run("--help-all") == 0
     out = capsys.readouterr().out
     for text in ("rtx-4090: by its data sheet", "Number of images", "Side of these images", "--labeled-batch"):
         assert text in out

@@ -8,9 +8,8 @@ import pytest
 from softmatch.cli.app import main
 from softmatch.cli.reproduce import command_of
 from softmatch.experiments import paper
-from softmatch.experiments.claims import lower
-from softmatch.experiments.paper.experiment import THREE, sheet
-from softmatch.experiments.reproduce import plan
+from softmatch.experiments.paper.experiment import THREE, lower, sheet
+from softmatch.experiments.reproduction import plan
 from softmatch.experiments.sheet import Column
 
 TINY = {"steps": 4, "unlabeled_batch": 8, "evaluate_every": 2}
@@ -82,9 +81,9 @@ def test_an_experiment_from_the_command_to_its_document(
 
 def test_the_command_of_one_experiment_has_its_own_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["--scale", "laptop", "all", "--data.agnews=news", "--data.cifar10", "c.npz", "--encoder", "e", "--seeds", "2"]
-    monkeypatch.setattr("softmatch.cli.app.typed._words", ["reproduce", *given])
+    monkeypatch.setattr("softmatch.cli.typed._words", ["reproduce", *given])
     data = {"agnews": Path("news"), "cifar10": Path("c.npz")}
-    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None)
+    monkeypatch.setattr("softmatch.experiments.reproduction.why_missing", lambda source, where: None)
     commands = {name: command_of(plan(paper.EXPERIMENTS[name], "laptop", {}), data) for name in ("table-text", "fig-ua")}
     assert commands == {
         "table-text": "softmatch reproduce --scale laptop table-text --data.agnews=news --encoder e --seeds 2",

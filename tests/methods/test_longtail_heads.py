@@ -1,7 +1,5 @@
 """ABC and CoSSL: losses by hand, gradients, features, running statistics."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Adsh and SAW: thresholds and weights of classes, by hand and by loops."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

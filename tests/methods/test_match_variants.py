@@ -1,7 +1,5 @@
 """AdaMatch, DebiasPL and SequenceMatch: golden numbers, equivalences and gradients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

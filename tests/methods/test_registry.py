@@ -1,7 +1,5 @@
 """METHODS and `build`: names, options, files and modules of a user's own, and errors that name what is nearest."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

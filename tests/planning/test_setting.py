@@ -121,7 +121,7 @@ def test_defaults_of_your_own_data_follow_the_device() -> None:
         (lambda: own(encoder="google/vit"), "A pretrained encoder of images cannot be planned"),
         (lambda: named("digits", recipe="paper"), "the paper has no experiment on 'digits'"),
         (lambda: named("imdb", recipe="paper", validation_per_class=20_000), "leaves none of 25,000 texts"),
-        (lambda: named("fashion-mnist", imbalance=10.0), "needs --head-labels and --head-unlabeled"),
+        (lambda: named("fashion-mnist", imbalance=10.0), "needs --largest-class-labels and --largest-class-unlabeled"),
         (
             lambda: named("cifar10", unlabeled_batch=200_000_000),
             "--unlabeled-batch 200000000: a plan is made for batches of up to 16,384",

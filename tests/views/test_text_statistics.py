@@ -1,7 +1,5 @@
 """Word statistics, and texts changed by them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from math import log

@@ -1,4 +1,4 @@
-"""Figures of the paper, drawn from finished runs: one module for each figure, named as `softmatch reproduce` names it.
+"""Figures of the paper, drawn from finished runs, by the names that `softmatch reproduce` gives them.
 
 The package imports matplotlib, an extra: import it only to draw.
 """
@@ -12,17 +12,19 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from softmatch.errors import InputError
-from softmatch.experiments.figures import fig_ablation, fig_confidence, fig_functions, fig_qualitative, fig_two_moons, fig_ua
+from softmatch.experiments.figures.bars import draw_ablation, draw_ua
+from softmatch.experiments.figures.curves import draw_functions, draw_qualitative
+from softmatch.experiments.figures.histograms import draw_confidence, draw_two_moons
 from softmatch.experiments.figures.style import place, save
 from softmatch.experiments.results.collect import Cell, collect
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
 
 FIGURES: Mapping[str, Callable[[Sequence[Cell], str], Figure | None]] = {
-    "fig-two-moons": fig_two_moons.figure,
-    "fig-qualitative": fig_qualitative.figure,
-    "fig-confidence": fig_confidence.figure,
-    "fig-ua": fig_ua.figure,
+    "fig-two-moons": draw_two_moons,
+    "fig-qualitative": draw_qualitative,
+    "fig-confidence": draw_confidence,
+    "fig-ua": draw_ua,
 }
 """Figures of one sheet, drawn from the cells of a column that have finished runs, with a title."""
 
@@ -32,9 +34,9 @@ def draw(name: str, sheets: Sequence[Sheet], store: Store, folder: Path) -> list
     results = [collect(sheet, store) for sheet in sheets]
     made: dict[str, Figure | None] = {}
     if name == "fig-functions":
-        made[name] = fig_functions.figure()
+        made[name] = draw_functions()
     elif name == "fig-ablation":
-        made[name] = fig_ablation.figure(results)
+        made[name] = draw_ablation(results)
     else:
         for column in sheets[0].columns:
             cells = [cell for cell in results[0].column(column.title) if cell.runs]

@@ -18,8 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from softmatch.errors import InputError
-from softmatch.experiments.results.collect import Cell
-from softmatch.experiments.results.run_files import Record, RunFiles, number
+from softmatch.experiments.results.collect import Cell, Record, RunFiles, number
 from softmatch.experiments.sheet import Column
 from softmatch.files.atomic import write_atomically
 

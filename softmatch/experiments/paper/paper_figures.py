@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from softmatch.experiments.claims import Claim, close, higher, lower
 from softmatch.experiments.paper import paper_numbers
 from softmatch.experiments.paper.experiment import (
     C10_40,
@@ -10,6 +9,9 @@ from softmatch.experiments.paper.experiment import (
     FEW_STEPS,
     FUNCTIONS,
     IN_PLACES,
+    LAPTOP_SEEDS,
+    MOONS,
+    PAPER_SEEDS,
     PLACES,
     SHORT,
     SMALL_C10_250,
@@ -18,12 +20,17 @@ from softmatch.experiments.paper.experiment import (
     SOFTMATCH,
     SVHN_40,
     THREE,
+    Claim,
     Experiment,
+    close,
+    higher,
+    laptop_long_tailed,
+    lower,
     method,
+    paper_long_tailed,
     sheet,
     sheets,
 )
-from softmatch.experiments.paper.scales import LAPTOP_SEEDS, MOONS, PAPER_SEEDS, laptop_long_tailed, paper_long_tailed
 from softmatch.experiments.sheet import Column, Sheet
 
 ESTIMATIONS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from softmatch.experiments.claims import close, lower
 from softmatch.experiments.paper import paper_numbers
 from softmatch.experiments.paper.experiment import (
     ABLATED,
@@ -15,7 +14,9 @@ from softmatch.experiments.paper.experiment import (
     FLEXMATCH,
     FUNCTIONS,
     IN_PLACES,
+    LAPTOP_SEEDS,
     NO_CIFAR,
+    PAPER_SEEDS,
     PLACES,
     SHORT,
     SMALL_C10_250,
@@ -24,22 +25,20 @@ from softmatch.experiments.paper.experiment import (
     SOFTMATCH,
     SUPERVISED,
     SVHN_40,
+    TABLE_SEEDS,
     THREE,
     Experiment,
-    method,
-    sheet,
-    sheets,
-)
-from softmatch.experiments.paper.scales import (
-    LAPTOP_SEEDS,
-    PAPER_SEEDS,
-    TABLE_SEEDS,
     Scale,
+    close,
     laptop,
     laptop_long_tailed,
     laptop_text,
+    lower,
+    method,
     paper,
     paper_long_tailed,
+    sheet,
+    sheets,
 )
 from softmatch.experiments.sheet import Row
 

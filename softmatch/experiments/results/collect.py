@@ -1,20 +1,143 @@
-"""Finished runs of a sheet, by cell and seed: the input of tables, tests, pages and figures."""
+"""Finished runs of a sheet, by cell and seed, and their measures: the input of tables, tests, pages and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Literal
+from statistics import fmean, pstdev, stdev
+from typing import Any, Literal
 
-from softmatch.errors import InputError
-from softmatch.experiments.results.measures import Measure, measure_named
-from softmatch.experiments.results.run_files import RunFiles, number
+from softmatch.errors import InputError, nearest
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome
+from softmatch.runs.folder import RunFolder
+
+Record = dict[str, Any]
+LARGEST = 1e100  # no figure of a run is larger: sums and products of such numbers are still finite
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None for anything else."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) <= LARGEST else None  # NaN is not less than anything
+
+
+def numbers(record: Any, *keys: str) -> list[float | None]:
+    """The list at a path of keys, None for each item that is not a number; empty where there is no list."""
+    for key in keys:
+        record = record.get(key) if isinstance(record, dict) else None
+    return [number(item) for item in record] if isinstance(record, list) else []
+
+
+def known(values: Iterable[float | None]) -> list[float]:
+    """The values that are not missing."""
+    return [value for value in values if value is not None]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """result.json of a finished run, and its other files, which are read when they are needed."""
+
+    folder: Path
+    result: Mapping[str, Any]
+
+    @cached_property
+    def records(self) -> list[Record]:
+        return RunFolder(self.folder).records()
+
+    @cached_property
+    def class_errors(self) -> dict[str, float | None]:
+        found = self.result.get("class_errors")
+        return {str(name): number(error) for name, error in found.items()} if isinstance(found, dict) else {}
+
+
+Get = Callable[[RunFiles], float | None]
+Summary = Callable[[list[float]], float]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of a run; `get` returns None for a run that does not have it."""
+
+    title: str
+    unit: Literal["%", "s"]  # a share is shown in per cent
+    better: Literal["lower", "higher"]
+    get: Get
+
+    @property
+    def factor(self) -> float:
+        """From the figure to its unit."""
+        return 100.0 if self.unit == "%" else 1.0
+
+    def shown(self, value: float | None, sign: str = "") -> str:
+        """A value in its unit, an error of 0.0491 as '4.91', or with `sign` "+" as '+4.91'; a dash where there is none."""
+        digits = 2 if self.unit == "%" else 1
+        return "–" if value is None else f"{value * self.factor:{sign}.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _over(summary: Summary, values: Iterable[float | None]) -> float | None:
+    """Summary of the values that are known; None where none is."""
+    return summary(found) if (found := known(values)) else None
+
+
+def _final(key: str) -> Get:
+    return lambda files: number(files.result.get(key))
+
+
+def _recorded(key: str, summary: Summary) -> Get:
+    """Summary of a figure over the records that have it."""
+    return lambda files: _over(summary, [number(record.get(key)) for record in files.records])
+
+
+def _class_quality(choose: Summary) -> Get:
+    """Mean over the records of the quality of a class, which is chosen in each record anew."""
+    return lambda files: _over(fmean, [_over(choose, numbers(record, "classes", "quality")) for record in files.records])
+
+
+def _spread(key: str) -> Get:
+    """Standard deviation over the classes of their average weight at the first record."""
+
+    def get(files: RunFiles) -> float | None:
+        found = known(numbers(files.records[0], "classes", key)) if files.records else []
+        return pstdev(found) if len(found) > 1 else None
+
+    return get
+
+
+MEASURES: Mapping[str, Measure] = {
+    "error": Measure("error", "%", "lower", _final("test_error")),
+    "quantity": Measure("quantity f of the pseudo-labels", "%", "higher", _final("quantity")),
+    "quality": Measure("quality g of the pseudo-labels", "%", "higher", _final("quality")),
+    "mean quantity": Measure("quantity f, mean over the records", "%", "higher", _recorded("quantity", fmean)),
+    "mean quality": Measure("quality g, mean over the records", "%", "higher", _recorded("quality", fmean)),
+    "best class quality": Measure("quality g of the best class, mean over the records", "%", "higher", _class_quality(max)),
+    "worst class quality": Measure("quality g of the worst class, mean over the records", "%", "higher", _class_quality(min)),
+    "seconds": Measure("training time", "s", "lower", _final("seconds")),
+    # chosen by the test set: lower than an error that could be had without it
+    "best error": Measure("lowest error at a record", "%", "lower", _recorded("test_error", min)),
+    "early error": Measure("error at the first record", "%", "lower", _recorded("test_error", itemgetter(0))),
+    "early quantity": Measure("quantity f at the first record", "%", "higher", _recorded("quantity", itemgetter(0))),
+    "early quality": Measure("quality g at the first record", "%", "higher", _recorded("quality", itemgetter(0))),
+    "spread of weights": Measure("spread of the classes' weights at the first record", "%", "lower", _spread("quantity")),
+    "spread without alignment": Measure(
+        "spread of the classes' weights at the first record, without alignment", "%", "lower", _spread("unaligned_quantity")
+    ),
+    "worst class": Measure("error of the worst class", "%", "lower", lambda run: _over(max, run.class_errors.values())),
+    "mean of classes": Measure("mean error of the classes", "%", "lower", lambda run: _over(fmean, run.class_errors.values())),
+}
+"""By the names that claims and commands use."""
+
+
+def measure_named(name: str) -> Measure:
+    """One of MEASURES."""
+    if name not in MEASURES:
+        raise InputError(f"there is no measure {name!r}. {nearest(name, MEASURES)}")
+    return MEASURES[name]
+
 
 State = Literal["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing"]
 """unmeasured: finished without the figure asked for; unreadable: its result is damaged; missing: not started."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from softmatch.experiments.claims import Claim
-from softmatch.experiments.results.collect import collect
+from softmatch.experiments.paper.experiment import Claim
+from softmatch.experiments.results.collect import collect, measure_named
 from softmatch.experiments.results.layout import in_words, probability
-from softmatch.experiments.results.measures import measure_named
 from softmatch.experiments.results.statistics import LEVEL, Difference, paired_difference
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store

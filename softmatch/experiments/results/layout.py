@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
-from softmatch.experiments.results.collect import Cell, Entry, Results
-from softmatch.experiments.results.measures import Measure
+from softmatch.experiments.results.collect import Cell, Entry, Measure, Results
 from softmatch.experiments.results.statistics import LEVEL, Difference, Ranking, rank
 from softmatch.experiments.sheet import Column
 
@@ -172,3 +174,8 @@ def probability(p: float | None) -> str:
     if p is None:
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def link(path: Path, folder: Path) -> str:
+    """Address of a file for a document in a folder; the same on every machine."""
+    return quote(Path(os.path.relpath(path, folder)).as_posix())

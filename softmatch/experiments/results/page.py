@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.errors import InputError
-from softmatch.experiments.results.collect import Cell, Results
-from softmatch.experiments.results.layout import Layout, in_words, plain, probability
-from softmatch.experiments.results.markdown import link
-from softmatch.experiments.results.run_files import Record, number
+from softmatch.experiments.results.collect import Cell, Record, Results, number
+from softmatch.experiments.results.layout import Layout, in_words, link, plain, probability
 from softmatch.files.untrusted import read_text
 from softmatch.formatting import duration
 from softmatch.report.pages import Page

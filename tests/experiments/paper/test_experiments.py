@@ -9,9 +9,8 @@ from softmatch.config import Config
 from softmatch.data.sources import SOURCES
 from softmatch.experiments.paper import EXPERIMENTS, Experiment
 from softmatch.experiments.paper import paper_numbers as published
-from softmatch.experiments.paper.experiment import FEW_STEPS
-from softmatch.experiments.paper.scales import Scale
-from softmatch.experiments.results.markdown import escape
+from softmatch.experiments.paper.experiment import FEW_STEPS, Scale
+from softmatch.experiments.results.tables import escape_markdown
 from softmatch.experiments.sheet import Run
 from softmatch.methods import Match, Problem, build
 from softmatch.recipes import complete
@@ -178,7 +177,7 @@ def test_results_are_published_as_the_experiment_is_now(name: str) -> None:
         for column in sheet.columns:
             assert column.title in text
     for sentence in (*experiment.differs, *experiment.open):
-        assert escape(sentence) in text
+        assert escape_markdown(sentence) in text
     for picture in re.findall(r"!\[[^]]*\]\(([^)]*)\)", text):
         assert (folder / picture).read_bytes().startswith(b"\x89PNG")
     assert f"[{name}]({name}.md)" in (folder / "README.md").read_text()

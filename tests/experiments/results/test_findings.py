@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.claims import close, higher, lower
+from softmatch.experiments.paper.experiment import close, higher, lower
 from softmatch.experiments.results.findings import Verdict, judge
 from softmatch.experiments.sheet import Column, Row, Sheet
 from softmatch.experiments.store import Store

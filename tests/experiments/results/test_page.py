@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from softmatch.experiments.results.collect import collect
 from softmatch.experiments.results.layout import Layout
 from softmatch.experiments.results.page import FEWEST, NUMBERS, POINTS, UNIT, curves
-from softmatch.experiments.results.write import write_results
+from softmatch.experiments.results.tables import write_results
 from softmatch.experiments.sheet import Column, Row
 from softmatch.experiments.store import Store
 from tests.experiments.finished import COLUMNS, ROWS, finish, full_layout, layout_of, make_sheet

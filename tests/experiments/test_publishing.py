@@ -8,9 +8,8 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
-from softmatch.experiments.paper.scales import EMBEDDED
-from softmatch.experiments.reproduce import Reproduction, plan
-from softmatch.experiments.results.publish import copy_results, write, write_overview
+from softmatch.experiments.paper.experiment import EMBEDDED
+from softmatch.experiments.reproduction import Reproduction, copy_results, plan, write, write_overview
 from softmatch.experiments.store import Store
 from tests.experiments.finished import finish
 
@@ -21,7 +20,9 @@ ERRORS = {1: (0.50, 0.52, 0.55, 0.51, 0.53), 2: (0.40, 0.41, 0.43, 0.40, 0.45), 
 @pytest.fixture(autouse=True)
 def no_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Data that need files are not here, and are not asked of the hub."""
-    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None if source in EMBEDDED else "no")
+    monkeypatch.setattr(
+        "softmatch.experiments.reproduction.why_missing", lambda source, where: None if source in EMBEDDED else "no"
+    )
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ import pytest
 
 from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
-from softmatch.experiments.paper.scales import SECONDS
-from softmatch.experiments.reproduce import Reproduction, plan, why_missing
-from softmatch.experiments.results.publish import write
+from softmatch.experiments.paper.experiment import SECONDS
+from softmatch.experiments.reproduction import Reproduction, plan, why_missing, write
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
 
@@ -25,7 +24,7 @@ def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     def why(source: str, where: Path | None) -> str | None:
         return why_missing(source, where or GONE)
 
-    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", why)
+    monkeypatch.setattr("softmatch.experiments.reproduction.why_missing", why)
 
 
 def digits_only(name: str = "ablate-range") -> Reproduction:
@@ -72,7 +71,7 @@ def test_seeds_can_be_others_and_time_is_that_of_missing_runs(tmp_path: Path) ->
 
 
 def test_of_the_papers_scale_the_time_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None)
+    monkeypatch.setattr("softmatch.experiments.reproduction.why_missing", lambda source, where: None)
     found = plan(EXPERIMENTS["ablate-range"], "paper", {})
     assert found.seconds(Store(tmp_path), 1) is None
     assert "All settings that the paper gives are the paper's." in found.notes()
@@ -104,7 +103,7 @@ def test_the_document_has_tables_the_papers_numbers_and_claims(tmp_path: Path) -
 
 
 def test_at_the_papers_columns_its_numbers_stand_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None)
+    monkeypatch.setattr("softmatch.experiments.reproduction.why_missing", lambda source, where: None)
     found = plan(EXPERIMENTS["table-functions"], "laptop", {})
     text = write(found, Store(tmp_path))[0].read_text()
     assert "84.11 ± 1.84" in text  # quadratic on SVHN, beside the digits
@@ -123,7 +122,7 @@ def test_figures_are_drawn_and_linked(tmp_path: Path) -> None:
 
 
 def test_runs_of_other_files_or_another_encoder_are_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("softmatch.experiments.reproduce.why_missing", lambda source, where: None)
+    monkeypatch.setattr("softmatch.experiments.reproduction.why_missing", lambda source, where: None)
     files, encoders = [tmp_path / name for name in ("a", "same", "b")], [tmp_path / "small", tmp_path / "large"]
     for file, content in zip(files, (b"1", b"1", b"2"), strict=True):
         file.write_bytes(content)

@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from softmatch.files.tensors import write_checked
-from softmatch.planning.counts import Counted, count, records
-from softmatch.planning.footprint import (
+from softmatch.planning.costs import random_task
+from softmatch.planning.counts import (
     KEPT,
     PATH,
+    Counted,
     checkpoint_bytes,
+    count,
     device_memory,
     host_memory,
+    records,
     run_storage,
     shared_storage,
     split_bytes,
 )
-from softmatch.planning.method_costs import random_task
 from softmatch.planning.setting import Own, named_setting, own_setting
 from softmatch.runs.folder import RunFolder
 from softmatch.training.setup import build_method, make_trainer

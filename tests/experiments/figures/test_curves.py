@@ -1,9 +1,13 @@
+"""Lines over training, and the weighting functions."""
+
+import math
 from pathlib import Path
 
 import numpy as np
 
-from softmatch.experiments.figures import fig_qualitative
-from softmatch.experiments.figures.style import COLOURS, over_steps
+from softmatch.experiments.figures import draw
+from softmatch.experiments.figures.curves import MEAN, STD, best, draw_functions, draw_qualitative, worst
+from softmatch.experiments.figures.style import COLOURS, FIXMATCH, SOFTMATCH, over_steps
 from softmatch.experiments.store import Store
 from tests.experiments.figures.stored import (
     MOONS,
@@ -29,7 +33,7 @@ def test_lines_are_means_of_the_records_and_the_band_is_their_spread(tmp_path: P
     for row in ROWS[:2]:
         for seed in (0, 1):
             finish(store, sheet.run(row, MOONS, seed))
-    figure = fig_qualitative.figure(cells_of(sheet, store), "A try")
+    figure = draw_qualitative(cells_of(sheet, store), "A try")
     for name, key, row in (("(a)", "test_error", 0), ("(b)", "quantity", 1), ("(c)", "quality", 1)):
         values = np.array([[record_of(sheet.run(ROWS[row], MOONS, seed), step)[key] for step in STEPS] for seed in (0, 1)])
         axes = titled(figure, name)
@@ -55,9 +59,9 @@ def test_best_and_worst_class_are_chosen_for_each_record_and_seed(tmp_path: Path
     for run, classes in zip(runs, of_classes, strict=True):
         finish(store, run, [record_of(run, step, classes=own) for step, own in enumerate(classes, 1)])
     cells = cells_of(sheet, store)
-    np.testing.assert_array_equal(over_steps(cells[0].runs, fig_qualitative.best)[1], [[0.9, 1.0], [0.7, np.nan]])
-    np.testing.assert_array_equal(over_steps(cells[0].runs, fig_qualitative.worst)[1], [[0.2, 0.0], [0.5, np.nan]])
-    axes = titled(fig_qualitative.figure(cells, "A try"), "(d)")
+    np.testing.assert_array_equal(over_steps(cells[0].runs, best)[1], [[0.9, 1.0], [0.7, np.nan]])
+    np.testing.assert_array_equal(over_steps(cells[0].runs, worst)[1], [[0.2, 0.0], [0.5, np.nan]])
+    axes = titled(draw_qualitative(cells, "A try"), "(d)")
     drawn = lines(axes, COLOURS["SoftMatch"])
     np.testing.assert_allclose([values for _, values in drawn], [[0.8, 1.0], [0.35, 0.0]])
     assert [line.is_dashed() for line in axes.get_lines()] == [False, True]
@@ -68,6 +72,42 @@ def test_rows_of_different_numbers_of_seeds_say_theirs(tmp_path: Path) -> None:
     for row, seeds in ((ROWS[0], (1,)), (ROWS[2], (0, 1))):
         for seed in seeds:
             finish(store, sheet.run(row, MOONS, seed))
-    figure = fig_qualitative.figure(cells_of(sheet, store), "A try")
+    figure = draw_qualitative(cells_of(sheet, store), "A try")
     assert legend(figure)[:2] == ["FixMatch (n = 1)", "SoftMatch (n = 2)"]
     assert len(titled(figure, "(a)").collections) == 1  # one seed has no band
+
+
+def test_functions_are_those_of_the_papers_table() -> None:
+    found = {line.get_label().split(" (")[0]: line for line in draw_functions().axes[0].get_lines()}
+    scale, below = STD / math.sqrt(2), lambda x: np.minimum(x - MEAN, 0)
+    expected = {
+        "Linear": lambda x: x,
+        "Quadratic": lambda x: 1 - (x - 1) ** 2,
+        "Laplacian": lambda x: np.exp(-np.abs(x - 1) / 0.3),
+        "Gaussian": lambda x: np.exp(-((x - 1) ** 2) / (2 * 0.3**2)),
+        "Truncated Laplacian": lambda x: np.exp(2 * below(x) / scale),
+        "Truncated Gaussian": lambda x: np.exp(-4 * below(x) ** 2 / (2 * STD**2)),
+        "Threshold": lambda x: (x >= 0.95).astype(float),
+    }
+    assert list(found) == list(expected)
+    for name, function in expected.items():
+        x, weight = found[name].get_data()
+        assert (round(x[0], 6), x[-1]) == (0.1, 1.0)
+        at = np.abs(x - 0.95) > 1e-6  # where rounding decides
+        np.testing.assert_allclose(weight[at], function(x)[at], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_lines_are_drawn_and_legends_name_parameters(tmp_path: Path) -> None:
+    made = draw_functions()
+    (axes,) = made.axes
+    assert [line.get_color() for line in axes.get_lines()][-2:] == [SOFTMATCH, FIXMATCH]
+    assert legend(made)[3:6] == [
+        "Gaussian (μ = 1, σ = 0.3)",
+        "Truncated Laplacian (μ = 0.8, b = 0.14, 2 times narrower)",
+        "Truncated Gaussian (μ = 0.8, σ = 0.2, 2 times narrower)",
+    ]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("confidence max p (%)", "weight λ(p)")
+    assert [path.name for path in draw("fig-functions", [], Store(tmp_path), tmp_path)] == [
+        "fig-functions.png",
+        "fig-functions.pdf",
+    ]
