@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from softmatch.views import ImageViews
-from softmatch.views import operations as ops
+from softmatch.views import randaugment as ops
 from softmatch.views.image import RANDAUGMENT
 from softmatch.views.pillow import OPERATIONS, PillowViews, to_image, to_tensor
 

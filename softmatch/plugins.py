@@ -47,7 +47,7 @@ def call_own(target: Callable[..., Any], context: Mapping[str, Any], options: Ma
 
 
 def _reason(error: Exception) -> str:
-    """What it says; the kind too, where the text alone says little, as a KeyError's."""
+    """Text of an error; with its type where the text alone says little, as of a KeyError."""
     return str(error) if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
 
 

@@ -38,7 +38,11 @@ def test_our_modules_are_imported_at_the_top_outside_the_command_line(arrows: li
     assert places <= HEAVY, sorted(places - HEAVY)
 
 
-HEAVY: set[tuple[str, str]] = set()
+HEAVY = {
+    ("softmatch.augmenting.versions", "softmatch.augmenting.translation"),  # transformers
+    ("softmatch.experiments.reproduction", "softmatch.experiments.figures"),  # matplotlib
+    ("softmatch.networks", "softmatch.networks.pretrained"),  # transformers
+}
 """Imports inside functions that keep a heavy library out of start-up; the module says so where it stands."""
 
 
@@ -64,6 +68,6 @@ def test_light_modules_load_no_torch(modules: str) -> None:
 
 def test_the_house_stays_small() -> None:
     """The sizes that CONTRIBUTING names. Raise them with a reason."""
-    assert house.lines("softmatch") <= 30_000
-    assert len(house.modules()) <= 220
-    assert house.lines("tests") <= 31_000
+    assert house.lines("softmatch") <= 33_500
+    assert len(house.modules()) <= 205
+    assert house.lines("tests") <= 33_000

@@ -1,4 +1,4 @@
-"""What the commands show while they work: consoles, lines, progress bars, and what was understood of the data."""
+"""Output of commands while they run: consoles, lines, progress bars, and what was understood of the data."""
 
 from __future__ import annotations
 

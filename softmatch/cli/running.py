@@ -1,4 +1,4 @@
-"""What `softmatch train` and `softmatch check` do: open the data, find a run to resume, train, print. Imports torch."""
+"""The work of `softmatch train` and `softmatch check`: open the data, find a run to resume, train, print. Imports torch."""
 
 from __future__ import annotations
 

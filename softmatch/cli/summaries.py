@@ -1,4 +1,4 @@
-"""What the commands show at the end: the result of a training, the plan of a dry run, a check and a benchmark."""
+"""Output at the end of commands: the result of a training, the plan of a dry run, a check and a benchmark."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console, verbo
 
 
 def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
-    """What `softmatch check` understood and found, for JSON."""
+    """Result of `softmatch check`, for JSON."""
     task = plan.task
     labels = _visible_labels(task)
     counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()

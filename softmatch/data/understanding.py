@@ -19,7 +19,7 @@ from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.fingerprint import digests, group
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, Prepared
-from softmatch.data.preparations.encoder import EncoderPreparation, fit_image_encoder, fit_text_encoder
+from softmatch.data.preparations.encoder_features import EncoderPreparation, fit_image_encoder, fit_text_encoder
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.preparations.numeric_arrays import fit_array
 from softmatch.data.preparations.table import fit_table

@@ -29,7 +29,7 @@ LONGEST_SAVING = 300.0
 TAIL = 12
 """Lines of a log in a message."""
 BUSY = "is being trained by another process"
-"""What a run says that finds its folder locked."""
+"""Part of the message of a run whose folder is locked."""
 
 State = Literal["done", "failed", "stopped"]
 

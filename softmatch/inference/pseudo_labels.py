@@ -29,7 +29,7 @@ SCALES = (
 
 @dataclass(frozen=True)
 class WrittenPseudoLabels:
-    """What was written.
+    """Pseudo-labels that were written.
 
     Attributes:
         labeled: samples of these that had a label in training.

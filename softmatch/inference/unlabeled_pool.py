@@ -14,9 +14,9 @@ from torch import Tensor
 from softmatch.calibration import scale
 from softmatch.config import Config, make_config, read_file
 from softmatch.data import Examples, Split
+from softmatch.data.evaluation import Evaluation
 from softmatch.data.examples import UNLABELED
 from softmatch.data.fingerprint import fingerprint
-from softmatch.data.folds import Evaluation
 from softmatch.data.preparations import Preparation
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.records import Columns, Records, select_inputs

@@ -156,7 +156,7 @@ def count_encoder(sizes: EncoderSizes, config: Config, num_classes: int, tokens:
 MAKERS, LARGE = (torch.full, torch.zeros, torch.ones, torch.empty), 10_000
 """Functions that make tensors, and the count of numbers above which these get no memory."""
 SIDE, MOST, PHASES = 16, 100_000, 10
-"""Of a probe: largest side of its items, most samples of a user's own, moments of the run for a method that counts its steps."""
+"""Limits of a probe: largest side, most samples of a user's own, moments of the run for a method that counts steps."""
 ENCODER_ONLY = ("encoder", "fine_tune", "recipe", "tuned_layers", "lora", "head", "layer_decay", "head_rate", "length_buckets")
 """Settings that a task without texts does not have."""
 
@@ -206,7 +206,7 @@ def state_bytes(method: Method) -> int:
 
 @dataclass
 class Passes:
-    """What a number of steps do.
+    """Passes of a number of steps.
 
     Attributes:
         samples, views: samples of a batch, and rows of all their views.

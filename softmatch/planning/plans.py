@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def left_out(self) -> str | None:
-        """What the hours do not hold, in a sentence."""
+        """Sentence on what the hours leave out."""
         if not self.counted.state_per_sample or self.device is None:
             return None
         name = self.counted.setting.config.method

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from softmatch.calibration import Calibration, calibrate, class_figures
 from softmatch.data.cells import guarded
-from softmatch.data.folds import Evaluation
+from softmatch.data.evaluation import Evaluation
 from softmatch.files.atomic import write_atomically
 from softmatch.formatting import quoted
 from softmatch.metrics import error_interval

@@ -14,8 +14,8 @@ from softmatch.config import Config, merge, split_names
 from softmatch.data import Examples, Split, make_long_tailed_split, make_split
 from softmatch.data.checks import ALL_LABELED
 from softmatch.data.defaults import suitable
+from softmatch.data.evaluation import FEWEST, Evaluation, hold_out, plan_evaluation, without
 from softmatch.data.examples import UNLABELED
-from softmatch.data.folds import FEWEST, Evaluation, hold_out, plan_evaluation, without
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.readers.open_source import NotThere
 from softmatch.data.records import Columns, Finding, Progress

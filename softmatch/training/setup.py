@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
 from softmatch.data import Examples
+from softmatch.data.evaluation import Evaluation
 from softmatch.data.examples import UNLABELED
-from softmatch.data.folds import Evaluation
 from softmatch.distributed import processes
 from softmatch.distributed.batch_norm import synchronise
 from softmatch.distributed.devices import choose_device

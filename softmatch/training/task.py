@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from softmatch.config import Config
 from softmatch.data import Examples, Split
-from softmatch.data.folds import Evaluation
+from softmatch.data.evaluation import Evaluation
 from softmatch.data.loading import read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError, nearest
-from softmatch.views import operations as ops
+from softmatch.views import randaugment as ops
 from softmatch.views.rows import Rows, cut
 
 Order = Literal["randaugment-first", "crop-first"]

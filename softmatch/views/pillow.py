@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Generator, Tensor
 
 from softmatch.views.image import RANDAUGMENT, ImageViews
-from softmatch.views.operations import cutout_color
+from softmatch.views.randaugment import cutout_color
 
 Operation = Callable[[Image.Image, float], Image.Image]
 
@@ -42,7 +42,7 @@ OPERATIONS: dict[str, Operation] = {
     "translate_x": _affine(lambda share, width, height: (1, 0, share * width, 0, 1, 0)),
     "translate_y": _affine(lambda share, width, height: (1, 0, 0, 0, 1, share * height)),
 }
-"""What Pillow calls each operation of `RANDAUGMENT`."""
+"""Pillow's name of each operation of `RANDAUGMENT`."""
 
 
 class Draw(NamedTuple):

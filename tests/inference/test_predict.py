@@ -13,7 +13,7 @@ import yaml
 
 import softmatch
 from softmatch.data.preparations import encoder as encoder_module
-from softmatch.data.preparations.encoder import EncoderPreparation
+from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
 from softmatch.inference.predict import Predictions, predict, predict_pieces, use_device

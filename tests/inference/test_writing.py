@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from softmatch.data.own.delimited import Delimited
 
+from softmatch.data.readers.csv_files import Delimited
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.inference.writing import STDOUT, choose_path, free_path, write_table
 

@@ -10,7 +10,8 @@ from softmatch.data import find_source
 from softmatch.methods.forward import Encoded, Forward
 from softmatch.step import Batch, Labeled
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import build_method, make_trainer, prepare
+from softmatch.training.setup import build_method, make_trainer
+from tests.prepared import prepare
 
 
 class Normalised(nn.Module):

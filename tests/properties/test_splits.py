@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from softmatch.data.evaluation import hold_out, plan_evaluation
 from softmatch.data.examples import UNLABELED, Examples
-from softmatch.data.folds import hold_out, plan_evaluation
 from softmatch.data.split import Split, hold_out_labels, long_tail_counts, make_long_tailed_split, make_split
 from softmatch.errors import InputError
 

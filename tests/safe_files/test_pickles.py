@@ -13,7 +13,7 @@ from softmatch import report
 from softmatch.classifier import Classifier
 from softmatch.config import read_file
 from softmatch.data.preparations import plain_preparation
-from softmatch.data.preparations.encoder import load_features, store_features
+from softmatch.data.preparations.encoder_features import load_features, store_features
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources.image_formats import read_npz
 from softmatch.encoders.encoder_folder import find_encoder

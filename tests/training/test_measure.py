@@ -2,7 +2,7 @@
 
 import torch
 
-from softmatch.data.folds import Evaluation
+from softmatch.data.evaluation import Evaluation
 from softmatch.data.split import Split
 from softmatch.training.measure import HURT, HeldOut, measure_error, pool
 

@@ -8,7 +8,7 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.views import ImageViews, views_from_settings
-from softmatch.views import operations as ops
+from softmatch.views import randaugment as ops
 from softmatch.views.image import RANDAUGMENT, channel_statistics, randaugment
 
 

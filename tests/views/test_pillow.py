@@ -6,7 +6,7 @@ from PIL import Image
 from torch import Tensor
 
 from softmatch.views import ImageViews
-from softmatch.views import operations as ops
+from softmatch.views import randaugment as ops
 from softmatch.views.image import RANDAUGMENT
 from softmatch.views.pillow import OPERATIONS, Draw, PillowViews, to_image, to_tensor
 

@@ -107,7 +107,7 @@ class _Job:
 
 
 class Task:
-    """What a job does; submitit calls `checkpoint` when Slurm is about to end it."""
+    """Function of a job; submitit calls `checkpoint` when Slurm is about to end it."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None

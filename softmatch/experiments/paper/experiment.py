@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from softmatch.experiments.paper.paper_numbers import Published
+from softmatch.experiments.paper.published_numbers import Published
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 
 

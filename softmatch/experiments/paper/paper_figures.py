@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softmatch.experiments.paper import paper_numbers
+from softmatch.experiments.paper import published_numbers as paper_numbers
 from softmatch.experiments.paper.experiment import (
     C10_40,
     C10_250,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from softmatch.experiments.paper import paper_numbers
+from softmatch.experiments.paper import published_numbers as paper_numbers
 from softmatch.experiments.paper.experiment import (
     ABLATED,
     C10_40,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from softmatch.data.preparations.encoder import cache_key, load_features, store_features
+from softmatch.data.preparations.encoder_features import cache_key, load_features, store_features
 
 
 @pytest.fixture(autouse=True)

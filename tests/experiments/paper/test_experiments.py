@@ -8,7 +8,7 @@ import pytest
 from softmatch.config import Config
 from softmatch.data.sources import SOURCES
 from softmatch.experiments.paper import EXPERIMENTS, Experiment
-from softmatch.experiments.paper import paper_numbers as published
+from softmatch.experiments.paper import published_numbers as published
 from softmatch.experiments.paper.experiment import FEW_STEPS, Scale
 from softmatch.experiments.results.tables import escape_markdown
 from softmatch.experiments.sheet import Run

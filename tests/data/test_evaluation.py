@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from softmatch.data.evaluation import FEWEST, HOLD_OUT_FROM, plan_evaluation
 from softmatch.data.examples import Examples
-from softmatch.data.folds import FEWEST, HOLD_OUT_FROM, plan_evaluation
 from softmatch.errors import InputError
 
 

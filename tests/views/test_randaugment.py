@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Tensor
 
-from softmatch.views import operations as ops
+from softmatch.views import randaugment as ops
 
 SHAPES = [(3, 32, 32), (1, 8, 8), (3, 17, 24), (1, 28, 28)]
 

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from softmatch.data.preparations import encoder as module
+from softmatch.data.preparations import encoder_features as module
 from softmatch.data.preparations import preparation_from
-from softmatch.data.preparations.encoder import EncoderPreparation, fit_image_encoder, fit_text_encoder
+from softmatch.data.preparations.encoder_features import EncoderPreparation, fit_image_encoder, fit_text_encoder
 from softmatch.errors import InputError
 from tests.tiny_encoder import add_sentence_settings, make_resnet, make_text_encoder, make_vit
 
