@@ -21,7 +21,7 @@ KINDS = {
     "array": ("numeric_arrays", "ArrayPreparation"),
     "table": ("table", "TablePreparation"),
     "tfidf": ("text_preparations", "TfidfPreparation"),
-    "encoder": ("encoder", "EncoderPreparation"),
+    "encoder": ("encoder_features", "EncoderPreparation"),
     "tokens": ("text_preparations", "TokenPreparation"),
 }
 """Module and class of each kind, imported when first used: some need libraries that take seconds to import."""
