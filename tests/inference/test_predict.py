@@ -12,7 +12,7 @@ import torch
 import yaml
 
 import softmatch
-from softmatch.data.preparations import encoder as encoder_module
+from softmatch.data.preparations import encoder_features as encoder_module
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
