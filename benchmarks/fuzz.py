@@ -1,4 +1,4 @@
-"""Give damaged inputs to everything that reads a file or a command line, and count what happens.
+"""Give damaged inputs to everything that reads a file, and count what happens.
 
     python benchmarks/fuzz.py --inputs 140000 --seed 0 > benchmarks/results/fuzz.md
     python benchmarks/fuzz.py --inputs 500 --reader csv npz
@@ -6,7 +6,7 @@
 
 Sound inputs are damaged in one or two ways: bytes, values, keys and cells are changed, cut, repeated and exchanged. Each must be
 accepted, or refused with an InputError. Any other exception is a traceback, more than --limit seconds a hang; both are kept in
-a folder, to be replayed. The inputs follow from the seed. Command lines are read, but their work is left out.
+a folder, to be replayed. The inputs follow from the seed.
 """
 
 import argparse
