@@ -57,9 +57,7 @@ def attempt(reader: Reader, content: bytes, limit: float) -> str:
         return "refused"
     except Hang:
         return "hang"
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # anything else that escapes is what we look for
+    except (Exception, SystemExit):  # anything else that escapes is what we look for
         return traceback.format_exc()
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -90,9 +88,8 @@ def replay(readers: dict[str, Reader], path: Path, limit: float) -> str:
 def table(found: dict[str, Counter[str]]) -> str:
     lines = ["| reader | inputs | accepted | refused with a message | tracebacks | hangs |", "|---|---|---|---|---|---|"]
     for name, count in (*found.items(), ("**all**", sum(found.values(), Counter[str]()))):
-        lines.append(
-            f"| {name} | {' | '.join(f'{number:,}' for number in (count.total(), *(count[outcome] for outcome in OUTCOMES)))} |"
-        )
+        numbers = (count.total(), *(count[outcome] for outcome in OUTCOMES))
+        lines.append(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |")
     return "\n".join(lines)
 
 
