@@ -73,7 +73,7 @@ class Rounds:
 
     def resume(self) -> None:
         with suppress(Stopped):
-            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
+            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())  # type: ignore[abstract]
         softmatch.train(resume=self.run)
 
     def images(self) -> None:

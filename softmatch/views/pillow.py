@@ -95,7 +95,8 @@ class PillowViews:
         weak = self.draw_weak(generator)
         chosen = torch.randint(len(names), (number,), generator=generator).tolist()
         *shares, side, x, y = torch.rand(number + 3, generator=generator).tolist()
-        operations = [(names[c], _magnitude(names[c], share)) for c, share in zip(chosen, shares, strict=True)]
+        choices = [(names[place], RANDAUGMENT[names[place]], share) for place, share in zip(chosen, shares, strict=True)]
+        operations = [(name, choice.low + (choice.high - choice.low) * share) for name, choice, share in choices]
         return weak._replace(operations=operations, square=(side, x, y) if self.views.cutout else None)
 
     def apply(self, image: Image.Image, draw: Draw) -> Image.Image:
@@ -142,11 +143,6 @@ def to_image(item: Tensor) -> Image.Image:
     return planes[0] if len(planes) == 1 else Image.merge("RGB", planes)
 
 
-def _magnitude(name: str, share: float) -> float:
-    low, high = RANDAUGMENT[name].low, RANDAUGMENT[name].high
-    return low + (high - low) * share
-
-
 def _covered(center: float, side: float, size: int) -> tuple[int, int]:
     """First and last pixel of the square on one axis, as in `operations.cutout`."""
     start = int(max(0.0, center - side / 2.0))
@@ -157,13 +153,7 @@ def _shifted(image: Image.Image, dx: int, dy: int, reflect: bool) -> Image.Image
     """Moved by whole pixels; what comes in is a reflection, or black."""
     if not reflect:
         return image.transform(image.size, Image.Transform.AFFINE, (1, 0, -dx, 0, 1, -dy))
-    pixels = np.asarray(image)
-    pixels = pixels.take(_reflected(image.height, dy), axis=0).take(_reflected(image.width, dx), axis=1)
-    return Image.fromarray(pixels)
-
-
-def _reflected(size: int, shift: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Which position each of 0 … size − 1 comes from, mirrored at the edge pixels."""
-    period = max(2 * (size - 1), 1)
-    position = (np.arange(size) - shift) % period
-    return np.minimum(position, period - position)
+    pixels, edge = np.asarray(image), ((abs(dy), abs(dy)), (abs(dx), abs(dx)), (0, 0))
+    pixels = np.pad(pixels, edge[: pixels.ndim], mode="reflect")
+    top, left = abs(dy) - dy, abs(dx) - dx
+    return Image.fromarray(pixels[top : top + image.height, left : left + image.width])

@@ -90,13 +90,14 @@ def word_statistics(items: Tensor, positions: Tensor, special: Sequence[int], co
         special: ids that are not words, the padding included: they replace nothing.
         continues: for each id, whether it continues a word: these replace nothing either.
     """
-    total = texts = torch.zeros(0, dtype=torch.int64)
+    size = int(items.max()) + 1 if items.numel() else 0
+    total, texts = torch.zeros(2, size, dtype=torch.int64)
     for some in torch.split(positions, ROWS):  # a copy of all of them may not fit into memory
         ordered = items[some].sort(1).values
         new = torch.ones_like(ordered, dtype=torch.bool)
         new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        total = _sum(total, torch.bincount(ordered.flatten()))
-        texts = _sum(texts, torch.bincount(ordered[new]))
+        total += torch.bincount(ordered.flatten(), minlength=size)
+        texts += torch.bincount(ordered[new], minlength=size)
     words = total > 0
     words[[number for number in special if number < len(words)]] = False
     if continues is not None and bool((words & ~continues[: len(words)]).any()):
@@ -131,12 +132,6 @@ def _columns(weights: list[float]) -> tuple[Tensor, Tensor]:
         if weights[large] < 1.0:
             low.append(high.pop())
     return torch.tensor(weights, dtype=torch.float64), torch.tensor(lower, dtype=torch.int64)
-
-
-def _sum(first: Tensor, second: Tensor) -> Tensor:
-    """Sum of counts that may be of different lengths."""
-    size = max(len(first), len(second))
-    return pad(first, (0, size - len(first))) + pad(second, (0, size - len(second)))
 
 
 CHANGED, DROPPED, SWAPPED = 0.4, 0.25, 0.1
@@ -204,7 +199,8 @@ class _Vocabulary:
             return text
         drawn = [(draws.random(), draws.random(), draws.random()) for _ in places]
         others = self.statistics.words_at(torch.tensor([even for _, _, even in drawn], dtype=torch.float64)).tolist()
-        chances = self.chances([_core(words[place]).lower() for place in places])
+        ids = torch.tensor([[self.numbers[_core(words[place]).lower()] for place in places]])
+        chances = replacement_chances(self.statistics.scores(ids), torch.ones_like(ids, dtype=torch.bool), CHANGED)[0].tolist()
         dropped = set[int]()
         for place, chance, (chosen, drop, _), other in zip(places, chances, drawn, others, strict=True):
             if chosen < chance and drop < DROPPED:
@@ -222,12 +218,6 @@ class _Vocabulary:
             else:  # the larger of the gaps around a dropped word stays
                 parts[-1] = max(parts[-1], gaps[place + 1], key=lambda gap: ("\n" in gap, len(gap)))
         return "".join(parts).strip(" ") if dropped else "".join(parts)
-
-    def chances(self, words: Sequence[str]) -> list[float]:
-        """Probability of each word of a text to be changed."""
-        ids = torch.tensor([[self.numbers[word] for word in words]])
-        chances = replacement_chances(self.statistics.scores(ids), torch.ones_like(ids, dtype=torch.bool), CHANGED)
-        return [*chances[0].tolist()]
 
 
 def _replaces(word: str) -> bool:

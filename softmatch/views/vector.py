@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from softmatch.errors import InputError
-from softmatch.views.rows import Rows, cut
+from softmatch.views.rows import Rows, check_number, cut
 
 
 class VectorViews:
@@ -38,8 +38,9 @@ class VectorViews:
         drop: float = 0.0,
     ) -> None:
         for name, share in (("swap", swap), ("drop", drop)):
-            if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-                raise InputError(f"{name} must be a probability between 0 and 1, not {share!r}.")
+            check_number(name, share, "a probability between 0 and 1", 1.0)
+        for name, noise in (("weak_noise", weak_noise), ("strong_noise", strong_noise)):
+            check_number(name, noise, "a number of 0 or more", sys.float_info.max)
         self.mean = torch.as_tensor(mean, dtype=torch.float32)
         self.std = torch.as_tensor(std, dtype=torch.float32).clamp_min(1e-12)
         self.weak_noise, self.strong_noise, self.swap, self.drop = weak_noise, strong_noise, swap, drop
