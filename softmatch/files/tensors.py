@@ -74,9 +74,8 @@ def write_checked(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     digest = _begin_digest(text, entries)
     for entry in entries:
         digest.update(_bytes_of(held[entry.name]))
-    header: dict[str, Any] = {"__metadata__": {DIGEST: digest.hexdigest(), NOTES: text}}
-    for entry in entries:
-        header[entry.name] = {"dtype": entry.kind, "shape": entry.shape, "data_offsets": (entry.start, entry.end)}
+    about = {each.name: {"dtype": each.kind, "shape": each.shape, "data_offsets": (each.start, each.end)} for each in entries}
+    header = {"__metadata__": {DIGEST: digest.hexdigest(), NOTES: text}, **about}
     content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     content += b" " * (-len(content) % 8)
     if len(content) > LARGEST_HEADER:

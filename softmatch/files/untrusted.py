@@ -53,7 +53,7 @@ def read_text(path: Path, errors: str = "strict") -> str:
 def parse_json(text: str, where: object) -> Any:
     """Parse a JSON text of the file `where`. NaN and infinity, which are not JSON, become None."""
     try:
-        found = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=lambda _: None)
+        found = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is damaged: {error}.") from error
     return _plain(found, where)
@@ -62,9 +62,7 @@ def parse_json(text: str, where: object) -> Any:
 def parse_yaml(text: str, where: object) -> Any:
     """Parse a YAML text of the file `where`."""
     if len(text) > LONGEST_YAML:
-        raise InputError(
-            f"{where} is not valid YAML for settings: it has {len(text):,} characters; {LONGEST_YAML:,} are allowed."
-        )
+        raise InputError(f"{where} is not valid YAML: it has {len(text):,} characters; {LONGEST_YAML:,} are allowed.")
     try:
         found = yaml.load(text, _Loader)  # a safe loader with fewer abilities
     except Exception as error:  # constructors of tags raise errors of any kind
@@ -86,9 +84,7 @@ def _plain(value: Any, where: object, room: int = DEEPEST) -> Any:
     return [_plain(item, where, room - 1) for item in value]
 
 
-def _whole(digits: str) -> int | float | None:
-    return int(digits) if len(digits) <= DIGITS else _finite(digits)
-
-
-def _finite(digits: str) -> float | None:
+def _number(digits: str) -> int | float | None:
+    if len(digits) <= DIGITS and digits.lstrip("-").isdigit():
+        return int(digits)
     return number if math.isfinite(number := float(digits)) else None

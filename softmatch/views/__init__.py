@@ -54,10 +54,9 @@ def views_from_settings(settings: Mapping[str, Any]) -> Views:
     try:
         for name in given.keys() & {"mean", "std"}:
             numbers = torch.tensor(given[name], dtype=torch.float64)
-            if numbers.ndim != 1 or not 0 < len(numbers) == len(given["mean"]) or not numbers.isfinite().all():
-                raise InputError(f"{name} must be finite numbers, one for each mean.")
-            if name == "std" and bool((numbers < 0).any()):
-                raise InputError("std must not be negative.")
+            fits = numbers.isfinite() & ((numbers >= 0) | (name == "mean"))
+            if numbers.ndim != 1 or not 0 < len(numbers) == len(given["mean"]) or not bool(fits.all()):
+                raise InputError(f"{name} must be finite numbers, a std of 0 or more for each mean.")
         views = KINDS[kind](**given)
     except (KeyError, TypeError, ValueError, RuntimeError, InputError) as error:
         raise InputError(f"the saved preprocessing cannot be used: {error}") from error

@@ -150,8 +150,8 @@ class ImageViews:
         if order not in get_args(Order):
             raise InputError(f"unknown order {order!r} of the strong view. {nearest(order, get_args(Order))}")
         names = (names,) if isinstance(names, str) else names
-        check_number("pad", pad, "a whole number from 0 to 16,384", 2**14, int)
-        check_number("operations", operations, "a whole number from 0 to 1,000", 1000, int)
+        check_number("pad", pad, "a whole number from 0 to 16,384", 2**14, whole=True)
+        check_number("operations", operations, "a whole number from 0 to 1,000", 1000, whole=True)
         check_number("cutout", cutout, "a share between 0 and 1", 1.0)
         for name in names or ("",):
             if name not in RANDAUGMENT:

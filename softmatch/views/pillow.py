@@ -16,17 +16,12 @@ from torch import Generator, Tensor
 from softmatch.views.image import RANDAUGMENT, ImageViews
 from softmatch.views.randaugment import cutout_color
 
-Operation = Callable[[Image.Image, float], Image.Image]
+
+def _affine(image: Image.Image, *matrix: float) -> Image.Image:
+    return image.transform(image.size, Image.Transform.AFFINE, matrix)
 
 
-def _affine(matrix: Callable[[float, int, int], tuple[float, ...]]) -> Operation:
-    def apply(image: Image.Image, magnitude: float) -> Image.Image:
-        return image.transform(image.size, Image.Transform.AFFINE, matrix(magnitude, *image.size))
-
-    return apply
-
-
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
     "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
@@ -36,11 +31,11 @@ OPERATIONS: dict[str, Operation] = {
     "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
     "rotate": lambda image, degrees: image.rotate(degrees),
     "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
-    "shear_x": _affine(lambda amount, width, height: (1, amount, 0, 0, 1, 0)),
-    "shear_y": _affine(lambda amount, width, height: (1, 0, 0, amount, 1, 0)),
+    "shear_x": lambda image, amount: _affine(image, 1, amount, 0, 0, 1, 0),
+    "shear_y": lambda image, amount: _affine(image, 1, 0, 0, amount, 1, 0),
     "solarize": lambda image, threshold: ImageOps.solarize(image, threshold),  # type: ignore[arg-type]  # takes any number
-    "translate_x": _affine(lambda share, width, height: (1, 0, share * width, 0, 1, 0)),
-    "translate_y": _affine(lambda share, width, height: (1, 0, 0, 0, 1, share * height)),
+    "translate_x": lambda image, share: _affine(image, 1, 0, share * image.width, 0, 1, 0),
+    "translate_y": lambda image, share: _affine(image, 1, 0, 0, 0, 1, share * image.height),
 }
 """Pillow's name of each operation of `RANDAUGMENT`."""
 
@@ -152,7 +147,7 @@ def _covered(center: float, side: float, size: int) -> tuple[int, int]:
 def _shifted(image: Image.Image, dx: int, dy: int, reflect: bool) -> Image.Image:
     """Moved by whole pixels; what comes in is a reflection, or black."""
     if not reflect:
-        return image.transform(image.size, Image.Transform.AFFINE, (1, 0, -dx, 0, 1, -dy))
+        return _affine(image, 1, 0, -dx, 0, 1, -dy)
     pixels, edge = np.asarray(image), ((abs(dy), abs(dy)), (abs(dx), abs(dx)), (0, 0))
     pixels = np.pad(pixels, edge[: pixels.ndim], mode="reflect")
     top, left = abs(dy) - dy, abs(dx) - dx

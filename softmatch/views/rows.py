@@ -21,7 +21,7 @@ def cut(items: Tensor, part: slice | None) -> tuple[Tensor, Rows]:
     return (items, Rows(len(items))) if part is None else (items[part], Rows(len(items), part))
 
 
-def check_number(name: str, value: Any, what: str, most: float, kind: type = float) -> None:
+def check_number(name: str, value: Any, what: str, most: float, whole: bool = False) -> None:
     """Raise InputError unless a setting, perhaps of unknown origin, is a number from 0 to `most`, which `what` describes."""
-    if not isinstance(value, (int, kind)) or isinstance(value, bool) or not 0 <= value <= most:
+    if not isinstance(value, int if whole else int | float) or isinstance(value, bool) or not 0 <= value <= most:
         raise InputError(f"{name} must be {what}, not {repr(value)[:99]}.")

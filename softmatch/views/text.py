@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError
@@ -59,10 +60,10 @@ class TextViews:
         for name, share in self.shares.items():
             check_number(name, share, "a share of words from 0 to below 1", math.nextafter(1.0, 0.0))
         for number in (pad, *(() if mask is None else (mask,)), *special):
-            check_number("the id of a token", number, "a whole number from 0 to 2,147,483,647", 2**31 - 1, int)
+            check_number("the id of a token", number, "a whole number from 0 to 2,147,483,647", 2**31 - 1, whole=True)
         self.pad, self.mask, self.special = pad, mask, tuple(special)
         self.continues, self.statistics = continues, statistics
-        self._words: Tensor | None = None
+        self._not_words = torch.tensor((pad, *special))
 
     def plain(self, items: Tensor) -> Tensor:
         return items.long()
@@ -84,13 +85,17 @@ class TextViews:
         if not (hide or replace or swap or drop or span):
             return ids
         draw = ops.Draws(rows, generator, ids.device)
-        if self._words is None:  # untrusted settings may have ids of any size; plain views need no table
-            self._words = ops.word_table((self.pad, *self.special))
-        self._words = self._words.to(ids.device)
+        self._not_words = self._not_words.to(ids.device)
         self.continues = None if self.continues is None else self.continues.to(ids.device)
-        text = ops.find_words(ids, self.pad, self._words, self.continues)
+        text = ops.find_words(ids, self.pad, self._not_words, self.continues)
         if replace:
-            text = ops.replace_words(text, replace, self._statistics(ids), draw)
+            if self.statistics is None:
+                raise InputError(
+                    "replace: views cannot replace words without statistics of the training texts, and a saved model has none. "
+                    "Train from the texts, or with replace 0."
+                )
+            self.statistics = self.statistics.to(ids.device)
+            text = ops.replace_words(text, replace, self.statistics, draw)
         if swap:
             text = ops.swap_words(text, swap, draw)
         if drop:
@@ -100,16 +105,6 @@ class TextViews:
         if span:
             text = ops.cut_span(text, span, self.mask, draw)
         return text.ids
-
-    def _statistics(self, ids: Tensor) -> WordStatistics:
-        """The word statistics, moved to the device of these ids."""
-        if self.statistics is None:
-            raise InputError(
-                "replace: views cannot replace words without statistics of the training texts, and a saved model has none. "
-                "Train from the texts, or with replace 0."
-            )
-        self.statistics = self.statistics.to(ids.device)
-        return self.statistics
 
     def settings(self) -> dict[str, Any]:
         return {"kind": self.kind, "pad": self.pad, "mask": self.mask, "special": list(self.special), **self.shares}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -55,21 +55,14 @@ class Words:
         return replace(self, ids=self.ids.masked_fill(chosen, self.pad), are=self.are & ~chosen).ordered(order)
 
 
-def word_table(special: Sequence[int]) -> Tensor:
-    """Table of ids that are words: all but the special ones. The last entry is for all ids that follow."""
-    found = torch.ones(max(special) + 2, dtype=torch.bool)
-    found[list(special)] = False
-    return found
-
-
-def find_words(ids: Tensor, pad: int, table: Tensor, continues: Tensor | None = None) -> Words:
+def find_words(ids: Tensor, pad: int, special: Tensor, continues: Tensor | None = None) -> Words:
     """Find the words in token ids (B, L).
 
     Args:
-        table: for each id, whether it is a word (`word_table`).
+        special: ids that are not words.
         continues: for each id, whether it continues the word before it (`find_continuing`); None: no token does.
     """
-    are = table[ids.clamp(max=len(table) - 1)]
+    are = torch.isin(ids, special, invert=True)
     if continues is None:
         return Words(ids, are, pad)
     inner = are & continues[ids]

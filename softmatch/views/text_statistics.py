@@ -154,8 +154,8 @@ def change_words(texts: Sequence[str], seed: int = 0) -> list[str]:
     are, w′ is any word. Then each word is swapped with the next one with probability 0.1. Words are compared in lower case and
     without the punctuation around them, which stays in place but goes with a dropped word; spaces and line breaks stay.
 
-    UDA neither drops nor swaps, and draws w′ in proportion to max S − S, S = n·idf. For a real vocabulary that is almost uniform,
-    and most words are rare, names above all, which say more about another class than what they replace (benchmarks/LOG.md).
+    UDA neither drops nor swaps, and draws w′ in proportion to max S − S, S = n·idf: for a real vocabulary, mostly rare words,
+    names above all, which say more about another class than what they replace (benchmarks/LOG.md).
 
     Args:
         seed: another seed makes other versions. A version depends on the seed, the text and the words of all texts, but not on
@@ -185,7 +185,8 @@ class _Vocabulary:
         self.numbers = {name: place for place, name in enumerate(self.names)}
         counts, documents = (torch.tensor([each[name] for name in self.names], dtype=torch.int64) for each in (total, holding))
         idf = inverse_frequencies(documents, number)
-        fit = torch.tensor([_replaces(name) for name in self.names], dtype=torch.bool)
+        fitting = [not MARKUP.search(name) and 2 * sum(map(str.isdigit, name)) < len(name) for name in self.names]
+        fit = torch.tensor(fitting, dtype=torch.bool)
         common = fit & (documents >= COMMON * (documents * fit).max()) if bool(fit.any()) else ~fit
         replacements = common.nonzero()[:, 0]
         rarest = max(idf[:-1].tolist(), default=0.0)
@@ -206,7 +207,9 @@ class _Vocabulary:
             if chosen < chance and drop < DROPPED:
                 dropped.add(place)
             elif chosen < chance:
-                words[place] = _with_core(words[place], _like(_core(words[place]), self.names[other]))
+                new = self.names[other]
+                capital = _core(words[place])[0].isupper()
+                words[place] = _with_core(words[place], new[0].upper() + new[1:] if capital else new)
         for place, after in pairwise([place for place in places if place not in dropped]):
             if draws.random() < SWAPPED:
                 one, other = _core(words[place]), _core(words[after])
@@ -220,11 +223,6 @@ class _Vocabulary:
         return "".join(parts).strip(" ") if dropped else "".join(parts)
 
 
-def _replaces(word: str) -> bool:
-    """Return whether other words may be replaced by it: it is neither a number nor markup."""
-    return not MARKUP.search(word) and 2 * sum(map(str.isdigit, word)) < len(word)
-
-
 def _core(word: str) -> str:
     found = CORE.search(word)
     return found[0] if found else ""
@@ -234,8 +232,3 @@ def _with_core(word: str, core: str) -> str:
     """The punctuation of one word around another."""
     before, _, after = word.partition(_core(word))
     return before + core + after
-
-
-def _like(old: str, new: str) -> str:
-    """The new word, with a capital letter if the old one has one."""
-    return new[0].upper() + new[1:] if old[0].isupper() else new
