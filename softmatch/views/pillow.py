@@ -148,7 +148,8 @@ def _shifted(image: Image.Image, dx: int, dy: int, reflect: bool) -> Image.Image
     """Moved by whole pixels; what comes in is a reflection, or black."""
     if not reflect:
         return _affine(image, 1, 0, -dx, 0, 1, -dy)
-    pixels, edge = np.asarray(image), ((abs(dy), abs(dy)), (abs(dx), abs(dx)), (0, 0))
-    pixels = np.pad(pixels, edge[: pixels.ndim], mode="reflect")
-    top, left = abs(dy) - dy, abs(dx) - dx
-    return Image.fromarray(pixels[top : top + image.height, left : left + image.width])
+    rows, columns = (
+        np.abs((np.arange(size) - shift + size - 1) % max(2 * (size - 1), 1) - (size - 1))  # mirrored at the edge pixels
+        for size, shift in ((image.height, dy), (image.width, dx))
+    )
+    return Image.fromarray(np.asarray(image).take(rows, axis=0).take(columns, axis=1))

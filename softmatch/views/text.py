@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError
@@ -63,7 +62,6 @@ class TextViews:
             check_number("the id of a token", number, "a whole number from 0 to 2,147,483,647", 2**31 - 1, whole=True)
         self.pad, self.mask, self.special = pad, mask, tuple(special)
         self.continues, self.statistics = continues, statistics
-        self._not_words = torch.tensor((pad, *special))
 
     def plain(self, items: Tensor) -> Tensor:
         return items.long()
@@ -85,9 +83,8 @@ class TextViews:
         if not (hide or replace or swap or drop or span):
             return ids
         draw = ops.Draws(rows, generator, ids.device)
-        self._not_words = self._not_words.to(ids.device)
         self.continues = None if self.continues is None else self.continues.to(ids.device)
-        text = ops.find_words(ids, self.pad, self._not_words, self.continues)
+        text = ops.find_words(ids, self.pad, self.special, self.continues)
         if replace:
             if self.statistics is None:
                 raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -55,14 +55,16 @@ class Words:
         return replace(self, ids=self.ids.masked_fill(chosen, self.pad), are=self.are & ~chosen).ordered(order)
 
 
-def find_words(ids: Tensor, pad: int, special: Tensor, continues: Tensor | None = None) -> Words:
+def find_words(ids: Tensor, pad: int, special: Sequence[int], continues: Tensor | None = None) -> Words:
     """Find the words in token ids (B, L).
 
     Args:
         special: ids that are not words.
         continues: for each id, whether it continues the word before it (`find_continuing`); None: no token does.
     """
-    are = torch.isin(ids, special, invert=True)
+    are = ids != pad
+    for number in special:
+        are &= ids != number
     if continues is None:
         return Words(ids, are, pad)
     inner = are & continues[ids]

@@ -22,7 +22,7 @@ from softmatch.views.text_operations import (
 from softmatch.views.text_statistics import word_statistics
 
 PAD, UNKNOWN, START, END, MASK = range(5)
-NOT_WORDS = torch.tensor((PAD, UNKNOWN, START, END, MASK))
+NOT_WORDS = (PAD, UNKNOWN, START, END, MASK)
 PIECES = torch.arange(100) >= 70
 """Ids from 70 go on with a word."""
 NUMBER = 4000
@@ -223,7 +223,7 @@ def test_any_texts_keep_their_form(rows: list[list[int]], share: float, pieces: 
         assert not (text.are & torch.isin(text.ids, torch.tensor([PAD, UNKNOWN, START, END]))).any()
 
 
-ENDS = torch.tensor((0, 2, 3))
+ENDS = (0, 2, 3)
 CONTINUES = torch.arange(40) >= 30
 
 
