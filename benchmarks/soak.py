@@ -36,6 +36,7 @@ from softmatch.inference.predict import predict
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder
+from softmatch.training.fit import Listener
 
 INTERVAL = 20.0
 SMALL: dict[str, Any] = {"steps": 12, "evaluate_every": 4, "checkpoint_every": 4, "threads": 1}
@@ -46,16 +47,12 @@ COUNTS = MEASURES[1:6]
 SHARED = Path("/dev/shm")
 
 
-class StopAtRecord:
+class StopAtRecord(Listener):
     """A listener that sends this process a signal at the first record of the method."""
-
-    def understood(self, task: object, run: RunFolder) -> None: ...
 
     def record(self, role: str, record: dict[str, Any], steps: int) -> None:
         if role != "supervised":
             signal.raise_signal(signal.SIGTERM)
-
-    def note(self, text: str) -> None: ...
 
 
 class Rounds:
@@ -76,7 +73,7 @@ class Rounds:
 
     def resume(self) -> None:
         with suppress(Stopped):
-            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())
+            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())  # type: ignore[abstract]
         softmatch.train(resume=self.run)
 
     def images(self) -> None:
@@ -140,9 +137,8 @@ def judge(times: list[float], samples: list[dict[str, float]], megabytes: float)
     if grown > megabytes:
         wrong.append(f"memory grew by {grown:.1f} MB from the middle to the end, {megabytes:g} are allowed")
     for name in COUNTS:
-        before, last = (
-            max(each[name] for each in part) for part in (samples[third : 2 * third] or samples, samples[2 * third :])
-        )
+        values = [each[name] for each in samples]
+        before, last = max(values[third : 2 * third] or values), max(values[2 * third :])
         if last > before:
             wrong.append(f"{name}: at most {before:g} in the second third, {last:g} in the last")
     return wrong

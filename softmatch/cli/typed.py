@@ -15,7 +15,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "compare": {**_SETTINGS, **_SWEEP, "--measure": "--metric"},
     "reproduce": _SWEEP,
     **dict.fromkeys(("predict", "suggest"), _COLUMNS),
-    "augment": {"--text": "--text-column", "--processes": "--workers"},
+    "augment": {"--text": "--text-column"},
 }
 """Options that had another name in version 0.1: for each command, old name → name."""
 

@@ -55,21 +55,16 @@ class Words:
         return replace(self, ids=self.ids.masked_fill(chosen, self.pad), are=self.are & ~chosen).ordered(order)
 
 
-def word_table(special: Sequence[int]) -> Tensor:
-    """Table of ids that are words: all but the special ones. The last entry is for all ids that follow."""
-    found = torch.ones(max(special) + 2, dtype=torch.bool)
-    found[list(special)] = False
-    return found
-
-
-def find_words(ids: Tensor, pad: int, table: Tensor, continues: Tensor | None = None) -> Words:
+def find_words(ids: Tensor, pad: int, special: Sequence[int], continues: Tensor | None = None) -> Words:
     """Find the words in token ids (B, L).
 
     Args:
-        table: for each id, whether it is a word (`word_table`).
+        special: ids that are not words.
         continues: for each id, whether it continues the word before it (`find_continuing`); None: no token does.
     """
-    are = table[ids.clamp(max=len(table) - 1)]
+    are = ids != pad
+    for number in special:
+        are &= ids != number
     if continues is None:
         return Words(ids, are, pad)
     inner = are & continues[ids]
