@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -58,6 +58,11 @@ class Records:
             labels=chosen(self.labels),
             augmented=[chosen(column) for column in self.augmented],
         )
+
+
+def numbered(inputs: Inputs, kind: InputKind, labels: Sequence[str | None]) -> Records:
+    """Name items by their numbers from 1, one for each label."""
+    return Records(kind, inputs, [str(number) for number in range(1, len(labels) + 1)], labels)
 
 
 def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
@@ -115,9 +120,11 @@ class Opened(Protocol):
     """
 
     where: str
-    kind: InputKind
     columns: Columns
     findings: list[Finding]
+
+    @property
+    def kind(self) -> InputKind: ...
 
     @property
     def test(self) -> Opened | None: ...
@@ -127,6 +134,33 @@ class Opened(Protocol):
 
     def stream(self, rows: int) -> Iterator[Records]:
         """Give the same in pieces, for data larger than memory; labels may all be None."""
+
+
+@dataclass
+class Found:
+    """A source whose items are all known when it is opened: arrays, or files, none of which has been read. See `Opened`."""
+
+    where: str
+    records: Records
+    columns: Columns = field(default_factory=Columns)
+    findings: list[Finding] = field(default_factory=list)
+    test: Found | None = None
+
+    @property
+    def kind(self) -> InputKind:
+        """Kind of the items."""
+        return self.records.kind
+
+    def read(self) -> Records:
+        """Give everything."""
+        return self.records
+
+    def stream(self, rows: int) -> Iterator[Records]:
+        """Give the same in pieces."""
+        all_ = self.records
+        for start in range(0, len(all_), rows):
+            part = slice(start, start + rows)
+            yield replace(all_, inputs=all_.inputs[part], names=all_.names[part], labels=all_.labels[part])  # type: ignore[index]  # no table
 
 
 class TableReader(Protocol):

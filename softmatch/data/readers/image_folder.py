@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from softmatch.data.readers.csv_files import read_columns
 from softmatch.data.readers.image_tables import Images, Row, find_file_column, find_label_column, folders_named, match
 from softmatch.data.readers.labels import clean_label, clean_labels
 from softmatch.data.readers.table_source import OpenedTable, read_table
-from softmatch.data.records import Columns, Finding, InputKind, Records, TableReader
+from softmatch.data.records import Columns, Finding, Found, Records, TableReader
 from softmatch.errors import InputError
 from softmatch.formatting import printable, quoted, some
 
@@ -47,37 +47,7 @@ EXPECTED = """Expected one folder for each class, for example
 or images beside a table with their labels, {where}/labels.csv with the columns file and label."""
 
 
-@dataclass
-class OpenedFolder:
-    """Images that were found, see `records.Opened`. None of them has been read.
-
-    Attributes:
-        paths: absolute.
-        names: relative to the folder, with / between folders.
-        test: images that the folder keeps apart for testing.
-    """
-
-    where: str
-    paths: list[Path]
-    names: list[str]
-    labels: list[str | None]
-    columns: Columns
-    findings: list[Finding] = field(default_factory=list)
-    test: OpenedFolder | None = None
-    kind: InputKind = "image"
-
-    def read(self) -> Records:
-        """Give the paths; files that are not images are found when they are prepared."""
-        return Records(self.kind, self.paths, self.names, self.labels)
-
-    def stream(self, rows: int) -> Iterator[Records]:
-        """Give the same in pieces."""
-        for start in range(0, len(self.paths), rows):
-            part = slice(start, start + rows)
-            yield Records(self.kind, self.paths[part], self.names[part], self.labels[part])
-
-
-def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> OpenedFolder:
+def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> Found:
     """Find the images in a folder and their labels; `walked` are its contents, where they are known."""
     walked, where = walked or walk(path), printable(path)
     if not walked.images:
@@ -103,12 +73,12 @@ def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> O
     return opened
 
 
-def open_image(path: Path) -> OpenedFolder:
+def open_image(path: Path) -> Found:
     """Open a single image file."""
     return _opened(path.parent, printable(path), [path.name], {path.name: None}, Columns())
 
 
-def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> OpenedFolder:
+def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> Found:
     """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows."""
     where, folder, reader = printable(path), path.parent, reader or read_table(path)
     column = find_label_column(where, reader.names, file_column, columns.label)
@@ -126,10 +96,10 @@ def open_image_table(path: Path, columns: Columns, file_column: str, reader: Tab
     return opened
 
 
-def _opened(root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns) -> OpenedFolder:
+def _opened(root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns) -> Found:
     root = Path(os.path.abspath(root))  # noqa: PTH100  # `resolve` would replace links, and they are what the user knows
     paths, names = [root / image for image in images], [printable(image) for image in images]
-    return OpenedFolder(where, paths, names, [labels[image] for image in images], columns)
+    return Found(where, Records("image", paths, names, [labels[image] for image in images]), columns)
 
 
 def _instead(walked: Walked, where: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from softmatch.data.readers.image_folder import open_folder, open_image
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
-from tests.data.readers.folders import NAMES_ARE_BYTES, STRANGE, labels, only, read, write
+from tests.data.readers.folders import NAMES_ARE_BYTES, STRANGE, labels, only, paths, read, write
 from tests.data.readers.images import write_image
 
 UNLABELED = ("unlabelled", "Unlabeled", "_unlabeled", "UNLABELLED", "_unlabelled_")
@@ -28,7 +28,7 @@ def test_a_folder_for_each_class_and_one_without(tmp_path: Path) -> None:
         "unlabeled/y/z.tiff": None,
     }
     assert (opened.kind, opened.where, opened.findings, opened.test) == ("image", str(tmp_path), [], None)
-    assert opened.paths[0] == tmp_path / "cat" / "10.PNG"
+    assert paths(opened)[0] == tmp_path / "cat" / "10.PNG"
     assert opened.columns == Columns()
 
 
@@ -37,7 +37,7 @@ def test_paths_are_absolute_wherever_the_command_is_given(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     opened = open_folder(Path("photos"), Columns())
     assert opened.where == "photos"
-    assert opened.paths == [tmp_path / "photos" / "cat" / "1.jpg", tmp_path / "photos" / "dog" / "1.jpg"]
+    assert paths(opened) == [tmp_path / "photos" / "cat" / "1.jpg", tmp_path / "photos" / "dog" / "1.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_parts_for_training_and_test(tmp_path: Path, folders: tuple[str, str], t
     assert labels(opened.test) == {f"{test}/a/4.png": "a", f"{test}/b/5.png": "b"}
     assert opened.test is not None
     assert opened.test.where == str(tmp_path / test)
-    assert opened.test.paths[0] == tmp_path / test / "a" / "4.png"
+    assert paths(opened.test)[0] == tmp_path / test / "a" / "4.png"
     assert opened.findings == []
 
 
@@ -125,7 +125,7 @@ def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path
     assert open_folder(tmp_path, Columns()).findings == []
     write(tmp_path, "a/notes.txt", "b/notes.TXT", "b/4.heic", "b/README")
     opened = open_folder(tmp_path, Columns())
-    assert len(opened.paths) == 2
+    assert len(paths(opened)) == 2
     assert only(opened).level == "note"
     assert only(opened).text == "files that are not readable images are left out: .txt (2), .heic (1), no suffix (1)."
 
@@ -190,7 +190,7 @@ def test_a_pipe_called_like_an_image_is_not_waited_for(tmp_path: Path) -> None:
     write(tmp_path, "a/1.png", "b/2.png")
     os.mkfifo(tmp_path / "a" / "pipe.png")
     opened = open_folder(tmp_path, Columns())
-    assert len(opened.paths) == 2
+    assert len(paths(opened)) == 2
     assert only(opened).text == "files that are not readable images are left out: not a file (1)."
 
 
@@ -199,7 +199,7 @@ def test_names_of_any_characters(tmp_path: Path) -> None:
     write(tmp_path, *(f"{name}/{name}.png" for name in STRANGE))
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {f"{name}/{name}.png": name for name in sorted(STRANGE)}
-    assert all(path.is_file() for path in opened.paths)
+    assert all(path.is_file() for path in paths(opened))
     assert opened.findings == []
 
 
@@ -208,8 +208,8 @@ def test_names_that_are_no_text_can_be_written_out(tmp_path: Path) -> None:
     write(tmp_path, "caf\udce9/1\udcff.png", "caf\udce9/1\udcfe.png", "tea/2.png", "x\udcff/")
     opened = open_folder(tmp_path, Columns())
     assert labels(opened) == {"caf\\xe9/1\\xfe.png": "caf\\xe9", "caf\\xe9/1\\xff.png": "caf\\xe9", "tea/2.png": "tea"}
-    assert all(path.is_file() for path in opened.paths)
-    for text in (*opened.names, opened.where, *(finding.text for finding in opened.findings)):
+    assert all(path.is_file() for path in paths(opened))
+    for text in (*opened.records.names, opened.where, *(finding.text for finding in opened.findings)):
         text.encode("utf-8")
 
 
@@ -236,6 +236,6 @@ def test_a_single_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     write_image(tmp_path / "photo.png")
     monkeypatch.chdir(tmp_path)
     opened = open_image(Path("photo.png"))
-    assert opened.paths == [tmp_path / "photo.png"]
+    assert paths(opened) == [tmp_path / "photo.png"]
     assert labels(opened) == {"photo.png": None}
     assert opened.where == "photo.png"
