@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.errors import InputError
-from softmatch.formatting import visible
+from softmatch.formatting import some, visible
 
 InputKind = Literal["image", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
@@ -91,6 +91,11 @@ class Finding:
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", visible(self.text))
         object.__setattr__(self, "places", tuple(map(visible, self.places)))
+
+
+def about(level: Literal["stop", "warning", "note"], text: str, places: Sequence[str], advice: str = "") -> list[Finding]:
+    """Report files or rows with something in common, the first few after the text; nothing where there are none."""
+    return [Finding(level, f"{text}: {some(places)}. {advice}".rstrip(), tuple(places))] if places else []
 
 
 @dataclass(frozen=True)

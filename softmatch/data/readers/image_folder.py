@@ -34,7 +34,7 @@ from softmatch.data.readers.csv_files import read_columns
 from softmatch.data.readers.image_tables import Images, Row, find_file_column, find_label_column, folders_named, match
 from softmatch.data.readers.labels import clean_label, clean_labels
 from softmatch.data.readers.table_source import OpenedTable, read_table
-from softmatch.data.records import Columns, Finding, Found, Records, TableReader
+from softmatch.data.records import Columns, Finding, Found, Records, TableReader, about
 from softmatch.errors import InputError
 from softmatch.formatting import printable, quoted, some
 
@@ -178,8 +178,7 @@ def _combine(
     if by_folders:
         advice = "Correct the table or move the image; if the folders are not classes, give the table itself as the source."
     findings = [
-        Finding("stop", f"{table}: labels contradict each other: {some(rows)}. {advice}", tuple(rows))
-        for table, rows in disputed.items()
+        each for table, rows in disputed.items() for each in about("stop", f"{table}: labels contradict each other", rows, advice)
     ]
     named = {image for table in tables for image in table.rows}
     dropped = [label for image, label in by_folder.items() if label and labels[image] is None and image not in named]

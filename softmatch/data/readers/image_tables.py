@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from softmatch.data.readers.class_folders import is_image
 from softmatch.data.readers.columns import LABEL_NAMES, choice
-from softmatch.data.records import Finding
+from softmatch.data.records import Finding, about
 from softmatch.errors import InputError, nearest
-from softmatch.formatting import some
 
 FILE_NAMES = frozenset({"file", "filename", "path", "filepath", "image", "img", "imagepath", "imagefile", "picture", "photo"})
 PERHAPS_FILE_NAMES = frozenset({"name", "id", "imageid", "imagename", "key"})
@@ -100,19 +99,12 @@ def match(
             disputed.append(f"{cell!r} has the label {before.label!r} in row {before.number} and {label!r} in row {number}")
         elif before.label is None:
             found[positions[0]] = Row(label, number)
-    findings = []
-    if missing and not found:
-        text = f"{table}: none of its {len(files):,} files is an image in the folder {where}: {some(missing)}."
-        findings.append(Finding("stop", text, tuple(missing)))
-    elif missing:
-        text = f"{table}: rows whose image is not in the folder {where} are left out: {some(missing)}."
-        findings.append(Finding("warning", text, tuple(missing)))
-    if unclear:
-        text = f"{table}: rows that match several images are left out: {some(unclear)}. Write the whole path."
-        findings.append(Finding("warning", text, tuple(unclear)))
-    if disputed:
-        findings.append(Finding("stop", f"{table}: {some(disputed)}. Keep one label for each file.", tuple(disputed)))
-    return found, findings
+    if found:
+        findings = about("warning", f"{table}: rows whose image is not in the folder {where} are left out", missing)
+    else:
+        findings = about("stop", f"{table}: none of its {len(files):,} files is an image in the folder {where}", missing)
+    findings += about("warning", f"{table}: rows that match several images are left out", unclear, "Write the whole path.")
+    return found, findings + about("stop", table, disputed, "Keep one label for each file.")
 
 
 def folders_named(cells: Sequence[str]) -> list[str]:
