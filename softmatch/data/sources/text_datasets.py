@@ -11,7 +11,7 @@ from typing import Any
 
 from softmatch.data.cells import as_text_column
 from softmatch.data.readers.table_source import read_table
-from softmatch.data.readers.text_lines import open_lines, read_lines
+from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.readers.typed_tables import JsonRows, Parquet
 from softmatch.data.records import Finding, Piece, TableReader
 from softmatch.data.sources.hub_datasets import Repository
@@ -145,15 +145,14 @@ class Originals:
             yield {name: [row[position] for row in chunk] for name, position in positions.items()}
 
     def _rows(self) -> Iterator[list[str]]:
-        with open_lines(self.path) as text:
-            reader, number = csv.reader(text, strict=True), 0
-            try:
-                for number, row in enumerate(reader, 1):
-                    if len(row) != len(self.names):
-                        raise InputError(f"{self.path}, row {number} has {len(row)} cells, the first row has {len(self.names)}.")
-                    yield row
-            except csv.Error as error:
-                raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
+        reader, number = csv.reader(read_lines(self.path), strict=True), 0
+        try:
+            for number, row in enumerate(reader, 1):
+                if len(row) != len(self.names):
+                    raise InputError(f"{self.path}, row {number} has {len(row)} cells, the first row has {len(self.names)}.")
+                yield row
+        except csv.Error as error:
+            raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
 
 
 class NumberedObjects(JsonRows):
