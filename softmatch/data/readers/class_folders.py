@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -173,7 +173,7 @@ def labels_by_folder(walked: Walked, parts: Parts, word: str | None) -> dict[str
         for image in below(walked.images, base):
             top, *inner = relative(image, base).split("/")
             if inner and not is_unlabeled(top):
-                label = _class(top)
+                label = clean_label(printable(top)) or printable(top)
                 labels[image] = None if label == word else label
     return labels
 
@@ -193,7 +193,10 @@ def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]
     findings = list[Finding]()
     for base in parts.bases:
         tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
-        findings += _about_names(tops)
+        for top in tops:
+            if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
+                text = f"the folder {printable(top)!r} is taken as a class. If its images have no label, rename it to unlabeled."
+                findings.append(Finding("warning", text))
         full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
         empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
         findings += about("warning", "there are folders without an image", empty, "A class without images cannot be learned.")
@@ -227,25 +230,6 @@ def _first(folders: Sequence[str], wanted: Sequence[str]) -> str | None:
 
 def _is_loose(image: str, parts: Parts) -> bool:
     return posixpath.dirname(image) in ("", *parts.bases)
-
-
-def _class(folder: str) -> str:
-    return clean_label(printable(folder)) or printable(folder)
-
-
-def _about_names(tops: Sequence[str]) -> list[Finding]:
-    """Names that differ only in case are found among all labels, see `labels.look_alikes`."""
-    same, findings = defaultdict[str, list[str]](list), []
-    for top in tops:
-        same[_class(top)].append(repr(printable(top)))
-        if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
-            text = f"the folder {printable(top)!r} is taken as a class. If its images have no label, rename it to unlabeled."
-            findings.append(Finding("warning", text))
-    for label, folders in same.items():
-        if len(folders) > 1:
-            text = f"the names of {len(folders)} folders are written differently but read the same, {label!r}: they are one "
-            findings.append(Finding("warning", f"{text}class.", tuple(folders)))
-    return findings
 
 
 def _about_wrapping(walked: Walked, base: str) -> list[Finding]:

@@ -155,14 +155,6 @@ class Originals:
             raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
 
 
-class NumberedObjects(JsonRows):
-    """USB's .json files: {"0": {"ori": …, "aug_0": …, "aug_1": …, "label": …}, "1": …}."""
-
-    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
-        self.path, self.listed, self.findings = path, rows, []
-        self.names = tuple(dict.fromkeys(key for row in rows for key in row))
-
-
 class Joined:
     """Several Parquet files as one table."""
 
@@ -184,7 +176,7 @@ def open_file(path: Path, dataset: Texts) -> Renamed:
         originals = Originals(path, width)
         return Renamed(originals, where, originals.names[1:], LABEL, first=1)
     if ".json" in path.suffixes and (rows := _numbered_objects(path)):
-        return rename(NumberedObjects(path, rows), where, dataset)
+        return rename(JsonRows(path, rows), where, dataset)
     return rename(read_table(path), where, dataset)
 
 
@@ -214,7 +206,10 @@ def _width_of_originals(path: Path, classes: int) -> int:
 
 
 def _numbered_objects(path: Path) -> list[dict[str, Any]]:
-    """Give the objects within the one object of a file; none where it holds something else, such as an object on each line."""
+    """Give the objects within the one object of a file, as USB's {"0": {"ori": …, "aug_0": …, "label": …}, "1": …}.
+
+    There are none where it holds something else, such as an object on each line.
+    """
     lines = read_lines(path)
     first = next((line for line in lines if line.strip()), "").strip()
     if not first.startswith("{") or (first.endswith("}") and next((line for line in lines if line.strip()), None)):
