@@ -97,12 +97,10 @@ def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]
     return found
 
 
-def check_leaks(examples: Examples, contents: Sequence[bytes], test: Sequence[bytes]) -> list[Finding]:
-    """Report test samples that are also in the training data."""
-    if examples.test is None:
-        return []
+def check_leaks(contents: Sequence[bytes], names: Sequence[str], test: Sequence[bytes]) -> list[Finding]:
+    """Report test samples, given by name and digest, that are also in the training data."""
     known = set(contents)
-    both = [examples.test.names[position] for position, digest in enumerate(test) if digest in known]
+    both = [name for name, digest in zip(names, test, strict=True) if digest in known]
     if not both:
         return []
     text = f"{len(both):,} of the {len(test):,} test samples are equal to samples of the training data: {quoted(both)}. "

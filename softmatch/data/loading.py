@@ -247,18 +247,18 @@ class _Workers:
                 worker_init_fn=_begin_worker,
                 generator=torch.Generator(),  # else the loader draws a seed from the global one, which training depends on
             )
-        self._loader, self._made = [loader], list[Iterator[Made]]()
-        self.close = weakref.finalize(self, _clear, self._loader, self._made)
+        self._running: list[Any] = [loader]  # and then what it makes
+        self.close = weakref.finalize(self, self._running.clear)
 
     def begin(self) -> None:
         """Go to the first of the parts, at the start and again later; processes that are there stay."""
         with _quiet():
-            self._made[:] = [iter(self._loader[0])]
+            self._running[1:] = [iter(self._running[0])]
 
     def receive(self) -> dict[str, Tensor]:
         """The views of the next part."""
         try:
-            part = next(self._made[0])
+            part: Made = next(self._running[1])
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -268,11 +268,6 @@ class _Workers:
                 raise InputError(part)
             return part
         raise LoadingError(f"{LOST_WORKER} ({ended}.)")
-
-
-def _clear(*lists: list[Any]) -> None:
-    for each in lists:
-        each.clear()
 
 
 def _begin_worker(worker: int) -> None:

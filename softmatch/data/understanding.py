@@ -129,12 +129,11 @@ def understand(
         groups=group(records.kind, contents),
         augmented=prepare_augmented(records, made.preparation),
     )
-    test_contents: Sequence[bytes] = ()
+    findings += check_copies(examples, contents)
     if tests is not None:
         test, test_contents, found = _test_examples(*tests, examples, number)
         examples = replace(examples, test=test)
-        findings += found
-    findings += [*check_copies(examples, contents), *check_leaks(examples, contents, test_contents)]
+        findings += [*found, *check_leaks(contents, test.names, test_contents)]
     return Understood(where, examples, tuple(findings))
 
 

@@ -148,6 +148,47 @@ class Parts:
         top = image.split("/")[0]
         return None if top in self.unused else "test" if top == self.test else "train"
 
+    def labels(self, walked: Walked, word: str | None) -> dict[str, str | None]:
+        """Label every image with the class folder that it is in, or None. `word` is the user's for unlabelled."""
+        labels: dict[str, str | None] = dict.fromkeys(walked.images)
+        for base in self.bases:
+            for image in below(walked.images, base):
+                top, *inner = relative(image, base).split("/")
+                if inner and not is_unlabeled(top):
+                    label = clean_label(printable(top)) or printable(top)
+                    labels[image] = None if label == word else label
+        return labels
+
+    def name_classes(self, labels: Mapping[str, str | None]) -> bool:
+        """Tell whether the folders name the classes: there are two or more, or one beside a folder of unlabelled images.
+
+        A single folder may merely be the one that all images are in.
+        """
+        known = {label for label in labels.values() if label is not None}
+        apart = any(label is None and not self._is_loose(image) for image, label in labels.items())
+        return len(known) > 1 or (len(known) == 1 and apart)
+
+    def about_classes(self, walked: Walked, labels: Mapping[str, str | None]) -> list[Finding]:
+        """Report what is odd about the class folders."""
+        findings = list[Finding]()
+        for base in self.bases:
+            tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
+            for top in tops:
+                if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
+                    advice = "If its images have no label, rename it to unlabeled."
+                    findings.append(Finding("warning", f"the folder {printable(top)!r} is taken as a class. {advice}"))
+            full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
+            empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
+            findings += about("warning", "there are folders without an image", empty, "A class without images cannot be learned.")
+        known = {label for label in labels.values() if label is not None}
+        loose = [repr(printable(image)) for image in labels if labels[image] is None and self._is_loose(image)]
+        if known:
+            findings += about("note", "images outside of the class folders are taken as unlabelled", loose)
+        return findings + (_about_wrapping(walked, self.bases[0]) if len(known) == 1 else [])
+
+    def _is_loose(self, image: str) -> bool:
+        return posixpath.dirname(image) in ("", *self.bases)
+
 
 def find_parts(walked: Walked) -> Parts:
     """Take train/ and test/ as parts where no other folder holds images; else they are classes of that name."""
@@ -164,47 +205,6 @@ def find_parts(walked: Walked) -> Parts:
     unused = [name for name in parts if name not in (train, test)]
     text = f"the images in {some(list(map(repr, unused)))} are not used: {train!r} is for training, {test!r} for testing."
     return Parts((train,) if test is None else (train, test), test, unused, [Finding("note", text)] if unused else [])
-
-
-def labels_by_folder(walked: Walked, parts: Parts, word: str | None) -> dict[str, str | None]:
-    """Label every image with the class folder that it is in, or None. `word` is the user's for unlabelled."""
-    labels: dict[str, str | None] = dict.fromkeys(walked.images)
-    for base in parts.bases:
-        for image in below(walked.images, base):
-            top, *inner = relative(image, base).split("/")
-            if inner and not is_unlabeled(top):
-                label = clean_label(printable(top)) or printable(top)
-                labels[image] = None if label == word else label
-    return labels
-
-
-def name_classes(labels: Mapping[str, str | None], parts: Parts) -> bool:
-    """Tell whether the folders name the classes: there are two or more, or one beside a folder of unlabelled images.
-
-    A single folder may merely be the one that all images are in.
-    """
-    known = {label for label in labels.values() if label is not None}
-    apart = any(label is None and not _is_loose(image, parts) for image, label in labels.items())
-    return len(known) > 1 or (len(known) == 1 and apart)
-
-
-def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]) -> list[Finding]:
-    """Report what is odd about the class folders."""
-    findings = list[Finding]()
-    for base in parts.bases:
-        tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
-        for top in tops:
-            if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
-                text = f"the folder {printable(top)!r} is taken as a class. If its images have no label, rename it to unlabeled."
-                findings.append(Finding("warning", text))
-        full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
-        empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
-        findings += about("warning", "there are folders without an image", empty, "A class without images cannot be learned.")
-    known = {label for label in labels.values() if label is not None}
-    loose = [repr(printable(image)) for image in labels if labels[image] is None and _is_loose(image, parts)]
-    if known:
-        findings += about("note", "images outside of the class folders are taken as unlabelled", loose)
-    return findings + (_about_wrapping(walked, parts.bases[0]) if len(known) == 1 else [])
 
 
 def below(names: Iterable[str], base: str) -> Iterator[str]:
@@ -226,10 +226,6 @@ def is_unlabeled(name: str) -> bool:
 def _first(folders: Sequence[str], wanted: Sequence[str]) -> str | None:
     """Folder whose name, in any case, comes first among the wanted."""
     return min((name for name in folders if name.lower() in wanted), key=lambda name: wanted.index(name.lower()), default=None)
-
-
-def _is_loose(image: str, parts: Parts) -> bool:
-    return posixpath.dirname(image) in ("", *parts.bases)
 
 
 def _about_wrapping(walked: Walked, base: str) -> list[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,17 +86,13 @@ def suspicious_unlabeled(counts: Mapping[str, int], unlabeled: str | None) -> Fi
     named = certain or [name for name in counts if name.casefold() in MAYBE_NO_LABEL]
     if not named:
         return None
-    shown = " and ".join(f"{name!r} ({counts[name]:,} times)" for name in named)
+    shown, word = " and ".join(f"{name!r} ({counts[name]:,} times)" for name in named), shlex.quote(named[0])
     if certain:
         others = " (and empty the cells with the other words)" if len(named) > 1 else ""
-        advice = f"Give --unlabeled {_quoted(named[0])} if it means a missing label{others}, or --unlabeled '' if it is a class."
+        advice = f"Give --unlabeled {word} if it means a missing label{others}, or --unlabeled '' if it is a class."
         return Finding("stop", f"The labels include {shown}, which would be learned as a class. {advice}")
-    advice = f"If it means a missing label, give --unlabeled {_quoted(named[0])}."
+    advice = f"If it means a missing label, give --unlabeled {word}."
     return Finding("warning", f"The labels include {shown}, which is learned as a class. {advice}")
-
-
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w/]+", word) else f"'{word}'"
 
 
 def look_alikes(counts: Mapping[str, int]) -> list[Finding]:

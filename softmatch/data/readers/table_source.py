@@ -15,9 +15,8 @@ from softmatch.data.readers.csv_files import CELLS, Delimited
 from softmatch.data.readers.labels import clean_labels
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.readers.typed_tables import JsonRows, Parquet
-from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, Piece, Records, TableReader
+from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, Piece, Records, TableReader, about
 from softmatch.errors import InputError
-from softmatch.formatting import some
 
 READERS: dict[str, Callable[[Path], TableReader]] = {
     **dict.fromkeys((".csv", ".tsv"), Delimited),
@@ -59,12 +58,11 @@ class OpenedTable:
         if self.kind != "text":
             return records
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
-        empty = [records.names[position] for position, text in enumerate(texts) if not text.strip()]
+        empty = [f"row {name}" for name, text in zip(records.names, texts, strict=True) if not text.strip()]
         if not empty:
             return records
         count = "1 row has no text and is" if len(empty) == 1 else f"{len(empty):,} rows have no text and are"
-        text = f"{self.where}: {count} left out: {some([f'row {name}' for name in empty])}."
-        self.findings.append(Finding("warning", text, tuple(empty)))
+        self.findings += about("warning", f"{self.where}: {count} left out", empty)
         return records.select([position for position, text in enumerate(texts) if text.strip()])
 
     def stream(self, rows: int) -> Iterator[Records]:
