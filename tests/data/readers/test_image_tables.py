@@ -281,12 +281,7 @@ def test_a_table_whose_rows_name_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "found"),
     [
-        (
-            "t.jsonl",
-            '{"image": "1.png", "label": 3}\n{"image": "2.png", "label": null}\n',
-            "image",
-            {"1.png": "3", "2.png": None},
-        ),
+        ("t.jsonl", '{"f": "1.png", "label": 3}\n{"f": "2.png", "label": null}\n', "f", {"1.png": "3", "2.png": None}),
         ("t.csv", "file\n2.png\n1.png\n", "file", {"2.png": None, "1.png": None}),
     ],
 )
