@@ -61,7 +61,10 @@ class Examples:
                 f"augmented items must be versions of the items: {tuple(self.augmented.shape)} for {tuple(self.items.shape)}."
             )
         if self.kind == "vector" and isinstance(self.items, Tensor):
-            _refuse_nonfinite(self.items)
+            for start in range(0, len(self.items), ROWS):  # `isfinite` of all rows would need a copy of them
+                wrong = (~torch.isfinite(self.items[start : start + ROWS])).any(1).nonzero()
+                if len(wrong):
+                    raise InputError(f"item {start + int(wrong[0])} holds NaN or infinity.")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -79,14 +82,6 @@ class Examples:
             what = f"vectors of {self.items.shape[1]} features"
         labelled = "" if known == len(self) else f", {known:,} with a label"
         return f"{count} {what}, {len(self.classes)} classes{labelled}"
-
-
-def _refuse_nonfinite(items: Tensor) -> None:
-    """Raise InputError for NaN, some rows at a time: `isfinite` of all rows would need a copy of them."""
-    for start in range(0, len(items), ROWS):
-        wrong = (~torch.isfinite(items[start : start + ROWS])).any(1).nonzero()
-        if len(wrong):
-            raise InputError(f"item {start + int(wrong[0])} holds NaN or infinity.")
 
 
 def refuse_files(name: str, where: Path | None) -> None:

@@ -19,10 +19,9 @@ from softmatch.config import read_file
 from softmatch.data.pictures import UnreadableImage
 from softmatch.data.readers.class_folders import SUFFIXES
 from softmatch.data.readers.columns import NoColumn
-from softmatch.data.readers.image_folder import OpenedFolder
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.readers.table_source import is_table
-from softmatch.data.records import Columns, Inputs, Opened, Records
+from softmatch.data.records import Columns, Found, Inputs, Opened, Records
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
@@ -225,7 +224,7 @@ def open_records(
             f"{opened.where} contains {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
             f"({model.preparation.describe()})."
         )
-    if isinstance(opened, OpenedFolder) and opened.test is not None:  # the test folder is predicted too
+    if isinstance(opened, Found) and opened.kind == "image" and opened.test is not None:  # the test folder is predicted too
         return chain(opened.stream(rows), opened.test.stream(rows))
     return opened.stream(rows)
 

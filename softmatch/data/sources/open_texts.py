@@ -14,7 +14,7 @@ from softmatch.data.readers.table_source import OpenedTable, is_table
 from softmatch.data.records import Columns, Finding, Records
 from softmatch.data.sources import hub_datasets as hub
 from softmatch.data.sources.text_datasets import LABEL, TEXT, TEXTS, Joined, Renamed, Texts, open_file, rename
-from softmatch.data.understanding import Reading, Tests, understand
+from softmatch.data.understanding import Reading, understand
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 from softmatch.formatting import quoted
@@ -44,9 +44,9 @@ class TextData:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def tests(self) -> Tests | None:
+    def tests(self) -> tuple[str, Records] | None:
         """Texts to measure the error on, as `understand` takes them."""
-        return None if self.test is None else Tests(f"the test set of {self.name}", self.test)
+        return None if self.test is None else (f"the test set of {self.name}", self.test)
 
 
 def read_texts(

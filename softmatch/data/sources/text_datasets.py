@@ -11,7 +11,7 @@ from typing import Any
 
 from softmatch.data.cells import as_text_column
 from softmatch.data.readers.table_source import read_table
-from softmatch.data.readers.text_lines import open_lines, read_lines
+from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.readers.typed_tables import JsonRows, Parquet
 from softmatch.data.records import Finding, Piece, TableReader
 from softmatch.data.sources.hub_datasets import Repository
@@ -145,23 +145,14 @@ class Originals:
             yield {name: [row[position] for row in chunk] for name, position in positions.items()}
 
     def _rows(self) -> Iterator[list[str]]:
-        with open_lines(self.path) as text:
-            reader, number = csv.reader(text, strict=True), 0
-            try:
-                for number, row in enumerate(reader, 1):
-                    if len(row) != len(self.names):
-                        raise InputError(f"{self.path}, row {number} has {len(row)} cells, the first row has {len(self.names)}.")
-                    yield row
-            except csv.Error as error:
-                raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
-
-
-class NumberedObjects(JsonRows):
-    """USB's .json files: {"0": {"ori": …, "aug_0": …, "aug_1": …, "label": …}, "1": …}."""
-
-    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
-        self.path, self.listed, self.findings = path, rows, []
-        self.names = tuple(dict.fromkeys(key for row in rows for key in row))
+        reader, number = csv.reader(read_lines(self.path), strict=True), 0
+        try:
+            for number, row in enumerate(reader, 1):
+                if len(row) != len(self.names):
+                    raise InputError(f"{self.path}, row {number} has {len(row)} cells, the first row has {len(self.names)}.")
+                yield row
+        except csv.Error as error:
+            raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
 
 
 class Joined:
@@ -185,7 +176,7 @@ def open_file(path: Path, dataset: Texts) -> Renamed:
         originals = Originals(path, width)
         return Renamed(originals, where, originals.names[1:], LABEL, first=1)
     if ".json" in path.suffixes and (rows := _numbered_objects(path)):
-        return rename(NumberedObjects(path, rows), where, dataset)
+        return rename(JsonRows(path, rows), where, dataset)
     return rename(read_table(path), where, dataset)
 
 
@@ -215,7 +206,10 @@ def _width_of_originals(path: Path, classes: int) -> int:
 
 
 def _numbered_objects(path: Path) -> list[dict[str, Any]]:
-    """Give the objects within the one object of a file; none where it holds something else, such as an object on each line."""
+    """Give the objects within the one object of a file, as USB's {"0": {"ori": …, "aug_0": …, "label": …}, "1": …}.
+
+    There are none where it holds something else, such as an object on each line.
+    """
     lines = read_lines(path)
     first = next((line for line in lines if line.strip()), "").strip()
     if not first.startswith("{") or (first.endswith("}") and next((line for line in lines if line.strip()), None)):
