@@ -17,7 +17,7 @@ from PIL import Image
 from softmatch.data.pictures import FORMATS, quiet_pillow
 from softmatch.data.readers.hub_repositories import fetch, library
 from softmatch.data.records import Finding
-from softmatch.data.sources.originals import Data, Images, Labels, Piece, damaged, unlabeled
+from softmatch.data.sources.originals import Data, Images, Piece, damaged, unlabeled
 from softmatch.errors import InputError, first_line
 
 ROWS = 1000
@@ -66,7 +66,14 @@ def find_parquet(where: Path, hub: Repository) -> Files | None:
         known = ", ".join(sorted({_split_of(path) for path in found}))
         raise InputError(f"{where} has no parquet file of the split {missing[0]!r} of {hub.id}; it has: {known}.")
     for path in flat(files):
-        _check_parquet(path)
+        with path.open("rb") as stream:
+            start = stream.read(12)
+            stream.seek(max(path.stat().st_size - 4, 0))
+            end = stream.read()
+        if start == b"version http":
+            raise InputError(f"{path} is a pointer of Git LFS, not the data: run `git lfs pull` in its folder.")
+        if start[:4] != b"PAR1" or end != b"PAR1":
+            raise damaged(path, "it is not a complete parquet file")
     return files
 
 
@@ -78,17 +85,6 @@ def _split_of(path: Path) -> str:
     """train-00000-of-00002.parquet, svhn-train.parquet and train/0000.parquet are of the split train."""
     name = re.sub(r"-\d+-of-\d+.*$", "", path.stem)
     return path.parent.name if name.isdigit() else name.rpartition("-")[2]
-
-
-def _check_parquet(path: Path) -> None:
-    with path.open("rb") as stream:
-        start = stream.read(12)
-        stream.seek(max(path.stat().st_size - 4, 0))
-        end = stream.read()
-    if start == b"version http":
-        raise InputError(f"{path} is a pointer of Git LFS, not the data: run `git lfs pull` in its folder.")
-    if start[:4] != b"PAR1" or end != b"PAR1":
-        raise damaged(path, "it is not a complete parquet file")
 
 
 def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
@@ -104,9 +100,12 @@ def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: 
         for rows in _batches(hub, split, files):
             images = np.stack([_decode(cell, shape, rows.name(i)) for i, cell in enumerate(rows.images)])
             if split == hub.unlabeled:
-                yield unlabeled(images, rows.name())
-            else:
-                yield Piece(images, _renumber(rows, classes), rows.name())
+                yield unlabeled(images, rows.origin)
+                continue
+            labels = np.asarray(_integers(rows), np.int64)
+            if sorted(rows.classes) == sorted(classes):
+                labels = np.asarray([classes.index(name) for name in rows.classes], np.int64)[labels]
+            yield Piece(images, labels, rows.origin)
 
     return Data([piece for split in hub.splits[:-1] for piece in pieces(split)], list(pieces(hub.test)))
 
@@ -132,8 +131,8 @@ class _Rows:
     origin: str
     first: int
 
-    def name(self, row: int | None = None) -> str:
-        return self.origin if row is None else f"{self.origin}, row {self.first + row}"
+    def name(self, row: int) -> str:
+        return f"{self.origin}, row {self.first + row}"
 
 
 class HubRows:
@@ -146,7 +145,7 @@ class HubRows:
 
     def __init__(self, hub: Repository, split: str) -> None:
         library(hub.id, COPY)
-        self.origin = _origin(hub, split)
+        self.origin = f"split {split!r} of {hub.id}"
         self.findings: list[Finding] = []
         with _explained(self.origin):
             self.table = fetch(hub.id, hub.config, split=split)
@@ -161,8 +160,7 @@ class HubRows:
 def _batches(hub: Repository, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
     """Give the rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
     datasets = library(hub.id, COPY)
-
-    origin = _origin(hub, split) if files is None else f"split {split!r} in {files[split][0].parent}"
+    origin = f"split {split!r} " + (f"of {hub.id}" if files is None else f"in {files[split][0].parent}")
     first = 0
     with _explained(origin, local=files is not None), tempfile.TemporaryDirectory() as scratch:
         if files is None:
@@ -177,10 +175,6 @@ def _batches(hub: Repository, split: str, files: Files | None, streaming: bool =
         for batch in table.cast_column(hub.image, datasets.Image(decode=False)).iter(ROWS):
             yield _Rows(batch[hub.image], batch[hub.label], classes, origin, first)
             first += len(batch[hub.label])
-
-
-def _origin(hub: Repository, split: str) -> str:
-    return f"split {split!r} of {hub.id}"
 
 
 @contextmanager
@@ -225,10 +219,3 @@ def _integers(rows: _Rows) -> list[int]:
         if not isinstance(label, int) or label < 0:
             raise InputError(f"{rows.name(i)}: the label must be a whole number from 0, it is {label!r}.")
     return list(rows.labels)
-
-
-def _renumber(rows: _Rows, classes: Sequence[str]) -> Labels:
-    labels = np.asarray(_integers(rows), np.int64)
-    if sorted(rows.classes) != sorted(classes):
-        return labels
-    return np.asarray([classes.index(name) for name in rows.classes], np.int64)[labels]
