@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
 
 from softmatch.encoders.model_folder import FILES, Kind, find_model, model_fingerprint, read_json
 from softmatch.errors import InputError
@@ -17,6 +18,12 @@ USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 USUAL_SIDE = 224
 LARGEST_SIDE = 2**13
 """Upper bound of a plausible image side: a larger number is a mistake and would take all memory."""
+Side = Annotated[int, Field(ge=1, le=2**14)]
+"""Side of an image, in pixels."""
+Length = Annotated[int, Field(ge=1, le=2**16)]
+"""Length of a text, in tokens."""
+Channels = Annotated[tuple[FiniteFloat, ...], Field(min_length=3, max_length=3)]
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True)
@@ -30,9 +37,10 @@ class TextReading:
         lower: convert the text to lower case first.
     """
 
+    __pydantic_config__ = STRICT
     pooling: Literal["mean", "cls"]
     normalize: bool
-    length: int
+    length: Length
     lower: bool
 
 
@@ -40,14 +48,10 @@ class TextReading:
 class ImageReading:
     """Images as an encoder expects them: pixel values in 0 … 1, minus `mean`, over `std`, in a square of `side` pixels."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    side: int
-
-    @classmethod
-    def from_saved(cls, values: Mapping[str, Any]) -> ImageReading:
-        """From JSON, which has lists for tuples."""
-        return cls(tuple(values["mean"]), tuple(values["std"]), int(values["side"]))
+    __pydantic_config__ = STRICT
+    mean: Channels
+    std: Channels
+    side: Side
 
 
 def _absent(folder: Path) -> str:

@@ -126,11 +126,6 @@ def model_fingerprint(kind: Kind, folder: Path) -> str:
     return total.hexdigest()
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Content of the model's own config.json."""
-    return read_json(folder, "config.json")
-
-
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """Content of a JSON file of settings, {} if there is none; a list is returned under "list"."""
     path = folder / name
@@ -167,7 +162,7 @@ def load_pretrained(kind: Kind, loader: str, folder: Path, dtype: torch.dtype) -
         loader: name of the library's class for such models.
     """
     transformers = import_transformers(kind)
-    refuse_fetching(read_settings(folder), f"{kind.noun} {folder}")
+    refuse_fetching(read_json(folder, "config.json"), f"{kind.noun} {folder}")
     try:
         with quiet():
             model, notes = getattr(transformers, loader).from_pretrained(

@@ -15,7 +15,7 @@ from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.networks import Tuning, build_network, choose_network, describe_network, is_own, pretrained
 from softmatch.networks.heads import feature_size, merged
-from softmatch.networks.pretrained import Pretrained, encoder_statistics
+from softmatch.networks.pretrained import Pretrained
 from tests.tiny_encoder import make_clip, make_resnet, make_text_encoder, make_vit
 
 IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
@@ -180,10 +180,6 @@ def test_batch_norm_momentum_reaches_every_layer(tmp_path: Path) -> None:
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     assert norms
     assert all(norm.momentum == 0.2 for norm in norms)
-
-
-def test_statistics_of_an_encoder(tmp_path: Path) -> None:
-    assert encoder_statistics(str(make_vit(tmp_path))) == ((0.5,) * 3, (0.25,) * 3, 16)
 
 
 def test_encoders_are_not_the_users_code() -> None:

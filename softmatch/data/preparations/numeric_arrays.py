@@ -78,9 +78,9 @@ class ArrayPreparation:
         return {}
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ArrayPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> ArrayPreparation:
         """Invert `settings`."""
-        return cls(tuple(settings["shape"]), settings["layout"], settings["brightest"])
+        return cls(saved.shape, saved.layout, saved.brightest)
 
     def describe(self) -> str:
         if self.layout == "d":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.preparations.table_columns import CategoryColumn, Fitted, NumberColumn, column_from, fit_column
+from softmatch.data.preparations.table_columns import CategoryColumn, Fitted, NumberColumn, fit_column
 from softmatch.data.records import Column, Finding, InputKind, Inputs
 from softmatch.errors import InputError
 from softmatch.formatting import quoted, some
@@ -41,15 +42,15 @@ class TablePreparation:
         return torch.from_numpy(made)
 
     def settings(self) -> dict[str, Any]:
-        return {"kind": "table", "columns": [part.settings() for part in self.parts]}
+        return {"kind": "table", "columns": [asdict(part) for part in self.parts]}
 
     def tensors(self) -> dict[str, Tensor]:
         return {}
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TablePreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> TablePreparation:
         """Invert `settings`."""
-        return cls([column_from(part) for part in settings["columns"]])
+        return cls(saved.columns)
 
     def describe(self) -> str:
         width = sum(part.width for part in self.parts)

@@ -6,16 +6,18 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, FiniteFloat
 
 from softmatch.data.cells import is_missing, number_text, parse_number
 from softmatch.data.records import Column
 
+STRICT = ConfigDict(extra="forbid", strict=True)
 Floats = npt.NDArray[np.float64]
 Features = npt.NDArray[np.float32]
 
@@ -38,12 +40,13 @@ class NumberColumn:
         indicator: whether the second feature is made.
     """
 
+    __pydantic_config__ = STRICT
     name: str
     form: Literal["number", "date"]
-    fill: float
-    low: float
-    high: float
-    scale: float
+    fill: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+    scale: FiniteFloat
     indicator: bool
 
     @property
@@ -61,9 +64,6 @@ class NumberColumn:
         if self.indicator:
             into[:, -1] = missing
 
-    def settings(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class CategoryColumn:
@@ -73,10 +73,12 @@ class CategoryColumn:
         other, indicator: whether the last two are made.
     """
 
+    __pydantic_config__ = STRICT
     name: str
     categories: tuple[str, ...]
     other: bool
     indicator: bool
+    form: Literal["category"] = "category"
 
     @property
     def width(self) -> int:
@@ -94,18 +96,6 @@ class CategoryColumn:
             into[:, len(self.categories)] = places == OTHER
         if self.indicator:
             into[:, -1] = places == MISSING
-
-    def settings(self) -> dict[str, Any]:
-        return {**asdict(self), "form": "category", "categories": list(self.categories)}
-
-
-def column_from(settings: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
-    """Invert `settings`."""
-    values = dict(settings)
-    if values["form"] != "category":
-        return NumberColumn(**values)
-    del values["form"]
-    return CategoryColumn(**{**values, "categories": tuple(values["categories"])})
 
 
 def read_distinct(column: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:

@@ -191,10 +191,11 @@ def _choose(data: TextData, records: Records, number: int, seed: int, part: str,
     for name in data.classes:
         rows = members[name]
         if len(rows) < number + and_train:
-            wanted = f"{number:,} per class to {'train' if part == 'train' else 'validate'} on"
-            wanted += f" and {and_train:,} to train on" if and_train else ""
+            wanted = f" to {'train' if part == 'train' else 'validate'} on, {number:,} per class"
+            if and_train:
+                wanted = f"; {number:,} per class to validate on and {and_train:,} to train on"
             options = f"--{part}-per-class" + (" or --train-per-class" if and_train > 1 else "")
             there = f"{data.name}: class {name!r} has {len(rows):,} texts"
-            raise InputError(f"{there}; {wanted} are asked for: lower {options}.")
+            raise InputError(f"{there}{wanted} are asked for: lower {options}.")
         chosen += [rows[k] for k in torch.randperm(len(rows), generator=generator)[:number].tolist()]
     return sorted(chosen)

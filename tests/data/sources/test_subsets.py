@@ -80,7 +80,7 @@ def test_a_table_to_validate_on_is_used_where_there_is_one() -> None:
             3,
             "has 10 texts; 3 per class to validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
         ),
-        (11, None, "class 'World' has 10 texts; 11 per class to train on are asked for: lower --train-per-class"),
+        (11, None, "class 'World' has 10 texts to train on, 11 per class are asked for: lower --train-per-class"),
     ],
 )
 def test_too_few_texts_are_named_with_the_option_to_change(train: int | None, validation: int | None, message: str) -> None:
@@ -89,7 +89,7 @@ def test_too_few_texts_are_named_with_the_option_to_change(train: int | None, va
 
 
 def test_too_few_in_the_table_to_validate_on() -> None:
-    with pytest.raises(InputError, match="class 'World' has 2 texts; 3 per class to validate on are asked for"):
+    with pytest.raises(InputError, match="class 'World' has 2 texts to validate on, 3 per class are asked for"):
         draw(make(validation=make(2).train), None, 3, seed=0)
 
 
