@@ -173,10 +173,10 @@ def build_pretrained(
     of: Modality = "image" if len(shape) == 3 else "text"
     if architecture is None:
         network = _load(encoder, of, num_classes, tuning or Tuning())
-    elif architecture.get("of", of) != of:
-        raise InputError(f"the saved network is for {architecture['of']}s, and the items are {of}s.")
     else:
         try:
+            if architecture["of"] != of:
+                raise InputError(f"the saved network is for {architecture['of']}s, and the items are {of}s.")
             backbone = make_backbone(architecture["config"], of, architecture["pooler"])
             network = _assemble(backbone, num_classes, architecture)
         except KeyError as error:
