@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -73,14 +74,10 @@ ENCODER = Kind(
 )
 
 
-def find_encoder(encoder: str, revision: str | None = None) -> Path:
-    """The folder of an encoder; see `find_model`."""
-    return find_model(ENCODER, encoder, revision)
-
-
-def take_fingerprint(folder: Path) -> str:
-    """sha256 over all files that determine the features; it is the same for every copy of an encoder."""
-    return model_fingerprint(ENCODER, folder)
+find_encoder = partial(find_model, ENCODER)
+"""The folder of an encoder; see `find_model`."""
+take_fingerprint = partial(model_fingerprint, ENCODER)
+"""sha256 over all files that determine the features; it is the same for every copy of an encoder."""
 
 
 def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:

@@ -73,9 +73,6 @@ class WideResNet(FeatureNetwork):
         self.stages = nn.Sequential(*stages)
         self.norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=batch_norm_momentum)
         self.head = nn.Linear(channels, num_classes)
-        self._initialize()
-
-    def _initialize(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from softmatch.data.pictures import ImageFiles
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+from softmatch.data.preparations.table import CategoryColumn, NumberColumn
 from softmatch.data.records import Finding, InputKind, Inputs
 from softmatch.encoders.encoder_folder import ImageReading, Length, Side, TextReading
 from softmatch.errors import InputError, explain
@@ -74,9 +74,6 @@ class Prepared(NamedTuple):
 
 def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Preparation:
     """Invert `settings` and `tensors`, for a saved model. Nothing in them is executed."""
-    kind = settings.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"unknown kind of preparation {str(kind)[:99]!r}; this version knows {', '.join(KINDS)}.")
     try:
         saved = _ANY.validate_json(json.dumps(settings))
     except ValidationError as error:
@@ -85,8 +82,11 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
         raise InputError(f"the saved preparation is damaged: {saved.layout!r} is not a layout of shape {saved.shape}.")
     if isinstance(saved, _Encoder) and isinstance(saved.reading, ImageReading) != (saved.of == "image"):
         raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")
-    module, name = KINDS[kind]
-    found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(saved, tensors)
+    module, name = KINDS[saved.kind]
+    try:
+        found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(saved, tensors)
+    except (KeyError, UnicodeDecodeError) as error:  # only preparations of texts have tensors
+        raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
     return found
 
 

@@ -219,15 +219,8 @@ class EncoderPreparation:
         return self._loaded
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": "encoder",
-            "of": self.takes,
-            "column": self.columns[0] if self.columns else "",
-            "encoder": self.encoder,
-            "revision": self.revision,
-            "fingerprint": self.fingerprint,
-            "reading": asdict(self.reading),
-        }
+        given = {"of": self.takes, "column": "".join(self.columns), "encoder": self.encoder, "revision": self.revision}
+        return {"kind": "encoder", **given, "fingerprint": self.fingerprint, "reading": asdict(self.reading)}
 
     def tensors(self) -> dict[str, Tensor]:
         return {}

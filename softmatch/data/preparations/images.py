@@ -61,9 +61,6 @@ class ImagePreparation:
     columns: tuple[str, ...] = ()
 
     def __init__(self, channels: int, height: int, width: int, resize: int | None = None, upright: bool = True) -> None:
-        sizes = (height, width) if resize is None else (height, width, resize)
-        if channels not in (1, 3) or not all(type(size) is int and size > 0 for size in sizes):
-            raise InputError(f"images of {channels} channels and {'×'.join(map(str, sizes))} pixels are not supported.")
         if resize is not None and resize < max(height, width):
             raise InputError(f"images resized to {resize} cannot be cropped to {height}×{width}.")
         self.channels, self.height, self.width, self.resize, self.upright = channels, height, width, resize, upright

@@ -73,11 +73,8 @@ class TfidfPreparation:
     @classmethod
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> TfidfPreparation:
         """Invert `settings` and `tensors`."""
-        try:
-            terms = stored_text(tensors["terms"]).split("\n")
-            found = cls(saved.column, terms, tensors["idf"], tensors["components"])
-        except (KeyError, UnicodeDecodeError) as error:
-            raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
+        terms = stored_text(tensors["terms"]).split("\n")
+        found = cls(saved.column, terms, tensors["idf"], tensors["components"])
         numbers = found.idf.dtype in (torch.float32, torch.float64) and found.components.dtype == torch.float32
         fitting = found.components.shape[1:] == found.idf.shape == (len(set(terms)),) == (len(terms),)
         if not numbers or not fitting:
@@ -171,12 +168,8 @@ class TokenPreparation:
     @classmethod
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> TokenPreparation:
         """Invert `settings` and `tensors`."""
-        try:
-            rules = stored_text(tensors["tokenizer"])
-            tokenizer = Tokenizer.from_saved(rules, saved.pad, saved.mask, saved.special)
-            return cls(saved.column, saved.encoder, tokenizer, saved.length, saved.lower)
-        except (KeyError, UnicodeDecodeError) as error:
-            raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
+        tokenizer = Tokenizer.from_saved(stored_text(tensors["tokenizer"]), saved.pad, saved.mask, saved.special)
+        return cls(saved.column, saved.encoder, tokenizer, saved.length, saved.lower)
 
     def __call__(self, inputs: Inputs) -> Tensor:
         texts = as_texts(inputs)

@@ -61,17 +61,20 @@ def read_texts(
     dataset = TEXTS[name]
     splits = {"train": dataset.hub.train[0], **({} if validating else {"test": dataset.hub.test})}
     try:
-        tables = _open_hub(dataset, splits) if where is None else _open_folder(dataset, expand_home(where), splits)
+        if where is None:
+            opened = {part: hub.HubRows(dataset.hub, split) for part, split in splits.items()}
+            tables = {part: Renamed(rows, rows.origin, dataset) for part, rows in opened.items()}
+        else:
+            tables = _open_folder(dataset, expand_home(where), splits)
     except OSError as error:
         raise InputError(f"{error.filename or where} cannot be read: {error.strerror or error}.") from error
-    findings: list[Finding] = []
-    parts: dict[str, Records] = {}
+    findings, parts = list[Finding](), dict[str, Records]()
+    versions = None if augmented is None else tuple(augmented)
     for part, table in tables.items():
-        versions = None if augmented is None else tuple(augmented)
         columns = Columns(label=LABEL, text=TEXT, augmented=versions if part == "train" else ())
-        opened = OpenedTable(table, table.where, columns)
-        parts[part] = opened.read()
-        findings += opened.findings
+        source = OpenedTable(table, table.where, columns)
+        parts[part] = source.read()
+        findings += source.findings
     named = _with_class_names(dataset, tables, parts)
     return TextData(name, named["train"], named.get("test"), dataset.classes, named.get("validation"), tuple(findings))
 
@@ -80,11 +83,6 @@ def load(name: str, seed: int, where: Path | None = None) -> Examples:
     """Load the dataset with its texts as TF-IDF vectors; the data are fixed, so the seed is not used."""
     data = read_texts(name, where)
     return understand(name, data.train, data.tests, Reading(), TEXT, classes=data.classes).examples
-
-
-def _open_hub(dataset: Texts, splits: Mapping[str, str]) -> dict[str, Renamed]:
-    opened = {part: hub.HubRows(dataset.hub, split) for part, split in splits.items()}
-    return {part: Renamed(rows, rows.origin, dataset) for part, rows in opened.items()}
 
 
 def _open_folder(dataset: Texts, where: Path, splits: Mapping[str, str]) -> dict[str, Renamed]:
@@ -158,13 +156,8 @@ def draw(data: TextData, train_per_class: int | None, validation_per_class: int 
             taken = set(chosen)
             train = train.select([row for row in range(len(train)) if row not in taken])
         test = replace(test.select(chosen), augmented=())
-        findings.append(
-            Finding(
-                "note",
-                f"{data.name}: the error is measured on {len(test):,} texts {origin}, {validation_per_class:,} per class; "
-                "the test set is not used.",
-            )
-        )
+        text = f"{data.name}: the error is measured on {len(test):,} texts {origin}, {validation_per_class:,} per class; "
+        findings.append(Finding("note", f"{text}the test set is not used."))
     elif test is None:
         raise InputError(
             f"{data.name}: there is no table test.* to measure the error on. Give one, or --validation-per-class "

@@ -114,15 +114,12 @@ class Renamed:
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
         """Give these columns, up to `rows` rows at a time."""
-        needed = [own for name in wanted for own in self._own(name)]
+        own = {name: self.texts if name == TEXT else (self.label if name == LABEL else name,) for name in wanted}
+        needed = [name for names in own.values() for name in names]
         done = 0
         for piece in self.reader.pieces(needed, rows):
-            yield {name: self._column(piece, self._own(name), done + 1) for name in wanted}
+            yield {name: self._column(piece, names, done + 1) for name, names in own.items()}
             done += len(piece[needed[0]])
-
-    def _own(self, name: str) -> tuple[str, ...]:
-        """Names of the column in the table itself."""
-        return self.texts if name == TEXT else (self.label if name == LABEL else name,)
 
     def _column(self, piece: Piece, names: Sequence[str], first: int) -> Any:
         if len(names) == 1:
@@ -161,10 +158,9 @@ def open_file(path: Path, dataset: Texts) -> Renamed:
 
 def _numbered_objects(path: Path) -> list[dict[str, Any]]:
     """Give the objects within the one object of a file; none where it holds something else, such as an object on each line."""
-    lines = read_lines(path)
-    first = next((line for line in lines if line.strip()), "").strip()
-    if not first.startswith("{") or (first.endswith("}") and next((line for line in lines if line.strip()), None)):
-        return []
-    found = parse_json("".join(read_lines(path)), path)
+    try:
+        found = parse_json("".join(read_lines(path)), path)
+    except InputError:
+        return []  # the reader of tables says what is wrong, if anything is
     rows = list(found.values()) if isinstance(found, dict) else []
     return rows if all(isinstance(row, dict) for row in rows) else []

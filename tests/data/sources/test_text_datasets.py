@@ -200,7 +200,7 @@ def wrong(folder: Path, what: str) -> TextData:
         ("number", r"train\.jsonl, row 2: the label '4' is not a class of agnews"),
         ("columns", r"train\.jsonl has the columns 'sentence', 'label'; texts must be in 'text' and labels in 'label'"),
         ("two", r"has train\.csv and train\.jsonl: only one of them can be meant"),
-        ("json", r"train\.json is damaged"),
+        ("json", r"train\.json, row 1 \(line 1\) is not JSON"),
         ("nothing", r"has no table of agnews; it holds 'test\.jsonl'\. Expected train\.\* and test\.\*"),
         ("file", r"train\.jsonl is a file: give the folder"),
         ("missing", r"not there: there is no such folder"),
