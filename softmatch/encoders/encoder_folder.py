@@ -93,8 +93,8 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
     modules = read_json(folder, "modules.json")
     first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
     listed = modules.get("list")
-    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
-    normalize = any(str(part.get("type", "")).endswith("Normalize") for part in parts)
+    types = [str(part.get("type")) for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    normalize = any(name.endswith("Normalize") for name in types)
     tokenizer, config = read_json(folder, "tokenizer_config.json"), read_json(folder, "config.json")
     known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
     length = min([most, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])

@@ -65,10 +65,8 @@ class Kind:
 
     def incomplete(self, which: object, lost: Sequence[str]) -> InputError:
         """An error: weights of these names are missing."""
-        number = len(lost)
-        return InputError(
-            f"{self.noun} {which}: {number} of its weights are missing in model.safetensors, the first is {lost[0]}."
-        )
+        there = f"{len(lost)} of its weights are missing in model.safetensors, the first is {lost[0]}"
+        return InputError(f"{self.noun} {which}: {there}.")
 
 
 def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:

@@ -193,7 +193,7 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
     with recorded_calls(backbone.model) as calls:
         num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also checks the modality
     backbone.layers = find_layers(backbone.model, calls)
-    settings = {"features": num_features, "head": tuning.head, "side": side}
+    settings: dict[str, Any] = {"features": num_features, "head": tuning.head, "side": side}
     if of == "text":
         settings |= {"pad": load_tokenizer(folder).pad, "pooling": read_text_settings(folder).pooling}
     network = _assemble(backbone, num_classes, settings)

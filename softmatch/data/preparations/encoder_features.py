@@ -72,6 +72,10 @@ def _place(key: str) -> Path:
     return cache_folder() / "features" / f"{key}.safetensors"
 
 
+def _silent(done: int, total: int) -> None:
+    """Ignore progress."""
+
+
 TEXTS, IMAGES = 4096, 512
 """Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64
@@ -109,7 +113,7 @@ class EncoderPreparation:
         self.columns = (column,) if of == "text" else ()
         self.encoder, self.reading, self.fingerprint, self.revision, self.keep = encoder, reading, fingerprint, revision, keep
         self.device = choose_device("auto")
-        self.progress: Progress | None = None
+        self.progress: Progress = _silent
         self._loaded: tuple[Backbone, Tokenizer | None, int] | None = None
 
     @classmethod
@@ -165,7 +169,7 @@ class EncoderPreparation:
             features = self._compute(inputs, start, total)
             if self.keep:
                 store_features(key, features)
-        self._tell(start + len(inputs), total)
+        self.progress(start + len(inputs), total)
         return features
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
@@ -174,10 +178,6 @@ class EncoderPreparation:
     def _maker(self) -> str:
         """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
         return json.dumps([self.takes, self.fingerprint, asdict(self.reading)], sort_keys=True)
-
-    def _tell(self, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(done, total)
 
     @torch.no_grad()
     def _compute(self, inputs: Any, before: int, total: int) -> Tensor:
@@ -201,7 +201,7 @@ class EncoderPreparation:
         for start in range(0, len(order), AT_ONCE):
             chosen = order[start : start + AT_ONCE]
             features[chosen] = run(chosen).float().cpu()
-            self._tell(before + start + len(chosen), total)
+            self.progress(before + start + len(chosen), total)
         return features
 
     def _load(self) -> tuple[Backbone, Tokenizer | None, int]:
@@ -238,7 +238,7 @@ def fit_text_encoder(
         most: tokens that it reads of a text, and never more than it takes; None: its own limit, up to 256.
     """
     found = EncoderPreparation.find(encoder, "text", column, most)
-    found.progress, found.device = progress, choose_device(device)
+    found.progress, found.device = progress or _silent, choose_device(device)
     return found
 
 
@@ -256,5 +256,5 @@ def fit_image_encoder(
         names: of the images in findings; None: their paths.
     """
     found = EncoderPreparation.find(encoder, "image")
-    found.device, found.progress = choose_device(device), progress
+    found.progress, found.device = progress or _silent, choose_device(device)
     return found.read(paths, names)

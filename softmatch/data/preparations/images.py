@@ -242,15 +242,13 @@ def _about_sizes(headers: Mapping[int, Header], names: Sequence[str]) -> list[Fi
     tiny = [position for position, header in headers.items() if min(header.width, header.height) < SMALLEST]
     if tiny:
         sizes = [f"{names[position]!r} ({headers[position].width}×{headers[position].height})" for position in tiny]
-        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels per side: {some(sizes)}. "
-        text += "There is hardly anything to see in them."
-        found.append(Finding("warning", text, tuple(sizes)))
+        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels per side: {some(sizes)}."
+        found.append(Finding("warning", f"{text} There is hardly anything to see in them.", tuple(sizes)))
     shapes = sorted(header.width / header.height for header in headers.values())
     narrow, wide = shapes[len(shapes) // 20], shapes[-1 - len(shapes) // 20]
     if wide > WIDE * narrow:
-        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high, and all are resized to a square. "
-        text += "If the shape matters for the class, crop or pad them first."
-        found.append(Finding("note", text))
+        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high, and all are resized to a square."
+        found.append(Finding("note", f"{text} If the shape matters for the class, crop or pad them first."))
     animated = [repr(names[position]) for position, header in headers.items() if header.animated]
     if animated:
         found.append(Finding("note", f"the first frame of animated images is used: {some(animated)}.", tuple(animated)))

@@ -343,8 +343,7 @@ def _findings(fitted: Mapping[str, Fitted], names: Sequence[str]) -> list[Findin
 
 def _cells_finding(column: str, what: str, cells: Mapping[int, str], names: Sequence[str]) -> Finding:
     shown = some([f"row {names[position]} {text!r}" for position, text in cells.items()])
-    subject = "1 cell is" if len(cells) == 1 else f"{len(cells):,} cells are"
-    taken = "is taken" if len(cells) == 1 else "are taken"
+    subject, taken = ("1 cell is", "is taken") if len(cells) == 1 else (f"{len(cells):,} cells are", "are taken")
     what = "not numbers" if what == "not a number" and len(cells) > 1 else what
     rows = tuple(f"row {names[position]}" for position in cells)
     return Finding("warning", f"Column {column!r}: {subject} {what} and {taken} as missing: {shown}.", rows)

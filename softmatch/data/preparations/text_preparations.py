@@ -118,10 +118,12 @@ def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: in
     vectorizer = _vectorizer(min_df=2 if len(texts) >= RARE_FROM else 1, max_features=MOST_TERMS)
     try:
         counts = vectorizer.fit_transform(texts)
-    except ValueError as error:  # scikit-learn's way of saying that nothing was found
-        raise _indistinct(column, "are empty, or have nothing in common") from error
-    if not (counts.max(axis=0) - counts.min(axis=0)).count_nonzero():
-        raise _indistinct(column, "are all the same")
+        alike = "" if (counts.max(axis=0) - counts.min(axis=0)).count_nonzero() else "are all the same"
+    except ValueError:  # scikit-learn's way of saying that nothing was found
+        alike = "are empty, or have nothing in common"
+    if alike:
+        text = f"the texts in column {column!r} {alike}: there is nothing to tell classes apart by."
+        raise InputError(f"{text} If the texts are in another column, name it with --text.")
     size = min(dimensions, max(FEWEST, len(texts) // PER_DIRECTION), len(texts) - 1, counts.shape[1] - 1)
     decomposed = TruncatedSVD(size, n_iter=ITERATIONS, random_state=seed).fit(counts)
     kept = decomposed.singular_values_ > SMALLEST * decomposed.singular_values_[0]
@@ -133,13 +135,6 @@ def _vectorizer(**options: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=LETTERS, sublinear_tf=True, dtype=np.float32, **options)
-
-
-def _indistinct(column: str, what: str) -> InputError:
-    return InputError(
-        f"the texts in column {column!r} {what}: there is nothing to tell classes apart by. "
-        "If the texts are in another column, name it with --text."
-    )
 
 
 MOST_TOKENS = 128

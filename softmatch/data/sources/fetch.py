@@ -23,6 +23,7 @@ from softmatch.data.sources.originals import Data, Images, Labels, Piece, checke
 from softmatch.errors import InputError
 from softmatch.files import cache as files_cache
 from softmatch.files.paths import expand_home
+from softmatch.formatting import quoted
 
 VERIFIED = "verified"
 """Name of an empty file in the cached copy of files with the published checksums: it serves runs without --data, too."""
@@ -174,9 +175,8 @@ def _from_files(dataset: Published, where: Path, published: originals.Originals)
     wanted = f"Expected a folder with {', '.join(published.files)}{archive}, the parquet files of {dataset.hub.id}, or an .npz."
     if where.is_file():
         raise InputError(f"--data {where} is none of the files of {dataset.name}. {wanted}")
-    held = sorted(path.name for path in where.iterdir())
-    some = ", ".join(held[:6]) + (" …" if len(held) > 6 else "")
-    raise InputError(f"--data {where} has no files of {dataset.name}; it holds {some or 'nothing'}. {wanted}")
+    held = quoted(sorted(path.name for path in where.iterdir())) or "nothing"
+    raise InputError(f"--data {where} has no files of {dataset.name}; it holds {held}. {wanted}")
 
 
 def _load_tree(dataset: Published, where: Path | None) -> Examples:

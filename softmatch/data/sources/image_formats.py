@@ -60,7 +60,7 @@ def _read_batch(file: File) -> Piece:
                 text = value if isinstance(value, bytes) else value.encode("latin1")
                 if len(text) > len(pixels):
                     pixels, by_columns = text, before == "NEWTRUE"
-            elif text in (b"labels", b"fine_labels") and instruction.name.startswith("BININT"):
+            elif isinstance(value, int) and text in (b"labels", b"fine_labels") and instruction.name.startswith("BININT"):
                 labels.append(value)
             before = instruction.name
     except ValueError as error:

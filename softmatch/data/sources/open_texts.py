@@ -117,9 +117,8 @@ def _with_class_names(dataset: Texts, tables: dict[str, Renamed], parts: dict[st
     """Replace labels by the names of the classes: some tables have names, others numbers from 0 or from 1."""
     every = {label for records in parts.values() for label in records.labels}
     first = 0 if "0" in every else 1 if str(len(dataset.classes)) in every else dataset.first
-    known: dict[str, str | None] = {"-1": None}
-    known |= {str(number): name for number, name in enumerate(dataset.classes, first)}
-    known |= {_spelling(name): name for name in dataset.classes}
+    numbers = {str(number): name for number, name in enumerate(dataset.classes, first)}
+    known: dict[str, str | None] = {"-1": None, **numbers, **{_spelling(name): name for name in dataset.classes}}
     named = {}
     for part, records in parts.items():
         labels: list[str | None] = []

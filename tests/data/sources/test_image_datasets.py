@@ -46,7 +46,7 @@ def test_an_empty_folder_is_answered_with_the_files_that_are_expected(tmp_path: 
     ):
         load(name, tmp_path / "given")
     (tmp_path / "given" / "thesis.tex").touch()
-    with pytest.raises(InputError, match=r"it holds thesis\.tex\."):
+    with pytest.raises(InputError, match=r"it holds 'thesis\.tex'\."):
         load(name, tmp_path / "given")
     with pytest.raises(InputError, match=f"thesis.tex is none of the files of {name}"):
         load(name, tmp_path / "given" / "thesis.tex")
