@@ -6,8 +6,7 @@ from typing import Any
 
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation
-from softmatch.data.preparations.table import TablePreparation
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 
 INSIDE = {
     "image": "uint8 pixels: read and resize images first",

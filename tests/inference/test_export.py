@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 import softmatch
 from softmatch.data.preparations import plain_preparation, preparation_from
-from softmatch.data.preparations.table import TablePreparation
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.inference.export import export
 from softmatch.inference.model_inputs import about_inputs
