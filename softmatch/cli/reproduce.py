@@ -149,7 +149,7 @@ def _one(
         return 0
     for sheet in plan.sheets:
         check(sheet, store, data, None if where.on == "here" else "cpu", encoder)
-    if plan.experiment.figure:
+    if plan.experiment.is_figure:
         require_matplotlib()
     also = [] if encoder is None or not has_texts(plan) else ["--encoder", str(encoder.resolve())]
     outcomes = run_sheets(plan.sheets, store, where, console, data=data, command=command_line(), also=also)

@@ -31,6 +31,13 @@ class Claim:
 lower, higher, close = partial(Claim, "lower"), partial(Claim, "higher"), partial(Claim, "close")
 
 
+def against_both(kind: Literal["lower", "higher"], text: str, measure: str = "error") -> tuple[Claim, ...]:
+    """Claims that SoftMatch has less or more of a measure than FixMatch and FlexMatch, whose name takes the place of {}."""
+    return tuple(Claim(kind, "SoftMatch", other, text.format(other), measure) for other in ("FixMatch", "FlexMatch"))
+
+
+LOWER_ERROR = against_both("lower", "SoftMatch has a lower error than {}")
+
 Scale = Literal["laptop", "paper"]
 Settings = Mapping[str, Any]
 
@@ -50,14 +57,8 @@ SMALL: Settings = {"network": "small-conv-8", "labeled_batch": 16, "unlabeled_ba
 LONGER: Settings = {**SMALL, "steps": 960, "evaluate_every": 160}
 """Settings for CIFAR-10, where no method gains from unlabelled images within 600 steps."""
 DIGITS: Settings = {"network": "small-conv-16", "steps": 300, "evaluate_every": 50}
-LONG_TAILED: Settings = {
-    **SMALL,
-    "unlabeled_batch": 32,
-    "optimizer": "adam",
-    "lr": 0.002,
-    "weight_decay": 4e-5,
-    "decay": "shrink",
-}
+ADAM: Settings = {"optimizer": "adam", "lr": 0.002, "weight_decay": 4e-5, "decay": "shrink"}
+LONG_TAILED: Settings = {**SMALL, **ADAM, "unlabeled_batch": 32}
 """Settings for long-tailed data: the paper's optimiser and its ratio of unlabelled to labelled samples."""
 
 TITLES = {
@@ -75,8 +76,6 @@ TITLES = {
     "yelp-5": "Yelp-5",
     "two-moons": "Two moons",
 }
-
-
 EPOCH = 1024
 """Steps that the paper's figures of early training call an epoch."""
 
@@ -133,7 +132,6 @@ class Experiment:
         published: the paper's numbers, by row and column of the paper's own scale.
         beside: title of a laptop's column → title of the paper's column whose number is shown beside it.
         claims: sentences of the paper about it.
-        figure: True for a figure, False for a table.
         differs: sentences on how the laptop scale differs from the paper.
         open: sentences on what the paper does not say, or what was added, at both scales.
     """
@@ -145,9 +143,12 @@ class Experiment:
     published: Published = field(default_factory=dict)
     beside: Mapping[str, str] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
-    figure: bool = False
     differs: Sequence[str] = ()
     open: Sequence[str] = ()
+
+    @property
+    def is_figure(self) -> bool:
+        return self.name.startswith("fig-")
 
     def published_at(self, scale: Scale) -> Published:
         """The paper's numbers by row and column of a scale."""
@@ -163,12 +164,7 @@ def method(name: str, method: str, **options: object) -> Row:
 
 
 SUPERVISED = method("Labels alone", "supervised")
-FIXMATCH, FLEXMATCH, SOFTMATCH = (
-    method("FixMatch", "fixmatch"),
-    method("FlexMatch", "flexmatch"),
-    method("SoftMatch", "softmatch"),
-)
-THREE = (FIXMATCH, FLEXMATCH, SOFTMATCH)
+THREE = FIXMATCH, FLEXMATCH, SOFTMATCH = tuple(method(name, name.lower()) for name in ("FixMatch", "FlexMatch", "SoftMatch"))
 FUNCTIONS = (
     method("Linear", "softmatch.weightings:Linear"),
     method("Quadratic", "softmatch.weightings:Quadratic"),
@@ -181,16 +177,16 @@ FUNCTIONS = (
 
 
 def sheet(title: str, rows: Sequence[Row], columns: Sequence[Column], seeds: Sequence[int], name: str = "") -> Sheet:
-    """A sheet of an experiment; its name tells it from the other sheets."""
+    """A sheet of an experiment, by default with its title; the name tells it from the other sheets."""
     return Sheet(name, title, rows, columns, seeds, ALONE)
 
 
 def sheets(
-    title: str,
     rows: Sequence[Row],
     at_paper: Sequence[Column],
     at_laptop: Sequence[Column],
     seeds: Sequence[int] = PAPER_SEEDS,
+    title: str = "",
 ) -> dict[Scale, Sequence[Sheet]]:
     """One sheet with the same rows at both scales; `seeds` are the paper's."""
     return {"paper": [sheet(title, rows, at_paper, seeds)], "laptop": [sheet(title, rows, at_laptop, LAPTOP_SEEDS)]}
