@@ -15,8 +15,8 @@ from softmatch.errors import InputError
 from softmatch.experiments.paper import Experiment
 from softmatch.experiments.paper.experiment import EMBEDDED, TITLES, Scale, seconds
 from softmatch.experiments.results.collect import collect
-from softmatch.experiments.results.findings import Finding, judge
 from softmatch.experiments.results.layout import Layout
+from softmatch.experiments.results.statistics import Finding, judge
 from softmatch.experiments.results.tables import markdown, render, write_results
 from softmatch.experiments.sheet import Column, Run, Sheet, digest
 from softmatch.experiments.store import Store

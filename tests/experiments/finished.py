@@ -55,10 +55,7 @@ def finish_all(store: Store, sheet: Sheet, values: Values, steps: tuple[int, ...
 
 
 def cell_of(sheet: Sheet, store: Store, row: str, column: str = "Digits, 40", measure: str = "error") -> Cell:
-    """A cell that the sheet has."""
-    found = collect(sheet, store, measure).cell(row, column)
-    assert found is not None
-    return found
+    return collect(sheet, store, measure).cells[row, column]
 
 
 VALUES: Values = {

@@ -49,8 +49,7 @@ def test_states(tmp_path: Path) -> None:
     store.folder(runs[4]).mkdir()
     (finish(store, runs[6], 0.25) / "report.html").unlink()
     outcomes = [Ended(runs[3], "failed", 3, "out of memory"), Ended(runs[0], "done"), Ended(runs[6], "stopped", 2, "saved")]
-    cell = collect(sheet, store, outcomes=outcomes).cell("SoftMatch", "Digits, 40")
-    assert cell is not None
+    cell = collect(sheet, store, outcomes=outcomes).cells["SoftMatch", "Digits, 40"]
     states = ["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing", "failed"]
     assert [entry.state for entry in cell.entries] == states
     assert cell.values == {0: 0.25}
@@ -69,11 +68,10 @@ def test_cells_that_share_a_run_have_the_same_entry(tmp_path: Path) -> None:
     assert results.progress == (1, 2)
 
 
-def test_cells_left_out_and_measures(tmp_path: Path) -> None:
-    store, sheet = Store(tmp_path), make_sheet(without=frozenset({("FixMatch", "Digits, 40")}), seeds=(0,))
+def test_measures(tmp_path: Path) -> None:
+    store, sheet = Store(tmp_path), make_sheet(seeds=(0,))
     classes = {"a": 0.25, "b": None, "c": 0.75}
     finish(store, sheet.run(sheet.rows[2], sheet.columns[0], 0), 0.5, (10, 20), quantity=0.8, quality=0.9, class_errors=classes)
-    assert collect(sheet, store).cell("FixMatch", "Digits, 40") is None
     expected = {
         "error": 0.5,
         "quantity": 0.8,
