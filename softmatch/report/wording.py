@@ -91,22 +91,8 @@ def how_measured(contents: Contents) -> str | None:
                 "predicted by a network that was trained without it and saw neither its labels nor its samples. The saved "
                 "model was then trained on all labels, so its own error is expected to be slightly lower."
             )
-        case None:
-            return _measured_earlier(contents, samples)
         case _:
             return None
-
-
-def _measured_earlier(contents: Contents, samples: int) -> str:
-    """Explain the evaluation of a run of an earlier version: on the source's test set, or on a share of its samples."""
-    if not contents.split.get("test"):
-        return f"The source has a test set of {count(samples, 'sample', 'samples')}. None of them was trained on."
-    share = number(contents.config.get("test_fraction"))
-    part = f", {percent(share)} of the data," if share else ""
-    return (
-        f"{count(samples, 'sample', 'samples')}{part} {'was' if samples == 1 else 'were'} held out "
-        "before training, and the error is measured on them."
-    )
 
 
 def tiles(contents: Contents) -> list[dict[str, str]]:
