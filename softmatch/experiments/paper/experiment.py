@@ -166,10 +166,7 @@ def method(name: str, method: str, **options: object) -> Row:
 SUPERVISED = method("Labels alone", "supervised")
 THREE = FIXMATCH, FLEXMATCH, SOFTMATCH = tuple(method(name, name.lower()) for name in ("FixMatch", "FlexMatch", "SoftMatch"))
 FUNCTIONS = (
-    method("Linear", "softmatch.weightings:Linear"),
-    method("Quadratic", "softmatch.weightings:Quadratic"),
-    method("Laplacian", "softmatch.weightings:Laplacian"),
-    method("Gaussian", "softmatch.weightings:Gaussian"),
+    *(method(name, f"softmatch.weightings:{name}") for name in ("Linear", "Quadratic", "Laplacian", "Gaussian")),
     method("Truncated Laplacian", "softmatch.weightings:TruncatedLaplacian"),
     method("Truncated Gaussian", "softmatch"),
 )
