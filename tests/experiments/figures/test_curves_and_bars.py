@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 
 from softmatch.errors import InputError
 from softmatch.experiments.figures import curves_and_bars, draw
@@ -152,22 +151,12 @@ def test_an_odd_number_of_panels_leaves_no_empty_axes(tmp_path: Path) -> None:
     assert len(figure.axes) == 3
 
 
-def test_files_are_written_where_a_run_is_finished(tmp_path: Path) -> None:
-    sheet, store = make_sheet(rows=ABLATED[:1], seeds=(0,)), Store(tmp_path)
-    with pytest.raises(InputError, match="Run: softmatch reproduce fig-ablation"):
-        draw("fig-ablation", [sheet], store, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    finish(store, sheet.runs()[0], [])
-    written = draw("fig-ablation", [sheet], store, tmp_path / "out")
-    assert [path.name for path in written] == ["fig-ablation.png", "fig-ablation.pdf"]
-    assert all(path.is_file() for path in written)
-
-
 def _weights(before: list[float | None], after: list[float | None]) -> dict[str, list[float | None]]:
     return {"unaligned_quantity": before, "quantity": after, "samples": [1, 1], "quality": [1.0, 1.0]}
 
 
-def _figure(tmp_path: Path) -> Figure:
+def test_bars_are_means_over_seeds_of_the_first_record_of_softmatch(tmp_path: Path) -> None:
+    """A class that no pseudo-label of a seed names is left out of the mean."""
     sheet, store = make_sheet(), Store(tmp_path)
     first, second = (sheet.run(ROWS[2], MOONS, seed) for seed in (0, 1))
     finish(store, first, [record_of(first, 5, classes=_weights([0.2, 0.8], [0.5, 0.6])), record_of(first, 10)])
@@ -175,12 +164,6 @@ def _figure(tmp_path: Path) -> Figure:
     finish(store, sheet.run(ROWS[0], MOONS, 0))
     figure = draw_ua(cells_of(sheet, store), "A try")
     assert figure is not None
-    return figure
-
-
-def test_bars_are_means_over_seeds_of_the_first_record_of_softmatch(tmp_path: Path) -> None:
-    """A class that no pseudo-label of a seed names is left out of the mean."""
-    figure = _figure(tmp_path)
     before, after, difference = ([bar.get_width() for bar in axes.containers[0]] for axes in figure.axes)
     np.testing.assert_allclose([before, after, difference], [[0.3, 0.8], [0.4, 0.6], [0.1, -0.2]])
     titles = [axes.get_title(loc="left") for axes in figure.axes]
