@@ -42,7 +42,8 @@ def page_data(contents: Contents) -> dict[str, Any]:
         "statistics": statistics_charts(contents),
         "losses": loss_charts(contents),
         "moments": moments,
-        "confidence": _grid(contents.records),
+        # confidences at which λ(p) is recorded, the same at every record
+        "confidence": next((_numbers(r["curve"]["confidence"]) for r in contents.records if r.get("curve")), None),
         "largest_weight": max((w for m in moments for w in m["weights"] or () if w is not None), default=None),
         "histograms": any(moment["all"] for moment in moments),
         "truth": compact(contents.known_share, 4),
@@ -75,11 +76,6 @@ def _numbers(values: Sequence[Any] | None) -> list[float | int | None] | None:
     if not values:
         return None
     return [None if (n := number(value)) is None else compact(round(n, 4)) for value in values]
-
-
-def _grid(records: Sequence[Record]) -> list[float | int | None] | None:
-    """Confidences at which λ(p) is recorded, the same at every record."""
-    return next((_numbers(record["curve"]["confidence"]) for record in records if record.get("curve")), None)
 
 
 def _is_aligned(record: Record) -> bool:

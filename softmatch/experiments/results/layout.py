@@ -104,10 +104,7 @@ class Layout:
         return found
 
     def groups(self, block: range | None = None) -> list[tuple[str, int, int]]:
-        """Headings over neighbouring columns of a block, each with the places of the first and the last column that it is over.
-
-        Places count from 2: the first column of a table has the names of the rows.
-        """
+        """Headings over neighbouring columns, each with its first and last place in a table; the names of rows are in place 1."""
         places = range(len(self.columns)) if block is None else block
         groups = [(name, list(found)) for name, found in groupby(places, key=lambda place: self.columns[place].group)]
         return [(name, found[0] - places.start + 2, found[-1] - places.start + 2) for name, found in groups]

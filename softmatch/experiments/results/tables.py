@@ -98,14 +98,14 @@ FORMULAS = {sign: rf"$\{name}$" for sign, name in zip("αβγδεζηθικλμ�
 _SETTING = str.maketrans({**SPECIAL, **FORMULAS})
 _LIGATURE = re.compile(r"([-'`])(?=\1)")
 _HAT = re.compile("([^\\W\\d_])\u0302")
-_MARK = "\0"
 
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is."""
-    hats = _HAT.findall(line := plain(text))
-    parts = _LIGATURE.sub(r"\1{}", _HAT.sub(_MARK, line).translate(_SETTING)).split(_MARK)
-    return parts[0] + "".join(rf"$\hat{{{letter}}}$" + part for letter, part in zip(hats, parts[1:], strict=True))
+    parts = _HAT.split(plain(text))  # every second one is a letter with a hat
+    parts[::2] = [_LIGATURE.sub(r"\1{}", part.translate(_SETTING)) for part in parts[::2]]
+    parts[1::2] = [rf"$\hat{{{letter}}}$" for letter in parts[1::2]]
+    return "".join(parts)
 
 
 def latex(layout: Layout) -> str:
