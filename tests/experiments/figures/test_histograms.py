@@ -75,7 +75,8 @@ def test_records_without_pseudo_labels_count_none(tmp_path: Path) -> None:
 
 def test_four_panels_of_the_runs(tmp_path: Path) -> None:
     sheet, store = make_sheet(), Store(tmp_path)
-    stored.finish_all(store, sheet)
+    for run in sheet.runs():
+        finish(store, run)
     figure = draw_two_moons(cells_of(sheet, store), "A try")
     written = texts(figure)
     assert "(a) Confidence at step 30" in written  # the qualities differ the more, the later; three quarters end here
