@@ -105,7 +105,7 @@ def warm_up() -> None:
     """Import what training imports when it begins, once for all processes."""
     for name in ("sklearn.datasets", "torch._dynamo", "softmatch.cli.running"):
         importlib.import_module(name)
-    importlib.import_module("softmatch.report").PAGE.compiled()
+    _ = importlib.import_module("softmatch.report").PAGE.compiled
     torch.set_num_threads(1)
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from softmatch.experiments.reproduction import Reproduction
 
-if TYPE_CHECKING:
     Place = Where
 else:
     Place = placed_model(Where, WHERE, processes="--parallel-runs")
@@ -84,7 +83,7 @@ def reproduce(
     dry_run:
         Print what would be run and how long it takes. Nothing is written.
     """
-    from softmatch.cli.display import make_console
+    from softmatch.cli.display import make_console, say
     from softmatch.experiments.paper import EXPERIMENTS
 
     console, store = make_console(talk), Store(out)
@@ -98,7 +97,7 @@ def reproduce(
     _refuse_unknown(data or {})
     if encoder is not None:
         _refuse_other(encoder, scale)
-    from softmatch.experiments.reproduction import plan
+    from softmatch.experiments.reproduction import plan, write_overview
 
     plans = []
     for each in EXPERIMENTS if name == ALL else [name]:
@@ -107,26 +106,19 @@ def reproduce(
         except InputError as error:
             if name != ALL:
                 raise
-            console.print(f"{each} is left out: {error}", highlight=False, markup=False, soft_wrap=True, style="yellow")
-    failed = [
-        number for plan in plans if (number := _one(plan, store, where or Where(), data, encoder, publish, dry_run, console))
-    ]
+            say(console, f"{each} is left out: {error}", style="yellow")
+    failed = sum(_one(each, store, where or Where(), data or {}, encoder, publish, dry_run, console) for each in plans)
     if name == ALL and publish is not None and not dry_run:
-        from softmatch.cli.display import say
-        from softmatch.experiments.reproduction import write_overview
-
         say(console, str(write_overview(plans, store, publish / scale, command_line())))
     if failed:
-        raise TrainingError(
-            f"{sum(failed)} runs failed; the last lines they printed are above. The same command tries them again."
-        )
+        raise TrainingError(f"{failed} runs failed; the last lines they printed are above. The same command tries them again.")
 
 
 def _one(
     plan: Reproduction,
     store: Store,
     where: Where,
-    data: dict[str, Path] | None,
+    data: dict[str, Path],
     encoder: Path | None,
     publish: Path | None,
     dry_run: bool,
@@ -149,20 +141,18 @@ def _one(
         return 0
     for sheet in plan.sheets:
         check(sheet, store, data, None if where.on == "here" else "cpu", encoder)
-    if plan.experiment.figure:
+    if plan.experiment.is_figure:
         require_matplotlib()
     also = [] if encoder is None or not has_texts(plan) else ["--encoder", str(encoder.resolve())]
     outcomes = run_sheets(plan.sheets, store, where, console, data=data, command=command_line(), also=also)
-    paths = write(plan, store, outcomes, [command_of(plan, data or {})])
+    paths = write(plan, store, outcomes, [command_of(plan, data)])
     for sheet in plan.sheets:
         console.print(summary_table(Layout(collect(sheet, store))))
     for finding in findings(plan, store):
         say(console, f"{finding.claim.text}; {finding.column}: {finding.verdict} ({finding.figures})")
-    for path in paths:
+    copied = [] if publish is None else copy_results(plan, store, paths, publish / plan.scale)
+    for path in [*paths, *copied]:
         say(console, str(path))
-    if publish is not None:
-        for path in copy_results(plan, store, paths, publish / plan.scale):
-            say(console, str(path))
     return sum(outcome.state != "done" for outcome in outcomes)
 
 
@@ -241,7 +231,7 @@ def _refuse_other(encoder: Path, scale: Scale) -> None:
         raise InputError(f"--encoder {encoder}: at {scale} scale, the encoder has {wanted}; this one has {size[0]} of {size[1]}.")
 
 
-def _refuse_unknown(data: dict[str, Path]) -> None:
+def _refuse_unknown(data: Mapping[str, Path]) -> None:
     from softmatch.data.sources import SOURCES
 
     for source, path in data.items():

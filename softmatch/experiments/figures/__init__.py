@@ -12,8 +12,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from softmatch.errors import InputError
-from softmatch.experiments.figures.bars import draw_ablation, draw_ua
-from softmatch.experiments.figures.curves import draw_functions, draw_qualitative
+from softmatch.experiments.figures.curves_and_bars import draw_ablation, draw_functions, draw_qualitative, draw_ua
 from softmatch.experiments.figures.histograms import draw_confidence, draw_two_moons
 from softmatch.experiments.figures.style import place, save
 from softmatch.experiments.results.collect import Cell, collect
