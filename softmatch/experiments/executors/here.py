@@ -15,6 +15,7 @@ from pathlib import Path
 
 from softmatch.distributed.launching import ending_with, usable_cpus
 from softmatch.experiments.executors import HEADING, SHARED, WRONG_USE, Ended, Executor, Job, Where
+from softmatch.experiments.executors.fork_server import Forked
 
 
 @contextmanager
@@ -22,14 +23,15 @@ def opened(where: Where, root: Path) -> Iterator[Executor]:
     """Child processes that share the cores; a run of one process gets the GPU that the fewest other runs use."""
     number, found = where.processes_per_run, gpus()
     slots = where.processes or max((len(found) or usable_cpus()) // number, 1)
-    users: list[tuple[subprocess.Popen[bytes], str | None]] = []
+    start_one = fork_child if sys.platform == "linux" else start_child
+    users: list[tuple[subprocess.Popen[bytes] | Forked, str | None]] = []
 
     def start(arguments: Sequence[str], log: Path) -> Job:
         users[:] = [(child, gpu) for child, gpu in users if child.poll() is None]
         gpu = min(found, key=[gpu for _, gpu in users].count) if found and number == 1 else None
-        child = start_child(arguments, log, {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu})
+        child = start_one(arguments, log, {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu})
         users.append((child, gpu))
-        return Job(lambda: None if child.poll() is None else Ended(child.returncode), child.terminate, child.kill)
+        return Job(lambda: None if (code := child.poll()) is None else Ended(code), child.terminate, child.kill)
 
     yield Executor(slots, where.train_options(max(usable_cpus() // (slots * number), 1)), start)
 
@@ -44,6 +46,12 @@ def gpus() -> list[str]:
     return named or [str(number) for number in range(torch.cuda.device_count())]
 
 
+def fork_child(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Forked:
+    """Start `softmatch` as a fork of a process that has imported torch."""
+    write_heading(log)
+    return Forked(arguments, log, environment)
+
+
 def start_child(
     arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.Popen[bytes]:
@@ -53,8 +61,8 @@ def start_child(
         environment: variables in addition to those of this process.
         folder: start of relative paths in the settings, if it exists here. Default: the current folder.
     """
-    with log.open("ab", buffering=0) as file:
-        file.write(f"{HEADING}{socket.gethostname()}, {datetime.now():%Y-%m-%d %H:%M:%S}\n".encode())
+    write_heading(log)
+    with log.open("ab") as file:
         return subprocess.Popen(
             [sys.executable, "-m", "softmatch", *arguments],
             env={**os.environ, **(environment or {})},
@@ -65,6 +73,12 @@ def start_child(
             start_new_session=True,  # Ctrl-C in the terminal reaches the sweep alone, which tells its runs
             preexec_fn=ending_with(os.getpid(), signal.SIGTERM) if sys.platform == "linux" else None,
         )
+
+
+def write_heading(log: Path) -> None:
+    """Append the line that begins an attempt: where and when."""
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{HEADING}{socket.gethostname()}, {datetime.now():%Y-%m-%d %H:%M:%S}\n")
 
 
 def execute(arguments: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path) -> Ended:

@@ -17,7 +17,7 @@ from softmatch.experiments.executors import HEADING, Ended, Where, here, open_ex
 from softmatch.experiments.executors.here import execute, start_child
 from tests.experiments.tiny import wait_for
 
-LONG = shlex.split("train two-moons --network mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-baseline --out run")
+LONG = shlex.split("train two-moons --network mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-baseline")
 
 
 def test_output_goes_to_the_log_after_a_heading(tmp_path: Path) -> None:
@@ -46,29 +46,33 @@ def test_a_machine_without_the_store_says_so(tmp_path: Path) -> None:
 PARENT = """
 import sys, time
 from pathlib import Path
-from softmatch.experiments.executors.here import start_child
-print(start_child(sys.argv[2:], Path(sys.argv[1])).pid, flush=True)
+from softmatch.experiments.executors.here import fork_child, start_child
+for start in (start_child, fork_child):
+    name = start.__name__
+    print(start([*sys.argv[1:], "--out", name], Path(f"{name}.log"), {}).pid, flush=True)
 time.sleep(600)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells children of their parent's end")
 def test_a_child_saves_and_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    log = tmp_path / "run.log"
-    command = [sys.executable, "-c", PARENT, str(log), *LONG]
+    logs = [tmp_path / f"{name}.log" for name in ("start_child", "fork_child")]
+    command = [sys.executable, "-c", PARENT, *LONG]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        wait_for(lambda: "run folder" in log.read_text())
-        assert os.getsid(child) == child  # Ctrl-C in the terminal of the parent does not reach it
+        children = [int(parent.stdout.readline()) for _ in logs]
+        wait_for(lambda: all("run folder" in log.read_text() for log in logs))
+        assert [os.getsid(child) for child in children] == children  # Ctrl-C in the parent's terminal does not reach them
         parent.kill()
-    wait_for(lambda: "stopped by SIGTERM" in log.read_text())
+    wait_for(lambda: all("stopped by SIGTERM" in log.read_text() for log in logs))
 
 
 def test_a_job_saves_when_it_is_told_to_and_is_killed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with open_executor(Where(), tmp_path) as executor:
-        stopped, killed = (executor.start(LONG, tmp_path / f"{name}.log") for name in ("stopped", "killed"))
+        stopped, killed = (
+            executor.start([*LONG, "--out", name], tmp_path / f"{name}.log") for name in ("stopped", "killed")
+        )
         killed.kill()
         wait_for(lambda: "run folder" in (tmp_path / "stopped.log").read_text())
         assert stopped.poll() is None
@@ -118,7 +122,7 @@ def test_each_run_gets_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.Monk
         begun.append((_Child(), environment["CUDA_VISIBLE_DEVICES"]))
         return begun[-1][0]
 
-    monkeypatch.setattr(here, "start_child", start)
+    monkeypatch.setattr(here, "fork_child" if sys.platform == "linux" else "start_child", start)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     with open_executor(Where(), tmp_path) as executor:
