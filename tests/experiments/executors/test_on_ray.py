@@ -15,7 +15,7 @@ import ray
 
 from softmatch.distributed.launching import free_port
 from softmatch.errors import InputError, Stopped, TrainingError
-from softmatch.experiments.executors import Executor, Where, on_ray, open_executor
+from softmatch.experiments.executors import Executor, Where, open_executor
 from softmatch.experiments.executors.on_ray import _check_room, _connect
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Sweep
@@ -133,22 +133,6 @@ def test_four_runs_survive_the_killing_of_a_worker(store: Store) -> None:
     assert re.search(r"resuming after step [1-9]\d* of 200", store.log(struck).read_text())
     records = (store.folder(struck) / "metrics.jsonl").read_text()
     assert re.findall(r'^{"step": (\d+)', records, re.MULTILINE) == [str(step) for step in range(5, 201, 5)]
-
-
-def elsewhere(path: Path) -> bool:
-    """What a machine answers that has another folder at the path of the store."""
-    return os.access(path.parent.parent / "other" / path.name, os.W_OK)
-
-
-def test_the_store_must_be_shared(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(store):  # it is, and nothing is left of the question
-        assert list(store.root.iterdir()) == []
-    monkeypatch.setattr(on_ray, "_can_write", elsewhere)
-    message = r"of the Ray cluster cannot read and write .*/store: the store must be in a folder"
-    with pytest.raises(InputError, match=message), opened(store):
-        pass
-    assert ray.is_initialized()  # it is not ours
-    assert list(store.root.iterdir()) == []
 
 
 def test_what_the_cluster_will_never_have_room_for_is_refused(store: Store) -> None:
