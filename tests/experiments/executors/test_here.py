@@ -31,10 +31,12 @@ def test_output_goes_to_the_log_after_a_heading(tmp_path: Path) -> None:
 def test_a_child_has_the_folder_and_environment_it_is_given(tmp_path: Path) -> None:
     folder, log = tmp_path / "work", tmp_path / "run.log"
     folder.mkdir()
-    (folder / "own.py").write_text("import os\nraise ValueError(os.environ['MINE'])\n")
-    ended = execute(["train", "two-moons", "--method", "own.py:x", "--out", "run"], log, {"MINE": "own word"}, folder)
-    assert ended == Ended(2)
-    assert log.read_text().endswith("softmatch: own.py cannot be run: ValueError: own word\n")
+    (folder / "sitecustomize.py").write_text("import os\nprint(os.getcwd(), os.environ['MINE'], flush=True)\n")
+    environment = {"MINE": "own word", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    assert execute(["trian"], log, environment, folder) == Ended(2)
+    _, line, *message = log.read_text().splitlines()
+    assert line == f"{folder} own word"
+    assert "trian" in " ".join(message)
 
 
 def test_a_machine_without_the_store_says_so(tmp_path: Path) -> None:
