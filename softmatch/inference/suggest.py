@@ -83,7 +83,7 @@ def suggest(
     """
     _refuse(number, out)
     pool = open_pool(run, source, device, network)
-    probs = pool.calibrated(pool.probabilities(progress))
+    probs = pool.model.calibrated(pool.probabilities(progress))
     top, free = probs.topk(2).values, _free(pool)
     margin = top[:, 0] - top[:, 1]
     if not len(free):
