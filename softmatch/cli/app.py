@@ -31,13 +31,12 @@ from pydantic import ValidationError
 from softmatch import __version__
 from softmatch.cli.augment import augment
 from softmatch.cli.compare import compare
-from softmatch.cli.lists import methods, runs
 from softmatch.cli.options import ARGUMENTS, OPTIONS, Flag, Folded
 from softmatch.cli.plan import plan
 from softmatch.cli.reproduce import reproduce
-from softmatch.cli.train import bench, check, train
+from softmatch.cli.train import bench, check, methods, train
 from softmatch.cli.typed import RENAMED, remember
-from softmatch.cli.use import export, predict, pseudo_labels, report, suggest
+from softmatch.cli.use import export, predict, pseudo_labels, report, runs, suggest
 from softmatch.config import FormerName
 from softmatch.errors import (
     FAILED,

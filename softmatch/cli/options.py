@@ -122,6 +122,7 @@ def given(settings: BaseModel | None) -> dict[str, Any]:
 
 
 Flag = Parameter(negative=(), show_default=False, group=OUTPUT)
+Json = Annotated[bool, Flag, Parameter(help="Print JSON instead of a table.")]
 
 
 @dataclass(frozen=True)
@@ -154,11 +155,7 @@ OwnMethod = Annotated[
     str | None, Parameter(name="--method", help="file.py:name of your own method, if the run used one. Its code is run.")
 ]
 Device = Annotated[str, Parameter(help=Config.model_fields["device"].description)]
-LabelColumn = Annotated[str | None, Parameter(name="--label-column", help=Config.model_fields["label_column"].description)]
 TextColumn = Annotated[str | None, Parameter(name="--text-column", help=Config.model_fields["text_column"].description)]
-FeatureColumns = Annotated[
-    str | None, Parameter(name="--feature-columns", help=Config.model_fields["feature_columns"].description)
-]
 SettingsFile = Annotated[
     Path | None,
     Parameter(
