@@ -97,7 +97,7 @@ def settings_model(names: Collection[str], **changed: Any) -> Any:
         shown: Any = None if name in changed else DEFAULTS.get(name)
         if annotation is bool:
             shown = f"--{'' if field.default else 'no-'}{name.replace('_', '-')}"
-        if field.default_factory is not None:
+        if field.default == {}:
             shown = DEFAULTS.get(name, False)
         fields[name] = (Annotated[annotation, Parameter(group=_PANEL[name], show_default=shown)], field)
     return create_model("Settings", __config__=ConfigDict(extra="forbid", frozen=True), **fields)
@@ -170,6 +170,6 @@ Raw = Annotated[
     Flag,
     Parameter(
         help="Write CSV cells that start with = + - or @ as they are. By default such cells get a leading ' so that a "
-        "spreadsheet does not run them as formulas; softmatch removes it on reading.",
+        "spreadsheet does not run them as formulas; softmatch removes it on reading."
     ),
 ]

@@ -115,10 +115,7 @@ def check(
 
 
 def methods(
-    name: Annotated[str | None, Parameter(group=ARGUMENTS, help="Method whose card is printed.")] = None,
-    /,
-    *,
-    json: Json = False,
+    name: Annotated[str | None, Parameter(group=ARGUMENTS, help="Method whose card is printed.")] = None, /, *, json: Json = False
 ) -> None:
     """List the methods, or print the card of one: idea, formula, when to use it, options and results.
 
