@@ -47,6 +47,10 @@ class Stopped(KeyboardInterrupt):
     """Training was stopped by a signal and has saved its state. Not an Exception: nothing went wrong."""
 
 
+EXIT_CODES: dict[type[BaseException], int] = {InputError: WRONG_USE, Stopped: STOPPED, KeyboardInterrupt: INTERRUPTED}
+"""Exit codes other than `FAILED`, by error."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return 'Did you mean …?' with the known name closest to `name`, or all known names where none is close."""
     names = sorted(known)

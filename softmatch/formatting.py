@@ -13,8 +13,6 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069
 """Characters that move the cursor, clear the screen or reorder what is shown."""
 MINUS = "\u2212"
 
-MINUS = "\u2212"
-
 
 def duration(seconds: float) -> str:
     """Format a time: '12 s', '3.4 min', '5.2 h', '3.1 days'."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -43,6 +43,14 @@ def say_finding(console: Console, finding: Finding) -> None:
     warning = finding.level == "warning"
     to = Console(stderr=True, emoji=False) if console.quiet and warning else console
     say(to, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if warning else "dim")
+
+
+def print_facts(console: Console, rows: Mapping[str, str]) -> None:
+    """Print names with their values."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in rows.items():
+        table.add_row(f"[dim]{key}[/dim]", Text(visible_lines(value)))
+    console.print(table)
 
 
 class _Bars:
@@ -93,10 +101,8 @@ class Display(_Bars):
         step = int(record["step"])
         name = role if role == self._method else role.replace("supervised", BASELINE).replace("labels", BASELINE)
         parts = [f"loss {record['loss']:.3f}"]
-        if record.get("quantity") is not None:
-            parts.append(f"f {record['quantity']:.2f}")
-        if record.get("quality") is not None:
-            parts.append(f"g {record['quality']:.2f}")
+        shares = {"f": record.get("quantity"), "g": record.get("quality")}
+        parts += [f"{symbol} {share:.2f}" for symbol, share in shares.items() if share is not None]
         if record.get("test_error") is not None:
             whose = "" if record.get("test_error_of") is None else f" of {record['test_error_of']}"
             parts.append(f"error{whose} {percent(record['test_error'])}")
@@ -126,44 +132,34 @@ class Reading(_Bars):
 def describe(task: Task, console: Console, run: str) -> None:
     """Print what was understood, before anything is trained."""
     config, split = task.config, task.split
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
     alone = config.method == "supervised"
     batch = f"{config.labeled_batch} samples" if alone else f"{config.labeled_batch} + {config.unlabeled_batch} samples"
     unlabeled = int((~torch.isin(split.unlabeled, split.labeled)).sum())
+    name = task.network_name
+    if name.startswith(ENCODER):  # without its folder
+        name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
+    trained = "" if task.trained in (None, task.parameters) else f", {task.trained:,} of them trained"
     prepared = "" if task.examples.preparation is None else f" ({task.examples.preparation.describe()})"
     rows = {
         "source": f"{task.source}: {task.examples.describe()}{prepared}",
         "labels": f"{len(split.labeled):,} labelled, {unlabeled:,} unlabelled",
         "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
-        "network": f"{_network(task)}, on {task.device}, {config.precision}",
+        "network": f"{name}, {task.parameters:,} parameters{trained}, on {task.device}, {config.precision}",
         "run folder": run,
     }
-    for key, value in rows.items():
-        table.add_row(f"[dim]{key}[/dim]", Text(visible_lines(value)))
-    console.print(table)
+    print_facts(console, rows)
     for finding in task.findings:
         say_finding(console, finding)
-
-
-def _network(task: Task) -> str:
-    """Name of the network, without the folder of an encoder, and its size."""
-    name = task.network_name
-    if name.startswith(ENCODER):
-        name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
-    trained = "" if task.trained in (None, task.parameters) else f", {task.trained:,} of them trained"
-    return f"{name}, {task.parameters:,} parameters{trained}"
 
 
 def _evaluation(task: Task) -> str:
     """Say how the error will be measured."""
     evaluation = task.evaluation
-    if evaluation.kind == "test":
-        return f"measured on {len(task.test[1]):,} test samples"
-    if evaluation.kind == "holdout":
-        return f"measured on {len(task.test[1]):,} held-out samples"
+    if evaluation.kind == "none":
+        return f"not measured. {evaluation.reason}"
     if evaluation.kind == "crossfit":
         number, folds = sum(len(fold.test) for fold in evaluation.folds), len(evaluation.folds)
         return f"measured on {number:,} labelled samples, each left out once ({folds} folds); then a model on all labels"
-    return f"not measured. {evaluation.reason}"
+    return f"measured on {len(task.test[1]):,} {'test' if evaluation.kind == 'test' else 'held-out'} samples"

@@ -55,7 +55,10 @@ class Model:
         """
         items = self._items(given)
         where = next((parameter.device for parameter in self.network.parameters()), device("cpu"))
-        probs = predict_probabilities(self.network, self.views, items, where)
+        return self.calibrated(predict_probabilities(self.network, self.views, items, where))
+
+    def calibrated(self, probs: Tensor) -> Tensor:
+        """Apply the temperature to predictions of the network."""
         return probs if self.temperature == 1.0 else scale(probs, self.temperature)
 
     def predict(self, given: Any) -> list[str]:

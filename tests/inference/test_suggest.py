@@ -25,7 +25,7 @@ def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_
     assert len(set(found.names)) == len(found.positions) == 15
     assert not set(found.positions) & set(pool.task.split.labeled.tolist())
     assert set(found.positions) <= set(pool.positions.tolist())
-    top = pool.calibrated(pool.probabilities()).topk(2)
+    top = pool.model.calibrated(pool.probabilities()).topk(2)
     margin = dict(zip(pool.positions.tolist(), (top.values[:, 0] - top.values[:, 1]).tolist(), strict=True))
     margins = [margin[k] for k in found.positions]
     assert margins == sorted(margins)
@@ -45,7 +45,7 @@ def test_suggestions_differ_from_each_other(digits_run: Path, tmp_path: Path) ->
     """The features of the chosen ones lie farther apart than those of the most doubtful ones."""
     pool = open_pool(digits_run, device="cpu")
     chosen = suggest(digits_run, 10, tmp_path / "s.csv", device="cpu").positions
-    top = pool.calibrated(pool.probabilities()).topk(2).values
+    top = pool.model.calibrated(pool.probabilities()).topk(2).values
     order = (top[:, 0] - top[:, 1]).argsort()
     labeled = set(pool.task.split.labeled.tolist())
     doubtful = [k for k in pool.positions[order].tolist() if k not in labeled][:10]

@@ -26,7 +26,7 @@ def test_the_pool_is_what_was_trained_on(table_folder: Path) -> None:
     model = load_model(table_folder / "run")
     items = pool.examples.items
     assert isinstance(items, torch.Tensor)
-    assert torch.allclose(pool.calibrated(pool.probabilities()), model.predict_proba(items), atol=1e-6)
+    assert torch.allclose(pool.model.calibrated(pool.probabilities()), model.predict_proba(items), atol=1e-6)
     assert pool.texts(["1"]) is None
 
 
