@@ -193,6 +193,6 @@ def bench(
     keep_freed_memory()
     found = run(given(settings), side, channels, classes, images, repeats)
     if json:
-        print(as_json(found.as_dict()))
+        print(as_json({"setting": found.setting, **found.measurement.as_dict()}))
     else:
         print_bench(found)

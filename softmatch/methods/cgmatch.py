@@ -183,6 +183,3 @@ class CGMatch(Method):
     def statistics(self) -> dict[str, Tensor]:
         found = {"threshold": self.threshold(), "mean_gap": self.mean_gap.value, "ramp": self.ramp()}
         return {**found, "marginal": self.alignment.marginal.value}
-
-
-cgmatch = CGMatch

@@ -164,9 +164,6 @@ class MeanTeacher(Consistency):
         return self.compute(labeled, batch.labels, student, torch.softmax(teacher.float(), dim=-1))
 
 
-pi_model, temporal_ensembling, mean_teacher = PiModel, TemporalEnsembling, MeanTeacher
-
-
 CIFAR_VALUES = 3 * 32 * 32
 CIFAR_RADIUS = 6.0
 
@@ -256,6 +253,3 @@ def _unit(direction: Tensor) -> Tensor:
     flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)
     length: Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
     return (flat / length.clamp_min(tiny)).view_as(direction)
-
-
-vat = VAT

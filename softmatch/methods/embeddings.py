@@ -156,9 +156,6 @@ class CoMatch(Embedding):
         self.probs.push(torch.cat([gather(probs), gather(known)]))
 
 
-comatch = CoMatch
-
-
 UNSEEN = -1
 TINY = torch.finfo(torch.float32).tiny
 
@@ -262,6 +259,3 @@ def _teach(forward: Forward, *views: Tensor) -> list[Encoded]:
     """Embeddings and logits of each view by the averaged weights."""
     features = forward.teach_features(*views, batch_statistics=False)
     return [Encoded(forward.head(each, "projector", averaged=True), forward.head(each, averaged=True)) for each in features]
-
-
-simmatch = SimMatch

@@ -169,6 +169,3 @@ class Influence(Around):
 def _last_layer(encoded: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     features, logits = encoded
     return features.detach().float(), torch.softmax(logits.detach().float(), dim=-1)
-
-
-influence = Influence

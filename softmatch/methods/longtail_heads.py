@@ -92,9 +92,6 @@ def _sample(probability: Tensor) -> Tensor:
     return (torch.rand(len(probability)).to(probability.device) < probability).float()
 
 
-abc = AuxiliaryBalanced
-
-
 class TaughtForward(RecordedForward):
     """A Forward that does not show one view to the network but returns a teacher's answer for it."""
 
@@ -165,6 +162,3 @@ class CoLearning(WithBalancedHead):
     def _taught(self, forward: Forward, weak: Tensor) -> Forward:
         (features,) = forward.teach_features(weak, batch_statistics=False)
         return TaughtForward(forward, weak, Encoded(features, forward.head(features, BALANCED)))
-
-
-cossl = CoLearning

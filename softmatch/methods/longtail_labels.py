@@ -272,6 +272,3 @@ class CReSTPlus(CReST):
         goal = self.prior ** self.power()
         assert isinstance(self.base.alignment, Alignment)
         self.base.alignment.goal.copy_(goal / goal.sum())
-
-
-crest, crest_plus = CReST, CReSTPlus

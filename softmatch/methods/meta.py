@@ -146,6 +146,3 @@ def _average_gradients(module: nn.Module) -> None:
     for parameter in module.parameters():
         if parameter.grad is not None:
             parameter.grad /= world().size
-
-
-meta_pseudo_labels = MetaPseudoLabels

@@ -167,6 +167,3 @@ class SemiReward(Around):
                 loss.backward(inputs=list(module.parameters()))  # type: ignore[no-untyped-call]  # torch's own signature
             for optimizer in self.optimizers.values():
                 optimizer.step()
-
-
-semireward = SemiReward

@@ -23,7 +23,7 @@ from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import set_temperature
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
-from softmatch.training.measure import HeldOut, measure_error, pool, write_held_out
+from softmatch.training.measure import HeldOut, Measured, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
 from softmatch.training.setup import build_method, prepare_job, restored_state
@@ -31,16 +31,13 @@ from softmatch.training.stop import Stop
 from softmatch.training.task import Task
 
 
-@dataclass(frozen=True)
-class Result:
-    """Final figures, as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %.
+@dataclass(frozen=True, kw_only=True)
+class Result(Measured):
+    """Final figures of a run.
 
     Attributes:
-        test_error: None where it could not be measured; see `evaluation`.
-        supervised_test_error: error of the baseline, the same network trained on the labels only.
+        quantity, quality: of the pseudo-labels at the last record that has them.
         evaluation: kind ("test", "holdout", "crossfit", "none"), samples, folds, reason.
-        calibration: see `softmatch.calibration.Calibration`.
-        classes: for each class its labelled and test samples, error, the baseline's error, precision and recall.
     """
 
     run: Path
@@ -48,21 +45,11 @@ class Result:
     labels: int
     steps: int
     seed: int
-    test_samples: int
-    test_error: float | None
-    test_error_interval: tuple[float, float] | None
-    supervised_test_error: float | None
-    difference: float | None
-    difference_interval: tuple[float, float] | None
     quantity: float | None
     quality: float | None
     seconds: float
     supervised_seconds: float | None
-    class_errors: dict[str, float | None]
     evaluation: dict[str, Any]
-    calibration: dict[str, Any] | None
-    classes: list[dict[str, Any]]
-    warnings: list[str]
 
 
 def train(
@@ -233,37 +220,25 @@ def _cross_fit(task: Task, to: Fit) -> tuple[HeldOut, Curve, float | None]:
 
 
 def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds: float, baseline_seconds: float | None) -> Result:
-    evaluation, classes = task.evaluation, task.examples.classes
+    evaluation, classes, number = task.evaluation, task.examples.classes, len(found.labels)
     counts = torch.bincount(task.examples.labels[task.split.labeled], minlength=len(classes)).tolist()
-    measured = measure_error(found if len(found.labels) else None, classes, counts, evaluation)
-    if world().is_main and measured.calibration is not None and measured.calibration.temperature is not None:
-        set_temperature(run, measured.calibration.temperature)
+    measured = measure_error(found, classes, counts, evaluation)
+    if world().is_main and measured.calibration is not None and measured.calibration["temperature"] is not None:
+        set_temperature(run, measured.calibration["temperature"])
+    warnings = [*(finding.text for finding in task.findings if finding.level == "warning"), *measured.warnings]
+    about = {"kind": evaluation.kind, "samples": number, "folds": len(evaluation.folds) or None, "reason": evaluation.reason}
     return Result(
+        **{**vars(measured), "warnings": warnings},
         run=run.path,
         method=task.config.method,
         labels=len(task.split.labeled),
         steps=task.config.steps,
         seed=task.config.seed,
-        test_samples=len(found.labels),
-        test_error=measured.error,
-        test_error_interval=measured.error_interval,
-        supervised_test_error=measured.baseline_error,
-        difference=measured.difference,
-        difference_interval=measured.difference_interval,
         quantity=fitted.judged.get("quantity"),
         quality=fitted.judged.get("quality"),
         seconds=seconds,
         supervised_seconds=baseline_seconds,
-        class_errors={row["name"]: row.get("error") for row in measured.classes},
-        evaluation={
-            "kind": evaluation.kind,
-            "samples": len(found.labels),
-            "folds": len(evaluation.folds) or None,
-            "reason": evaluation.reason,
-        },
-        calibration=None if measured.calibration is None else measured.calibration.as_dict(),
-        classes=measured.classes,
-        warnings=[*(finding.text for finding in task.findings if finding.level == "warning"), *measured.warnings],
+        evaluation=about,
     )
 
 

@@ -73,10 +73,7 @@ def restored_state() -> Iterator[None]:
 def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, built: nn.Module) -> Task:
     """Put a task together; `built` is the network as a module."""
     return Task(
-        source=job.source,
-        name=job.name,
-        config=job.config,
-        examples=job.examples,
+        **vars(job),
         split=evaluation.final,
         views=views,
         network=network,
@@ -84,7 +81,6 @@ def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, 
         num_features=feature_size(built),
         device=choose_device(job.config.device),
         evaluation=evaluation,
-        findings=job.findings,
         processes=processes.world().size,
         trained=sum(p.numel() for p in built.parameters() if p.requires_grad),
     )
@@ -286,20 +282,14 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
     return Trainer(
         make_parts,
         method.to(task.device),
+        config,
         make_optimizer=make,
         predict_pool=partial(_predict_pool, task, check),
-        steps=config.steps,
-        lr=config.lr,
         num_classes=len(task.examples.classes),
         truth=_truth(task),
         every=_evaluate_every(config),
         device=task.device,
-        warmup=config.warmup,
-        clip=config.clip,
-        precision=config.precision,
-        batch_statistics=config.batch_statistics,
         micro_batch=micro_batch(task) or None,
-        compiled=config.compile,
     )
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods.cgmatch import CGMatch, LabelHistory, cgmatch, count_gap, generalized_cross_entropy
+from softmatch.methods import cgmatch
+from softmatch.methods.cgmatch import CGMatch, LabelHistory, count_gap, generalized_cross_entropy
 from softmatch.methods.forward import Forward
 from softmatch.step import Output
 from tests.contracts.examples import assert_same_state, state

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Problem, build
-from softmatch.methods.embeddings import CoMatch, comatch
+from softmatch.methods import Problem, build, comatch
+from softmatch.methods.embeddings import CoMatch
 from softmatch.methods.forward import Encoded, Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch

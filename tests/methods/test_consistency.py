@@ -11,16 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Forward, Method, Problem, build
+from softmatch.methods import Forward, Method, Problem, build, mean_teacher, pi_model, temporal_ensembling, vat
 from softmatch.methods import consistency as module
-from softmatch.methods.consistency import (
-    VAT,
-    TemporalEnsembling,
-    mean_teacher,
-    pi_model,
-    temporal_ensembling,
-    vat,
-)
+from softmatch.methods.consistency import VAT, TemporalEnsembling
 from softmatch.networks import build_network
 from softmatch.step import Batch, Output
 from tests.contracts.examples import assert_same_state, state

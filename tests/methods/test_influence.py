@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import Match, Problem, build, fixmatch, pseudo_label, softmatch, uda
+from softmatch.methods import Match, Problem, build, fixmatch, influence, pseudo_label, softmatch, uda
 from softmatch.methods.forward import Forward
-from softmatch.methods.influence import Curvature, Influence, conjugate_gradients, influence
+from softmatch.methods.influence import Curvature, Influence, conjugate_gradients
 from softmatch.step import Batch, Labeled
 from tests.golden import close
 

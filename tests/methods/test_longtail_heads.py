@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Forward, Problem, build, fixmatch, pseudo_label
+from softmatch.methods import Forward, Problem, abc, build, cossl, fixmatch, pseudo_label
 from softmatch.methods.forward import Encoded
-from softmatch.methods.longtail_heads import AuxiliaryBalanced, CoLearning, TaughtForward, abc, cossl
+from softmatch.methods.longtail_heads import AuxiliaryBalanced, CoLearning, TaughtForward
 from softmatch.methods.match_variants import adamatch
 from softmatch.networks.heads import Headed
 from softmatch.networks.small import MLP

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import Problem, build, fixmatch, softmatch
-from softmatch.methods.longtail_labels import choose, crest, crest_plus, darp, drop_small, sampling_shares, solve
+from softmatch.methods import Problem, build, crest, crest_plus, fixmatch, softmatch
+from softmatch.methods.longtail_labels import choose, darp, drop_small, sampling_shares, solve
 from softmatch.methods.match import Match
 from softmatch.methods.match_variants import debiaspl
 from softmatch.step import Seen

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Problem, build, fixmatch, flexmatch, freematch, softmatch, uda
+from softmatch.methods import Problem, abc, build, fixmatch, flexmatch, freematch, softmatch, uda
 from softmatch.methods.longtail_weights import (
     ClassWeighted,
     ClassWeightedCrossEntropy,
@@ -166,7 +166,6 @@ def test_surveyed_every_epoch_at_most_a_tenth_of_the_run() -> None:
 
 
 def test_works_inside_other_wrappers() -> None:
-    from softmatch.methods.longtail_heads import abc
     from softmatch.methods.longtail_weights import saw
 
     def inner() -> Match:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import meta
+from softmatch.methods import meta, meta_pseudo_labels
 from softmatch.methods.forward import Forward
-from softmatch.methods.meta import MetaPseudoLabels, meta_pseudo_labels
+from softmatch.methods.meta import MetaPseudoLabels
 from softmatch.step import Batch
 from tests.golden import close
 from tests.methods.networks import batch, trainer

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import fixmatch, pseudo_label, softmatch, uda
+from softmatch.methods import fixmatch, pseudo_label, semireward, softmatch, uda
 from softmatch.methods.forward import Forward
 from softmatch.methods.match import Match
-from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
+from softmatch.methods.semireward import Generator, Rewarder, SemiReward, similarity
 from softmatch.step import Batch
 from tests.golden import close
 from tests.methods.networks import batch, trainer

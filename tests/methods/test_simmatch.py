@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Problem, build
-from softmatch.methods.embeddings import SimMatch, simmatch
+from softmatch.methods import Problem, build, simmatch
+from softmatch.methods.embeddings import SimMatch
 from softmatch.methods.forward import Encoded, Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch
