@@ -39,8 +39,7 @@ from softmatch.runs.folder import RunFolder
 from softmatch.training.fit import Listener
 
 INTERVAL = 20.0
-SMALL: dict[str, Any] = {"steps": 12, "evaluate_every": 4, "checkpoint_every": 4, "threads": 1}
-SMALL |= {"labeled_batch": 8, "unlabeled_batch": 16}
+SMALL: Any = {"steps": 12, "evaluate_every": 4, "checkpoint_every": 4, "threads": 1, "labeled_batch": 8, "unlabeled_batch": 16}
 MEASURES = ("memory, MB", "open files", "threads", "child processes", "left in /dev/shm", "temporary files", "Python objects")
 COUNTS = MEASURES[1:6]
 """Numbers that must not grow at all."""
@@ -73,7 +72,8 @@ class Rounds:
 
     def resume(self) -> None:
         with suppress(Stopped):
-            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=StopAtRecord())  # type: ignore[abstract]
+            stopping = StopAtRecord()  # type: ignore[abstract]  # its other methods do nothing
+            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=stopping)
         softmatch.train(resume=self.run)
 
     def images(self) -> None:

@@ -55,6 +55,7 @@ def test_inputs_follow_from_the_seed(readers: Any) -> None:
 
 def test_failures_are_kept_and_can_be_replayed(fuzz: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz_mutations.mutate_bytes", lambda random, content, others: content)
+
     def read(path: Path) -> None:
         content = path.read_bytes()
         if b"x" in content:

@@ -228,7 +228,10 @@ CONTINUES = torch.arange(40) >= 30
 
 
 def test_all_but_special_ids_are_words() -> None:
-    assert find_words(torch.tensor([[2, 9, 1, 3, 0, 50_000]]), 0, ENDS).are.tolist() == [[False, True, True, False, False, True]]
+    found = find_words(torch.tensor([[2, 9, 1, 3, 0, 50_000]]), 0, ENDS)
+    assert found.are.tolist() == found.starts().tolist() == [[False, True, True, False, False, True]], (
+        "without marks, each is one"
+    )
 
 
 def test_pieces_belong_to_the_word_before_them_but_not_to_special_tokens() -> None:
@@ -237,12 +240,6 @@ def test_pieces_belong_to_the_word_before_them_but_not_to_special_tokens() -> No
     assert found.group.tolist() == [[0, 1, 1, 1, 4, 5, 6, 6], [0, 1, 1, 3, 4, 5, 6, 7]]
     assert found.starts().int().tolist() == [[0, 1, 0, 0, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0, 0, 0]]
     assert found.spread(torch.arange(16).view(2, 8))[0].tolist() == [0, 1, 1, 1, 4, 5, 6, 6]
-
-
-def test_without_marks_each_token_is_a_word() -> None:
-    found = find_words(torch.tensor([[2, 10, 30, 3]]), 0, ENDS)
-    assert found.group is None
-    assert found.starts() is found.are
 
 
 def test_what_stays_moves_to_the_left_and_keeps_its_word() -> None:
@@ -268,12 +265,3 @@ def test_the_marks_of_tokenizers() -> None:
     bytes_ = {"<s>": 0, "Ġplay": 1, "ing": 2, "äŃ": 3, "Ġ": 4, ".": 5, "7": 6}
     assert _names(bytes_) == {"ing", "7"}, "others than ASCII are parts of any letter"
     assert find_continuing({"play": 0, "ing": 1}) is None
-
-
-def test_a_part_draws_what_the_whole_draws() -> None:
-    draw = [
-        Draws(rows, torch.Generator().manual_seed(3), torch.device("cpu"))(4, torch.float64)
-        for rows in (Rows(9), Rows(9, slice(2, 5)))
-    ]
-    assert draw[0].shape == (9, 4)
-    assert torch.equal(draw[0][2:5], draw[1])
