@@ -9,6 +9,7 @@ from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Problem, build
 from softmatch.recipes import complete, require_versions
+from tests.refusals import refused
 
 
 def make(source: str, **given: Any) -> Config:
@@ -130,8 +131,7 @@ def test_a_short_run_of_a_recipe_has_averages_that_follow_it() -> None:
     ],
 )
 def test_impossible_settings(source: str, given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make(source, **given)
+    refused(message, make, source, **given)
 
 
 @pytest.mark.parametrize("given", [{"recipe": "paper", "imbalance": 100}, {"recipe": "paper", "steps": 2000}, {"labels": 250}])

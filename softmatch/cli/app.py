@@ -130,10 +130,9 @@ def _explain(error: BaseException, words: list[str]) -> int:
         case CycloptsError():
             cause = error.__cause__
             _complain(explain(cause) if isinstance(cause, ValidationError) else str(error).strip())
-        case ProcessLost():
-            time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
-            _complain(str(error))
         case SoftmatchError() | Stopped():
+            if isinstance(error, ProcessLost):
+                time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
             _complain(str(error))
         case KeyboardInterrupt():
             _complain("interrupted. What a run has written so far is kept in its folder.")
@@ -146,8 +145,9 @@ def _explain(error: BaseException, words: list[str]) -> int:
             _complain(f"{error.filename or 'file system'}: {error.strerror or error}.")
         case _:
             raise error
-    codes = {CycloptsError: WRONG_USE, **EXIT_CODES}
-    return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
+    if isinstance(error, CycloptsError):
+        return WRONG_USE
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), FAILED)
 
 
 def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
@@ -210,7 +210,3 @@ def _print(text: str) -> None:
         width = shutil.get_terminal_size().columns
         lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in lines]
     print("\n".join(lines), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import torch
 from rich.console import Console
@@ -53,40 +51,26 @@ def print_facts(console: Console, rows: Mapping[str, str]) -> None:
     console.print(table)
 
 
-class _Bars:
+class _Bars(Progress):
     """Progress bars on a terminal; nothing elsewhere."""
 
     def __init__(self, console: Console, columns: Sequence[ProgressColumn], transient: bool = False) -> None:
-        self.console = console
-        shown = console.is_terminal and not console.quiet
-        columns = (*columns, TimeRemainingColumn(compact=True))
-        self._progress = Progress(*columns, console=console, disable=not shown, transient=transient)
+        hidden = console.quiet or not console.is_terminal
+        super().__init__(*columns, TimeRemainingColumn(compact=True), console=console, disable=hidden, transient=transient)
         self._bars: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
 
     def _show(self, name: str, done: int, total: int | None, figures: str) -> None:
         if name not in self._bars:
-            self._bars[name] = self._progress.add_task(name, total=total, figures="")
-        self._progress.update(self._bars[name], completed=done, total=total, figures=figures)
+            self._bars[name] = self.add_task(name, total=total, figures="")
+        self.update(self._bars[name], completed=done, total=total, figures=figures)
 
 
 class Display(_Bars):
     """Listener of a job: a live bar for each network on a terminal, and a line now and then elsewhere."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        columns = (
-            TextColumn("{task.description:<12}"),
-            BarColumn(bar_width=10),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("{task.fields[figures]}"),
-        )
-        super().__init__(console or make_console(), columns)
+    def __init__(self, console: Console) -> None:
+        name, steps = TextColumn("{task.description:<12}"), TextColumn("{task.completed}/{task.total}")
+        super().__init__(console, (name, BarColumn(bar_width=10), steps, TextColumn("{task.fields[figures]}")))
         self._method = ""
         self._next_line = 0
 
@@ -104,7 +88,7 @@ class Display(_Bars):
         shares = {"f": record.get("quantity"), "g": record.get("quality")}
         parts += [f"{symbol} {share:.2f}" for symbol, share in shares.items() if share is not None]
         if record.get("test_error") is not None:
-            whose = "" if record.get("test_error_of") is None else f" of {record['test_error_of']}"
+            whose = f" of {record['test_error_of']}" if record.get("test_error_of") else ""
             parts.append(f"error{whose} {percent(record['test_error'])}")
         figures = "  ".join(parts)
         if self.console.is_terminal:
@@ -120,9 +104,9 @@ class Display(_Bars):
 class Reading(_Bars):
     """Shows how many samples have been read or predicted, on a terminal."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console) -> None:
         columns = (TextColumn("samples"), BarColumn(bar_width=20), TextColumn("{task.completed:,.0f}{task.fields[figures]}"))
-        super().__init__(console or Console(stderr=True, emoji=False), columns, transient=True)
+        super().__init__(console, columns, transient=True)
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Show the number of samples that are done, and of all samples where that is known."""

@@ -44,9 +44,10 @@ MORE: Mapping[str, str] = {
 BY_DATA = "by the data"
 DEFAULTS: Mapping[str, str] = {
     **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "image_size", "max_tokens"), BY_DATA),
-    **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr"), BY_DATA),
-    **dict.fromkeys(("weight_decay", "warmup", "layer_decay", "head_rate", "model_momentum"), BY_DATA),
-    **dict.fromkeys(("test_fraction", "folds"), BY_DATA),
+    **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "warmup"), BY_DATA),
+    **dict.fromkeys(("weight_decay", "layer_decay", "head_rate", "model_momentum", "test_fraction", "folds"), BY_DATA),
+    **dict.fromkeys(("largest_class_labels", "largest_class_unlabeled"), "the paper's number for CIFAR"),
+    **dict.fromkeys(("statistics_momentum", "batch_norm_momentum"), "by --averages"),
     "data": "cache, then the Hugging Face hub",
     "augmented": "aug_0, aug_1, … of the table",
     "split_seed": "the same as the seed",
@@ -60,12 +61,8 @@ DEFAULTS: Mapping[str, str] = {
     "workers": "by the data and the machine",
     "micro_batch": "64 on a CPU, no limit elsewhere",
     "unlabeled_imbalance": "the same as --imbalance",
-    "largest_class_labels": "the paper's number for CIFAR",
-    "largest_class_unlabeled": "the paper's number for CIFAR",
     "train_per_class": "all",
     "validation_per_class": "the test set",
-    "statistics_momentum": "by --averages",
-    "batch_norm_momentum": "by --averages",
 }
 """Defaults that are not a value of their own, as help shows them."""
 
@@ -127,11 +124,7 @@ class Talk:
 class TalkOrJson(Talk):
     """How much a command prints, or its result as JSON."""
 
-    as_json: Annotated[
-        bool,
-        Flag,
-        Parameter(name="--json", help="Print the result as JSON on standard output, and everything else on standard error."),
-    ] = False
+    as_json: Annotated[bool, Flag, Parameter(name="--json", help="Print the result as JSON; all else on standard error.")] = False
 
 
 Run = Annotated[Path, Parameter(help="Folder of a finished run.", group=ARGUMENTS)]

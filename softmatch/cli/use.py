@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -36,7 +34,8 @@ COLUMNS = ("label_column", "text_column", "feature_columns")
 if TYPE_CHECKING:
     from softmatch.cli.display import Reading
 
-    Columns, ReadSettings = Config, Config
+    Columns = Config
+    ReadSettings = Config
 else:
     Columns, ReadSettings = settings_model(COLUMNS), settings_model((*COLUMNS, "unlabeled", "image_size", "encoder"))
 
@@ -85,18 +84,10 @@ def predict(
     talk = talk or TalkOrJson()
     if talk.as_json and out == Path("-"):
         raise InputError("--json and --out - both write to standard output: leave out one of them.")
-    with _progress(talk) as progress:
+    named = reading_of(make_config(given(columns))).columns
+    with _progress(talk) as bar:
         found = run_predict(
-            run,
-            source,
-            out,
-            reading_of(make_config(given(columns))).columns,
-            probabilities=probabilities,
-            rows=rows,
-            device=device,
-            progress=progress,
-            network=network,
-            raw=raw,
+            run, source, out, named, probabilities=probabilities, rows=rows, device=device, progress=bar, network=network, raw=raw
         )
     _tell(found, talk, to_stderr=out == Path("-"))
 
@@ -266,14 +257,12 @@ def runs(
         print(f"There are no runs in {folder}.")
 
 
-@contextmanager
-def _progress(talk: Talk | None) -> Iterator[Reading]:
+def _progress(talk: Talk | None) -> Reading:
     from rich.console import Console
 
     from softmatch.cli.display import Reading
 
-    with Reading(Console(stderr=True, quiet=talk is not None and talk.quiet, emoji=False)) as progress:
-        yield progress
+    return Reading(Console(stderr=True, quiet=talk is not None and talk.quiet, emoji=False))
 
 
 def _tell(found: Any, talk: Talk | None, to_stderr: bool = False) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from safetensors.torch import save_file
@@ -142,15 +142,11 @@ def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, netwo
 
 def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
     """JSON of a graph in a file of this name: its input and output, the classes, and the preparation."""
+    kind = str(items.dtype).removeprefix("torch.")
     return {
         "format": 1,
         "classes": list(model.classes),
-        "input": {
-            "name": INPUT,
-            "type": str(items.dtype).removeprefix("torch."),
-            "shape": ["batch", *items.shape[1:]],
-            "is": begins(model.preparation),
-        },
+        "input": {"name": INPUT, "type": kind, "shape": ["batch", *items.shape[1:]], "is": begins(model.preparation)},
         "output": {"name": OUTPUT, "type": "float32", "shape": ["batch", len(model.classes)]},
         "temperature": model.temperature,
         "preparation": model.preparation.settings(),
@@ -189,7 +185,7 @@ def _write_torchscript(path: Path, whole: Whole, two: Tensor, about: str) -> Cal
         torch.jit.save(traced, path, _extra_files={EXTRA: about})
         loaded = torch.jit.load(path)  # type: ignore[no-untyped-call]  # torch's own
 
-    return torch.no_grad()(loaded)
+    return cast(Call, torch.no_grad()(loaded))
 
 
 def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -104,8 +104,7 @@ class Predictions:
             )
         if self.unknown_labels:
             lines.append(f"{self.unknown_labels:,} samples have a label that is not a class of the model")
-        if self.file is not None:
-            lines.append(str(self.file))
+        lines.append(str(self.file or ""))
         return "\n".join(line for line in lines if line)
 
 
@@ -154,16 +153,14 @@ def predict(
     tally, path = _Tally(model.classes), out
     if out != STDOUT and not (out is None and single):
         path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
-    header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number"}
-    if probabilities:
-        header |= {f"p_{name}": "number" for name in model.classes}
-    header["problem"] = "text"
+    shares: dict[str, Cell] = {f"p_{name}": "number" for name in model.classes} if probabilities else {}
+    header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number", **shares, "problem": "text"}
     with ExitStack() as stack:
         write = None if path is None else stack.enter_context(write_table(path, header, raw))
         for piece in pieces:
             tally.add(piece)
             if write is not None:
-                write(_table(piece, model.classes, probabilities))
+                write(_table(piece, model.classes))
             if progress is not None:
                 progress(tally.samples)
         if not tally.samples:
@@ -233,11 +230,8 @@ def _open(source: Any, columns: Columns, trained: Columns) -> Opened:
     if columns.unlabeled is None:
         columns = replace(columns, unlabeled=trained.unlabeled)
     if columns.label is None and trained.label not in (None, columns.text, *(columns.features or ())):
-        try:
+        with suppress(InputError):  # there may be no such column; any other problem is reported below
             opened = open_source(source, replace(columns, label=trained.label), need_label=False)
-        except InputError:
-            pass  # there may be no such column; any other problem is reported below
-        else:
             if opened.columns.label is not None:
                 return opened
     return open_source(source, columns, need_label=False)
@@ -290,17 +284,15 @@ def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
     return inputs[start:stop]
 
 
-def _table(piece: Predicted, classes: tuple[str, ...], probabilities: bool) -> dict[str, Values]:
+def _table(piece: Predicted, classes: tuple[str, ...]) -> dict[str, Values]:
     confidence, chosen = piece.probs.max(-1)
-    found: dict[str, Values] = {
+    return {
         "name": piece.names,
         "label": [None if problem else classes[k] for k, problem in zip(chosen.tolist(), piece.problems, strict=True)],
         "confidence": confidence,
         "problem": [problem or None for problem in piece.problems],
+        **{f"p_{name}": piece.probs[:, k] for k, name in enumerate(classes)},
     }
-    if probabilities:
-        found |= {f"p_{name}": piece.probs[:, k] for k, name in enumerate(classes)}
-    return found
 
 
 def _stem(source: Any) -> str:

@@ -20,10 +20,7 @@ from softmatch.training.setup import build_method
 
 Order = Literal["doubtful", "certain", "source"]
 PART = 8192
-SCALES = (
-    "The column confidence is calibrated; λ is of the probability as the method sees it in training: aligned where it aligns, "
-    "and before calibration."
-)
+SCALES = "The confidence is calibrated; λ is of the probability as the method sees it: aligned where it aligns, uncalibrated."
 
 
 @dataclass(frozen=True)
@@ -88,28 +85,21 @@ def write_pseudo_labels(
     confidence = pool.model.calibrated(probs).gather(1, labels[:, None]).squeeze(1)
     pseudo, given = [pool.model.classes[k] for k in labels.tolist()], pool.given
     disputed = [label is not None and label != made for label, made in zip(given, pseudo, strict=True)]
-    chosen = _ordered(order, confidence, torch.tensor(disputed, dtype=torch.bool))
-    places, names = chosen.tolist(), pool.names(pool.positions[chosen])
+    sure = confidence.tolist()
+    keys = {"doubtful": lambda k: (not disputed[k], sure[k]), "certain": lambda k: -sure[k], "source": lambda k: k}
+    places = sorted(range(len(sure)), key=keys[order])
+    names = pool.names(pool.positions[places])
     table: dict[str, Values] = {
         "name": names,
         "pseudo_label": [pseudo[k] for k in places],
-        "confidence": confidence[chosen],
-        "weight": [None] * len(places) if weights is None else weights[chosen],
+        "confidence": confidence[places],
+        "weight": [None] * len(places) if weights is None else weights[places],
         "given_label": [given[k] for k in places],
     }
     path = choose_path(out, Path(run), "pseudo_labels.csv")
     write_samples(path, table, ("confidence", "weight"), pool.texts(names), raw)
     weight = None if weights is None else float(weights.double().mean())
     return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, reason)
-
-
-def _ordered(order: Order, confidence: Tensor, disputed: Tensor) -> Tensor:
-    if order == "source":
-        return torch.arange(len(confidence))
-    if order == "certain":
-        return confidence.argsort(descending=True, stable=True)
-    first = confidence.argsort(stable=True)
-    return first[(~disputed[first]).to(torch.int8).argsort(stable=True)]
 
 
 def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple[Tensor, Tensor | None, str]:

@@ -104,13 +104,14 @@ def suggest(
 
 
 def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) -> dict[int, int]:
-    """Places in the pool of the most doubtful sample of each cluster, and the size of its cluster.
-
-    Args:
-        free: places to choose from.
-    """
+    """Places in the pool, among the free ones, of the most doubtful sample of each cluster, and the size of its cluster."""
     candidates = free[margin[free].argsort(stable=True)[: CANDIDATES * number]]
-    candidates, features = _without_oddities(pool, free, candidates, number, seed)
+    usual = free[torch.randperm(len(free), generator=stream(seed, "usual"))[:SOME]]
+    features = standardized(_features(pool.model, pool.examples.items[pool.positions[torch.cat([candidates, usual])]]))
+    features, theirs = features[: len(candidates)], features[len(candidates) :]
+    near = np.ones(len(candidates), dtype=bool) if len(usual) < 2 else ~far_out(features, theirs)
+    if near.sum() >= min(number, len(candidates)):  # else too few would be left without the outliers
+        candidates, features = candidates[torch.from_numpy(near)], features[near]
     clusters = torch.from_numpy(k_means(features, min(number, len(candidates)), seed))
     groups = [candidates[clusters == cluster] for cluster in range(int(clusters.max()) + 1)]
     return {int(members[0]): len(members) for members in groups if len(members)}  # candidates are sorted, most doubtful first
@@ -189,19 +190,6 @@ def _free(pool: Pool) -> Tensor:
     return torch.tensor(free, dtype=torch.int64)
 
 
-def _without_oddities(pool: Pool, free: Tensor, candidates: Tensor, number: int, seed: int) -> tuple[Tensor, Array]:
-    """Candidates without outliers, with their standardised features; all candidates if too few would be left."""
-    usual = free[torch.randperm(len(free), generator=stream(seed, "usual"))[:SOME]]
-    features = standardized(_features(pool.model, pool.examples.items[pool.positions[torch.cat([candidates, usual])]]))
-    ours, theirs = features[: len(candidates)], features[len(candidates) :]
-    if len(usual) < 2:
-        return candidates, ours
-    near = ~far_out(ours, theirs)
-    if near.sum() < min(number, len(candidates)):
-        return candidates, ours
-    return candidates[torch.from_numpy(near)], ours[near]
-
-
 @torch.no_grad()
 def _features(model: Model, items: Tensor | ImageFiles) -> Array:
     """Features of the network (N, D), or its logits if it shows none."""
@@ -240,9 +228,7 @@ def _read(
     texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
     notes = [finding.text for finding in opened.findings if finding.level != "stop"]
     if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
-        notes.append(
-            f"{opened.where}: no label column was found. If there is one, name it with --label; now it is used as a feature."
-        )
+        notes.append(f"{opened.where}: no label column was found. If there is one, name it with --label; it is a feature now.")
     return reduced(features, seed), [records.names[k] for k in kept], labeled, texts, tuple(notes)
 
 

@@ -9,6 +9,7 @@ import secrets
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, Literal
@@ -35,11 +36,8 @@ def free_path(folder: Path, name: str) -> Path:
     except OSError as error:
         raise InputError(f"{folder} cannot be created: {error.strerror or error}. Choose another place with --out.") from error
     wanted = Path(name)
-    path, number = folder / name, 1
-    while os.path.lexists(path):
-        number += 1
-        path = folder / f"{wanted.stem}-{number}{wanted.suffix}"
-    return path
+    others = (f"{wanted.stem}-{number}{wanted.suffix}" for number in count(2))
+    return next(folder / each for each in chain([name], others) if not os.path.lexists(folder / each))
 
 
 def refuse_existing(path: Path) -> None:
@@ -176,9 +174,7 @@ def _parquet_rows(path: Path, columns: Mapping[str, Cell]) -> tuple[Any, Callabl
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError as error:
-        raise InputError(
-            "Parquet needs pyarrow: pip install 'softmatch[tables]', or give --out a name that ends with .csv."
-        ) from error
+        raise InputError("Parquet needs pyarrow: pip install 'softmatch[tables]', or let --out end with .csv.") from error
     schema = pa.schema([(name, pa.string() if kind == "text" else pa.float32()) for name, kind in columns.items()])
     file = pa.parquet.ParquetWriter(path, schema)
 

@@ -139,9 +139,7 @@ class RunFolder:
     def read_json(self, name: str) -> Any:
         """Read a JSON file of the run; None where it does not exist."""
         path = self.path / name
-        if not path.exists():
-            return None
-        return parse_json(read_text(path), path)
+        return parse_json(read_text(path), path) if path.exists() else None
 
 
 def is_finished(folder: Path) -> bool:

@@ -93,9 +93,10 @@ def save_model(run: RunFolder, model: Model, name: str) -> None:
     """Write model/: weights as safetensors, the rest as JSON. LoRA adapters are merged into the encoder's weights."""
     folder, network, samples = run.path / "model", merged(model.network), model.samples
     folder.mkdir(exist_ok=True)
-    _write_tensors(folder / "model.safetensors", network.state_dict())
-    _write_tensors(folder / "preparation.safetensors", model.preparation.tensors())
-    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples.to(ITEMS[model.views.kind])})
+    items = {} if samples is None else {"items": samples.to(ITEMS[model.views.kind])}
+    for file, tensors in ("model", network.state_dict()), ("preparation", model.preparation.tensors()), ("samples", items):
+        if tensors:
+            write_checked(folder / f"{file}.safetensors", tensors, {})
     about = {
         "format": FORMAT,
         "network": name,
@@ -107,11 +108,6 @@ def save_model(run: RunFolder, model: Model, name: str) -> None:
         "temperature": 1.0,
     }
     run.write_json("model/model.json", about)
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    if tensors:
-        write_checked(path, tensors, {})
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

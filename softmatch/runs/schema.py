@@ -14,8 +14,6 @@ from softmatch.errors import InputError, explain
 from softmatch.files.tensors import Header
 from softmatch.networks import ENCODER, build_network, shapes_only
 
-__all__ = ["FORMAT", "Description", "describe", "refuse_other_weights"]
-
 FORMAT = 1
 LARGEST_ITEM = 2**26
 """Numbers in an item; the largest photographs have fewer."""

@@ -25,6 +25,7 @@ from softmatch.runs.model import Model, load_model, save_model, set_temperature
 from softmatch.views import ImageViews, VectorViews
 from tests.inference.tables import read_csv
 from tests.own.sources import write_csv
+from tests.refusals import refused
 from tests.tiny_encoder import make_text_encoder, make_vit
 
 IMAGES = ImageViews([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
@@ -108,8 +109,7 @@ def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Pa
     assert copy.temperature == original.temperature != 1.0
     assert torch.equal(copy.predict_proba(original.samples), original.predict_proba(original.samples))
     assert "head.weight" in load_file(tmp_path / "copy" / "model" / "model.safetensors")
-    with pytest.raises(InputError, match="has no saved samples for the comparison"):
-        export(tmp_path / "copy", "safetensors")
+    refused("has no saved samples for the comparison", export, tmp_path / "copy", "safetensors")
 
 
 def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path) -> None:
@@ -205,12 +205,10 @@ def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_pa
     for folder, source in ((table_folder, "wine.csv"), (image_folder, "images")):
         run = shutil.copytree(folder / "run", tmp_path / folder.name)
         (run / "model" / "samples.safetensors").unlink()
-        with pytest.raises(InputError, match="Give some with --source"):
-            export(run, "torchscript")
+        refused("Give some with --source", export, run, "torchscript")
         found = export(run, "torchscript", source=folder / source)
         assert found.samples == (178 if source == "wine.csv" else 80)
-    with pytest.raises(InputError, match="was trained on"):
-        export(run, "torchscript", source=table_folder / "wine.csv")
+    refused("was trained on", export, run, "torchscript", source=table_folder / "wine.csv")
 
 
 class Branching(nn.Module):
@@ -247,10 +245,8 @@ def test_an_export_that_computes_something_else_is_removed(tmp_path: Path) -> No
 def test_a_network_that_cannot_be_exported_says_why(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(5, 5), Refusing())
     run = saved(tmp_path / "run", "tests:Refusing", (5,), network)
-    with pytest.raises(InputError, match="cannot be exported as TorchScript: 'not like this'"):
-        export(run, "torchscript", network=network)
-    with pytest.raises(InputError, match="a network of your own"):
-        export(run, "torchscript")
+    refused("cannot be exported as TorchScript: 'not like this'", export, run, "torchscript", network=network)
+    refused("a network of your own", export, run, "torchscript")
     assert list((run / "export").iterdir()) == []
 
 
@@ -258,22 +254,18 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     run = saved(tmp_path / "run", "mlp", (5,))
     assert [export(run, "torchscript").path.name for _ in range(2)] == ["model.pt", "model-2.pt"]
     (tmp_path / "m.pt").write_text("precious")
-    with pytest.raises(InputError, match="never overwritten"):
-        export(run, "torchscript", tmp_path / "m.pt")
+    refused("never overwritten", export, run, "torchscript", tmp_path / "m.pt")
     (tmp_path / "n.pt.json").write_text("precious")
-    with pytest.raises(InputError, match=r"n\.pt\.json exists already"):
-        export(run, "torchscript", tmp_path / "n.pt")
+    refused(r"n\.pt\.json exists already", export, run, "torchscript", tmp_path / "n.pt")
     assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {
         "m.pt": "precious",
         "n.pt.json": "precious",
     }
-    with pytest.raises(InputError, match="there is no folder"):
-        export(run, "torchscript", tmp_path / "no" / "m.pt")
+    refused("there is no folder", export, run, "torchscript", tmp_path / "no" / "m.pt")
     with pytest.raises(InputError, match="Did you mean 'onnx'"):
         export(run, "onxx")  # type: ignore[arg-type]  # the mistake
 
 
 def test_onnx_without_its_libraries_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(InputError, match=r"pip install 'softmatch\[onnx\]'"):
-        export(saved(tmp_path / "run", "mlp", (5,)), "onnx")
+    refused(r"pip install 'softmatch\[onnx\]'", export, saved(tmp_path / "run", "mlp", (5,)), "onnx")

@@ -17,6 +17,7 @@ from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.model import load_model
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from tests.inference.tables import read_csv
+from tests.refusals import refused
 
 
 def test_weights_are_those_of_the_final_state(digits_run: Path, tmp_path: Path) -> None:
@@ -154,13 +155,11 @@ def test_a_method_inside_another_is_found_again_with_its_options(tmp_path: Path)
     config = tmp_path / "run" / "config.yaml"
     written = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({**written, "method_options": {"base": name, "speed": 1}}))
-    with pytest.raises(InputError, match="method 'influence' has no option 'speed'"):
-        write_pseudo_labels(tmp_path / "run", method=f"influence+{name}")
+    refused("method 'influence' has no option 'speed'", write_pseudo_labels, tmp_path / "run", method=f"influence+{name}")
 
 
 def test_a_state_of_another_method_is_refused(digits_run: Path) -> None:
-    with pytest.raises(InputError, match="is not that of this method"):
-        write_pseudo_labels(digits_run, digits_run / "never.csv", method="flexmatch")
+    refused("is not that of this method", write_pseudo_labels, digits_run, digits_run / "never.csv", method="flexmatch")
     assert not (digits_run / "never.csv").exists()
 
 

@@ -10,13 +10,13 @@ import torch
 import softmatch
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading
-from softmatch.errors import InputError
 from softmatch.inference.suggest import cold_start, suggest
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import set_temperature
 from tests.inference.tables import read_csv
 from tests.own.sources import write_csv
+from tests.refusals import refused
 
 
 def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_path: Path) -> None:
@@ -90,16 +90,12 @@ def test_a_network_that_shows_no_features(tmp_path: Path) -> None:
 
 
 def test_impossible_wishes(digits_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--number 0"):
-        suggest(digits_run, 0)
-    with pytest.raises(InputError, match="--number -1"):
-        cold_start("digits", -1, tmp_path / "c.csv")
+    refused("--number 0", suggest, digits_run, 0)
+    refused("--number -1", cold_start, "digits", -1, tmp_path / "c.csv")
     full = write_csv(tmp_path / "full.csv", [(1, "a"), (2, "b"), (3, "a")], ("x", "label"))
-    with pytest.raises(InputError, match="has no unlabelled sample"):
-        cold_start(full, 2, tmp_path / "c.csv")
+    refused("has no unlabelled sample", cold_start, full, 2, tmp_path / "c.csv")
     softmatch.train(str(full), steps=1, baseline=False, evaluation="none", out=tmp_path / "run")
-    with pytest.raises(InputError, match="nothing left to label"):
-        suggest(tmp_path / "run")
+    refused("nothing left to label", suggest, tmp_path / "run")
     assert not (tmp_path / "c.csv").exists()
 
 
@@ -145,8 +141,7 @@ def test_cold_start_says_which_columns_it_uses(table_folder: Path, tmp_path: Pat
 
 def test_cold_start_of_a_single_sample(image_folder: Path, tmp_path: Path) -> None:
     image = next((image_folder / "images" / "unlabeled").iterdir())
-    with pytest.raises(InputError, match="has a single sample"):
-        cold_start(image, 2, tmp_path / "c.csv")
+    refused("has a single sample", cold_start, image, 2, tmp_path / "c.csv")
     assert not (tmp_path / "c.csv").exists()
 
 

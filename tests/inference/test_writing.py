@@ -13,6 +13,7 @@ import torch
 from softmatch.data.readers.csv_files import Delimited
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.inference.writing import STDOUT, choose_path, free_path, write_table
+from tests.refusals import refused
 
 HARD = [
     'a "b", c',
@@ -124,12 +125,10 @@ def test_nothing_is_overwritten_not_even_what_came_meanwhile(tmp_path: Path) -> 
             write({"a": ["mine"]})
             path.write_text("precious")
 
-    with pytest.raises(InputError, match="never overwritten"):
-        slowly()
+    refused("never overwritten", slowly)
     assert path.read_text() == "precious"
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(InputError, match="never overwritten"):
-        choose_path(path, tmp_path, "other.csv")
+    refused("never overwritten", choose_path, path, tmp_path, "other.csv")
 
 
 def test_finished_files_are_like_any_other(tmp_path: Path) -> None:
@@ -145,12 +144,9 @@ def test_names_are_counted_on_and_suffixes_checked(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     (tmp_path / "a-2.csv").symlink_to("nowhere")
     assert choose_path(None, tmp_path, "a.csv") == tmp_path / "a-3.csv"
-    with pytest.raises(InputError, match=r"must end with \.csv, \.tsv, \.jsonl or"):
-        choose_path(tmp_path / "a.xlsx", tmp_path, "a.csv")
-    with pytest.raises(InputError, match="there is no folder"):
-        choose_path(tmp_path / "no" / "a.csv", tmp_path, "a.csv")
-    with pytest.raises(InputError, match="cannot be created"):
-        free_path(tmp_path / "a.csv" / "sub", "a.csv")
+    refused(r"must end with \.csv, \.tsv, \.jsonl or", choose_path, tmp_path / "a.xlsx", tmp_path, "a.csv")
+    refused("there is no folder", choose_path, tmp_path / "no" / "a.csv", tmp_path, "a.csv")
+    refused("cannot be created", free_path, tmp_path / "a.csv" / "sub", "a.csv")
 
 
 def test_parquet_without_pyarrow_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
-
-from softmatch.errors import InputError
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.listing import list_runs
+from tests.refusals import refused
 
 
 def make(path: Path, result: str | None = None, step: int | None = None, time: int = 0) -> RunFolder:
@@ -46,5 +44,4 @@ def test_states_and_results_newest_first(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no folder"):
-        list_runs(tmp_path / "none")
+    refused("there is no folder", list_runs, tmp_path / "none")

@@ -9,6 +9,7 @@ from softmatch.errors import InputError
 from softmatch.files.tensors import Entry, Header
 from softmatch.networks import build_network
 from softmatch.runs.schema import describe, refuse_other_weights
+from tests.refusals import refused
 
 ABOUT: dict[str, Any] = {
     "format": 1,
@@ -62,8 +63,7 @@ def test_the_network_of_the_weights_is_accepted(name: str) -> None:
 )
 def test_no_network_has_more_layers_than_weights(config: dict[str, Any]) -> None:
     changed = TEXT | {"architecture": TEXT["architecture"] | {"config": BERT | config}}
-    with pytest.raises(InputError, match="and there are 1 weights"):
-        refuse_other_weights(describe(ABOUT | changed, "run"), weights({"a": (1,)}), "run")
+    refused("and there are 1 weights", refuse_other_weights, describe(ABOUT | changed, "run"), weights({"a": (1,)}), "run")
 
 
 @pytest.mark.parametrize(
