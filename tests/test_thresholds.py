@@ -92,9 +92,7 @@ def test_flexmatch_later_duplicate_wins() -> None:
 @given(
     st.lists(
         st.lists(
-            st.tuples(st.integers(0, 6), st.integers(0, CLASSES - 1), st.sampled_from([0.5, 0.95, 0.99])),
-            min_size=1,
-            max_size=12,
+            st.tuples(st.integers(0, 6), st.integers(0, CLASSES - 1), st.sampled_from([0.5, 0.95, 0.99])), min_size=1, max_size=12
         ),
         max_size=6,
     )
@@ -154,8 +152,7 @@ def test_dash_selection_golden(soft: bool, expected: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("soft", "losses"),
-    [(False, [0.105361, 0.597837, 0.223144, 0.867501]), (True, [0.123430, 0.764310, 0.286786, 0.963105])],
+    ("soft", "losses"), [(False, [0.105361, 0.597837, 0.223144, 0.867501]), (True, [0.123430, 0.764310, 0.286786, 0.963105])]
 )
 def test_dash_losses_golden(soft: bool, losses: list[float]) -> None:
     """A sample is kept at a threshold just above its golden loss, and dropped just below it."""

@@ -283,7 +283,7 @@ def test_the_mean_weight_is_reported() -> None:
 
 def test_builder_follows_the_problem() -> None:
     problem = Problem(num_classes=CLASSES, num_unlabeled=UNLABELED, total_steps=2**13)
-    method = build("softmatch.methods.influence:influence", problem, {"base": "softmatch", "base_options": {"k": 3.0}})
+    method = build("softmatch.methods:influence", problem, {"base": "softmatch", "base_options": {"k": 3.0}})
     assert method.every == 4  # 512 of 2^20
     assert method.streams == ("validation",)
     assert method.validation_share == 0.25

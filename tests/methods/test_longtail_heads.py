@@ -173,7 +173,7 @@ def test_a_class_without_labels_is_never_thinned_out() -> None:
 
 def test_built_for_a_problem_around_another_method() -> None:
     problem = Problem(3, class_counts=COUNTS, total_steps=40)
-    method = build("softmatch.methods.longtail_heads:abc+softmatch", problem, {"base_options": {"k": 1.0}})
+    method = build("softmatch.methods:abc+softmatch", problem, {"base_options": {"k": 1.0}})
     assert method.base.weighting.k == 1.0
     assert method.progress.steps == 40
 
@@ -329,7 +329,7 @@ def test_taught_forward_answers_for_one_view(mode: str) -> None:
 
 def test_built_for_a_problem_around_another_method_cossl() -> None:
     problem = Problem(3, class_counts=COUNTS, total_steps=40, start="debiased")
-    method = build("softmatch.methods.longtail_heads:cossl+softmatch", problem)
+    method = build("softmatch.methods:cossl+softmatch", problem)
     assert method.teach_from == 32
     (network, average), data = networks(method), batch_cossl()
     assert torch.isfinite(method.step(Forward(network, average=average), data).loss)

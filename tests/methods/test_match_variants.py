@@ -268,21 +268,6 @@ def test_loss_is_flexmatchs_and_the_three_divergences() -> None:
     close(output.pseudo.confidence, STEP_1.weak.max(-1).values.tolist())
 
 
-def test_masks_that_follow_flexmatch() -> None:
-    """Step 2, after samples 0 and 2 of step 1 are registered: λ of the weak view is the mask of all three terms."""
-    method = sequencematch(CLASSES, num_unlabeled=UNLABELED, threshold=0.8, mask="selected", threshold_warmup=False)
-    flex = flexmatch(CLASSES, num_unlabeled=UNLABELED, threshold=0.8, threshold_warmup=False)
-    method.step(FORWARD, batch_sequencematch(STEP_1))
-    STEP_1.output(flex, torch.arange(4))
-    output, plain = method.step(FORWARD, batch_sequencematch(STEP_2)), STEP_2.output(flex, torch.arange(4))
-    mask = output.pseudo.weights.tolist()
-    assert mask == [1.0, 0.0, 1.0, 0.0]
-    terms = (
-        expected(STEP_2.weak, MEDIUM, mask) + expected(MEDIUM, STEP_2.strong, mask) + expected(STEP_2.weak, STEP_2.strong, mask)
-    )
-    close(output.loss.detach(), float(plain.loss) + terms)
-
-
 def test_gradient_of_each_view() -> None:
     """The weak view has none; the medium one has that of K(ω → M) alone, as it is a target without gradient elsewhere."""
     method, data = sequencematch(CLASSES, num_unlabeled=UNLABELED, threshold=0.8, temperature=0.4), batch_sequencematch(STEP_1)

@@ -136,7 +136,7 @@ REFUSED: dict[str, dict[str, list[object]]] = {
     "mixmatch": MIXING,
     "remixmatch": {**MIXING, "strong_weight": [-0.5], "rotation_weight": [-0.5]},
     "debiaspl": {"strength": [-0.1]},
-    "sequencematch": {"temperature": [0.0], "mask": ["all"], "mapping": ["round"]},
+    "sequencematch": {"temperature": [0.0], "mapping": ["round"]},
     "sla": {"num_unlabeled": [0], "bounds": ["none"], "level": [1.0], "regularization": [0.0], "tolerance": [0.0],
             "max_iterations": [0], "class_prior": [[0.5, 0.5], [0.5, 0.7, -0.2]]},
     "comatch": {**EMBEDDING, "memory": [0], "graph_threshold": [2.0], "contrast_weight": [-1.0]},
@@ -151,7 +151,7 @@ REFUSED: dict[str, dict[str, list[object]]] = {
     "crest_plus": {**CREST, "final_power": [1.5], "queue": [0], "class_prior": [[1.0, 2.0]]},
     "abc": {**COUNTS, "threshold": [1.5], "weight": [0.0]},
     "cossl": {**COUNTS, "teach_from": [80.0], "mix": [1.2]},
-    "adsh": {**COUNTS, "threshold": [0.0, 1.0, 1.5], "labels": ["soft"], "every": [0]},
+    "adsh": {**COUNTS, "threshold": [0.0, 1.0, 1.5], "every": [0]},
     "saw": {**COUNTS, "every": [0]},
 }
 # fmt: on
