@@ -30,23 +30,13 @@ SCHEDULES: dict[str, Curve] = {
 }
 
 
-class ClassThreshold(Weighting):
-    """λ = 1(max p ≥ T_ŷ), a threshold for each class."""
-
-    def class_thresholds(self) -> Tensor:
-        """T, (C,)."""
-        raise NotImplementedError(f"{type(self).__name__} must define class_thresholds()")
-
-    def statistics(self) -> dict[str, Tensor]:
-        return {"class_thresholds": self.class_thresholds()}
-
-    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
-        top = confidence(probs)
-        labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
-        return self.max_weight * (top >= self.class_thresholds()[labels]).to(top.dtype)
+def _reach(thresholds: Tensor, probs: Tensor, pseudo_labels: Tensor | None) -> Tensor:
+    """1(max p ≥ T_ŷ) of each sample, T (C,)."""
+    top, labels = confidence(probs), probs.argmax(-1) if pseudo_labels is None else pseudo_labels
+    return (top >= thresholds[labels]).to(top.dtype)
 
 
-class CurriculumThreshold(ClassThreshold):
+class CurriculumThreshold(Weighting):
     """FlexMatch's λ = 1(max p ≥ τ·M(β_ŷ)): the threshold of a class falls with its learning effect β (Zhang et al. 2021).
 
     A registry holds for every unlabelled sample its last label with confidence ≥ τ, −1 before that. β(c) is the count of c in
@@ -97,7 +87,14 @@ class CurriculumThreshold(ClassThreshold):
         self.registry.write(index, labels, where=chosen)
 
     def class_thresholds(self) -> Tensor:
+        """τ·M(β), (C,)."""
         return self.threshold * MAPPINGS[self.mapping](self.learned)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"class_thresholds": self.class_thresholds()}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return self.max_weight * _reach(self.class_thresholds(), probs, pseudo_labels)
 
 
 class LossThreshold(Weighting):
@@ -200,7 +197,7 @@ class RelativeThreshold(Weighting):
         return self.max_weight * (top >= self.threshold).to(top.dtype)
 
 
-class SelfAdaptiveThreshold(ClassThreshold):
+class SelfAdaptiveThreshold(Weighting):
     """FreeMatch's λ = 1(max p ≥ τ·p̃_ŷ / max p̃), with running τ = mean confidence and p̃ = mean prediction (Wang et al. 2023).
 
     `fairness` is its self-adaptive fairness loss, which also uses the running histogram h̃ of the pseudo-labels.
@@ -228,12 +225,16 @@ class SelfAdaptiveThreshold(ClassThreshold):
         self.histogram.update(targets.hard(seen.weak_probs).mean(0))
 
     def class_thresholds(self) -> Tensor:
+        """τ·p̃ / max p̃, (C,)."""
         marginal = self.marginal.value
         thresholds = self.level.value * marginal / marginal.max()
         return thresholds if self.clip is None else thresholds.clamp(*self.clip)
 
     def statistics(self) -> dict[str, Tensor]:
-        return {"threshold": self.level.value, **super().statistics()}
+        return {"threshold": self.level.value, "class_thresholds": self.class_thresholds()}
+
+    def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
+        return self.max_weight * _reach(self.class_thresholds(), probs, pseudo_labels)
 
     def fairness(self, strong_logits: Tensor, weights: Tensor) -> Tensor:
         """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 if there are none."""

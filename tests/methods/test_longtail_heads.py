@@ -11,7 +11,6 @@ from softmatch.errors import InputError
 from softmatch.methods import Forward, Problem, abc, build, cossl, fixmatch, pseudo_label
 from softmatch.methods.forward import Encoded
 from softmatch.methods.longtail_heads import AuxiliaryBalanced, CoLearning, TaughtForward
-from softmatch.methods.match_variants import adamatch
 from softmatch.networks.heads import Headed
 from softmatch.networks.small import MLP
 from softmatch.step import Batch, Labeled
@@ -158,12 +157,6 @@ def test_around_a_base_without_a_strong_view() -> None:
     output = method.step(Forward(network), batch(*VIEWS, labeled=("weak", "strong")))
     output.loss.backward()
     assert float(network.heads["balanced"].weight.grad.abs().sum()) > 0  # type: ignore[union-attr,operator]  # a linear layer
-
-
-def test_around_adamatch() -> None:
-    method = abc(3, base=adamatch(3), class_counts=COUNTS)
-    assert method.labeled_views == ("weak", "strong")
-    assert torch.isfinite(method.step(Forward(headed(method)), batch(*VIEWS, labeled=("weak", "strong"))).loss)
 
 
 def test_a_class_without_labels_is_never_thinned_out() -> None:

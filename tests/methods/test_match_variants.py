@@ -204,12 +204,6 @@ def test_a_class_never_predicted_leaves_everything_finite() -> None:
     assert bool(torch.isfinite(loss).all())
 
 
-def test_half_precision_logits_are_raised_in_float32() -> None:
-    part = Debiasing(CLASSES)
-    loss: Tensor = part.divergence(STEP_1.weak, STEP_1.strong.log().half())
-    assert loss.dtype == torch.float32
-
-
 def test_the_problem_gives_momentum_and_start() -> None:
     method = build(debiaspl, Problem(num_classes=CLASSES, momentum=0.75, start="debiased"), {"max_weight": 10.0})
     assert (method.refinement.marginal.momentum, method.refinement.marginal.start) == (0.75, "debiased")
@@ -294,14 +288,6 @@ def test_flexmatchs_part_is_flexmatch() -> None:
     for step in (STEP_1, STEP_2):
         assert torch.equal(step.output(method, torch.arange(4)).loss, step.output(flex, torch.arange(4)).loss)
     assert method.unlabeled_views == ("weak", "medium", "strong")
-
-
-def test_a_sample_twice_in_a_batch_counts_once() -> None:
-    method = sequencematch(CLASSES, num_unlabeled=UNLABELED, threshold=0.5)
-    index = torch.tensor([3, 3, 7, 7])  # labels 0, 0, 1 above τ, and a last one below it
-    method.step(FORWARD, batch_sequencematch(STEP_1, index=index))
-    found = method.weighting.registry.rows.tolist()
-    assert [found[3], found[7], found.count(-1)] == [0, 1, UNLABELED - 2]
 
 
 def test_diverged_medium_logits_are_refused_before_anything_is_learned() -> None:
