@@ -74,6 +74,3 @@ class RunningAverage(nn.Module):
         moved = self.value + rate * (new.to(self.value.dtype) - self.value)
         self.value.copy_(torch.where(mask, moved, self.value))
         self.updates.copy_(torch.where(mask, count, self.updates))
-
-    def extra_repr(self) -> str:
-        return f"momentum={self.momentum}, start={self.start!r}"

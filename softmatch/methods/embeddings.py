@@ -109,9 +109,7 @@ class CoMatch(Embedding):
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         labeled, weak, strong, other = forward.encode(
-            batch.labeled["weak"],
-            *(batch.unlabeled[name] for name in self.unlabeled_views),
-            gradient=(True, False, True, True),
+            batch.labeled["weak"], *(batch.unlabeled[name] for name in self.unlabeled_views), gradient=(True, False, True, True)
         )
         with torch.no_grad():
             labeled, weak = (embed(forward, view) for view in (labeled, weak))
@@ -257,5 +255,5 @@ class SimMatch(Embedding):
 @torch.no_grad()
 def _teach(forward: Forward, *views: Tensor) -> list[Encoded]:
     """Embeddings and logits of each view by the averaged weights."""
-    features = forward.teach_features(*views, batch_statistics=False)
+    features = forward.teach_features(*views)
     return [Encoded(forward.head(each, "projector", averaged=True), forward.head(each, averaged=True)) for each in features]

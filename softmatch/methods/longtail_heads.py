@@ -153,12 +153,12 @@ class CoLearning(WithBalancedHead):
         number = len(labeled.labels)
         first = forward.whole(unlabeled, number)
         partners = forward.own(first[torch.arange(number, device=first.device) % len(first)])
-        ours, others = forward.teach_features(labeled.views["weak"], partners, batch_statistics=False)
+        ours, others = forward.teach_features(labeled.views["weak"], partners)
         chance, share = torch.rand(2, number, 1).to(ours.device)
         kept = torch.where(chance < self.blending[labeled.labels][:, None], self.mix + (1.0 - self.mix) * share, 1.0)
         return F.cross_entropy(forward.head(kept * ours + (1.0 - kept) * others, BALANCED).float(), labeled.labels)
 
     @torch.no_grad()
     def _taught(self, forward: Forward, weak: Tensor) -> Forward:
-        (features,) = forward.teach_features(weak, batch_statistics=False)
+        (features,) = forward.teach_features(weak)
         return TaughtForward(forward, weak, Encoded(features, forward.head(features, BALANCED)))

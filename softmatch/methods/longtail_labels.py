@@ -83,14 +83,7 @@ class Refinery(Refinement):
     counts: Tensor
 
     def __init__(
-        self,
-        counts: Tensor,
-        num_unlabeled: int,
-        warmup: int,
-        every: int,
-        alpha: float,
-        rounds: int,
-        tolerance: float,
+        self, counts: Tensor, num_unlabeled: int, warmup: int, every: int, alpha: float, rounds: int, tolerance: float
     ) -> None:
         super().__init__()
         self.warmup, self.every = warmup, every

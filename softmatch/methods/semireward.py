@@ -159,10 +159,7 @@ class SemiReward(Around):
             made = made.detach()
             wrong = self.reward(features, made) - similarity(made, truth), self.reward(features, truth) - 1.0
             rewarder_loss = (share * (wrong[0] ** 2 + wrong[1] ** 2)).sum()
-            for name, module, loss in (
-                ("generator", self.generator, generator_loss),
-                ("rewarder", self.rewarder, rewarder_loss),
-            ):
+            for name, module, loss in (("generator", self.generator, generator_loss), ("rewarder", self.rewarder, rewarder_loss)):
                 self.optimizers[name].zero_grad()
                 loss.backward(inputs=list(module.parameters()))  # type: ignore[no-untyped-call]  # torch's own signature
             for optimizer in self.optimizers.values():

@@ -95,18 +95,14 @@ def train(
         return run_job(job, listener, network, found)
 
 
+@restored_state()
 def run_job(job: Job, listener: Listener | None = None, network: Network | None = None, run: RunFolder | None = None) -> Result:
     """Train a job: a source that was read, with complete settings.
 
     Args:
         run: an unfinished run of this job to resume.
     """
-    with restored_state():
-        return _run_job(job, listener if world().is_main else None, network, run)
-
-
-def _run_job(job: Job, listener: Listener | None, network: Network | None, run: RunFolder | None) -> Result:
-    started = time.perf_counter()
+    started, listener = time.perf_counter(), listener if world().is_main else None
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
     task = prepare_job(job, network)
@@ -172,7 +168,8 @@ def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
     if world().is_main:
         write_held_out(run, found, task.examples.classes)
         figures = {key: value for key, value in asdict(result).items() if key != "run"}
-        run.write_json("result.json", {**figures, "processes": world().size, "versions": _versions()})
+        versions = {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}
+        run.write_json("result.json", {**figures, "processes": world().size, "versions": versions})
         write_report(run)
         run.finish()
     return result
@@ -182,9 +179,8 @@ def _make_folder(task: Task) -> RunFolder:
     config = task.config
     if config.out is not None:
         return RunFolder.create(config.out)
-    method = _file_name(config.method)
-    name = f"{task.name}-{method}-{len(task.split.labeled)}-labels-seed-{config.seed}"
-    return RunFolder.create_new(RUNS, name)
+    labels = len(task.split.labeled)
+    return RunFolder.create_new(RUNS, f"{task.name}-{_file_name(config.method)}-{labels}-labels-seed-{config.seed}")
 
 
 def _file_name(method: str) -> str:
@@ -240,7 +236,3 @@ def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds:
         supervised_seconds=baseline_seconds,
         evaluation=about,
     )
-
-
-def _versions() -> dict[str, str]:
-    return {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}

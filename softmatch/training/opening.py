@@ -69,11 +69,7 @@ def open_again(source: Any, config: Config) -> Job:
 
 
 def open_job(
-    source: Any,
-    *given: Mapping[str, Any],
-    where: str = "settings",
-    progress: Progress | None = None,
-    resuming: bool = False,
+    source: Any, *given: Mapping[str, Any], where: str = "settings", progress: Progress | None = None, resuming: bool = False
 ) -> Job:
     """Read the source and complete the settings.
 

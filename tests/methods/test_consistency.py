@@ -103,18 +103,6 @@ def test_what_is_not_finite_is_refused_and_changes_nothing(name: str) -> None:
     assert_same_state(before, state(method))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_logits_give_the_float32_loss(dtype: torch.dtype) -> None:
-    half, full = pi_model(CLASSES), pi_model(CLASSES)
-    at_full_weight(half)
-    at_full_weight(full)
-    labeled, logits = (torch.randn(4, CLASSES).to(dtype) for _ in range(2))
-    labels, target = torch.tensor([0, 1, 2, 0]), STEP_1.weak
-    left, right = half.compute(labeled, labels, logits, target), full.compute(labeled.float(), labels, logits.float(), target)
-    assert left.loss.dtype == torch.float32
-    torch.testing.assert_close(left.loss, right.loss)
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", ["joint", "separate"])
 def test_labelled_samples_alone_move_the_running_statistics(name: str, mode: str) -> None:

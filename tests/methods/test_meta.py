@@ -190,21 +190,6 @@ def test_in_the_end_the_student_learns_from_labels_alone() -> None:
         assert torch.equal(old, new)
 
 
-def test_teacher_and_its_optimiser_are_saved() -> None:
-    saved = trainer("meta_pseudo_labels").state()
-    assert any(name.startswith("method.teacher.") for name in saved)
-    run = trainer("meta_pseudo_labels")
-    next(run.run())
-    assert any(name.startswith("own.teacher.") for name in run.state())
-
-
-def test_the_teacher_s_learning_rate_follows_the_schedule() -> None:
-    run = trainer("meta_pseudo_labels")
-    list(run.run())
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in (run.optimizer, run.method.optimizers["teacher"])]
-    assert rates[0] == rates[1] < run.lr
-
-
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_trains_the_teacher(precision: str) -> None:
     run = trainer("meta_pseudo_labels", precision=precision)
