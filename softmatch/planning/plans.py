@@ -154,14 +154,14 @@ def checkpoint_bytes(counted: Counted, baseline: bool = False) -> float:
 
 def run_storage(counted: Counted) -> dict[str, float]:
     """A finished run folder but its records and report, which take less than a megabyte as a rule."""
-    number = counted.setting.data.train
-    listed = counted.labeled + (0 if counted.unlabeled == number >= LONGEST_LIST else counted.unlabeled)  # long rows are not
+    data, long = counted.setting.data, counted.unlabeled == counted.setting.data.train >= LONGEST_LIST  # a row of two numbers
+    listed = counted.labeled + (0 if long else counted.unlabeled + counted.tested * (not data.tested))
     baseline = KEPT * checkpoint_bytes(counted, baseline=True) + counted.cost.state
     return {
         "checkpoints": KEPT * checkpoint_bytes(counted),
-        "model": counted.cost.state + SAMPLES * counted.setting.data.item_bytes,
+        "model": counted.cost.state + SAMPLES * data.item_bytes,
         "baseline": baseline * (counted.baselines == 1 and not counted.folds),
-        "split.json": listed * (4 + len(str(number))),
+        "split.json": listed * (4 + len(str(data.train))),
     }
 
 

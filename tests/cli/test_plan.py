@@ -24,24 +24,14 @@ def test_a_plan_is_printed(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setenv("COLUMNS", "160")
     assert run("digits", "--device", "v100", "--gpus", "4", "--seeds", "3", "--price", "2.5") == 0
     out = capsys.readouterr().out
-    for text in (
-        "800",
-        "v100",
-        "1,258",
-        "gpu hours",
-        "price",
-        "the method's state",
-        "the supervised baseline",
-        "checkpoints",
-        "Estimate: NVIDIA V100 data sheet",
-    ):
+    shown = ("800", "v100", "1,258", "gpu hours", "price", "the method's state", "the supervised baseline", "checkpoints")
+    for text in (*shown, "Estimate: NVIDIA V100 data sheet"):
         assert text in out
 
 
 def test_json_has_a_shape_that_programs_can_rely_on(capsys: pytest.CaptureFixture[str]) -> None:
-    found = read(
-        capsys, "digits", "--device", "a100", "--gpus", "2", "--seeds", "2", "--methods", "softmatch,flexmatch", "--price", "3"
-    )
+    options = "digits --device a100 --gpus 2 --seeds 2 --methods softmatch,flexmatch --price 3"
+    found = read(capsys, *options.split())
     assert set(found) == {"source", "device", "gpus", "seeds", "settings", "runs", "total"}
     assert [each["method"] for each in found["runs"]] == ["softmatch", "flexmatch"]
     assert found["settings"]["labeled_batch"] == 40
@@ -81,8 +71,7 @@ def test_the_state_of_methods_is_planned_for_any_number_of_samples(
     options = ("--images", "1000000000", "--methods", "softmatch,saw,darp", "--device", "a100")
     found = [(run["state_bytes_per_sample"], run["state_bytes"]) for run in read(capsys, *options)["runs"]]
     assert found[0] == (0, 184)
-    assert found[1][0] == 4
-    assert found[2][0] == 80
+    assert (found[1][0], found[2][0]) == (4, 80)
     assert found[2][1] > 80e9
     monkeypatch.setenv("COLUMNS", "160")
     assert run(*options) == 0

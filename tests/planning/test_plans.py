@@ -96,6 +96,7 @@ def test_a_run_keeps_three_checkpoints_and_its_baseline_too() -> None:
     assert run_storage(found)["checkpoints"] == KEPT * checkpoint_bytes(found)
     assert run_storage(found)["baseline"] > 0
     assert run_storage(counted(twin=False))["baseline"] == 0
+    assert run_storage(count(named_setting("digits", "cpu")))["split.json"] == pytest.approx(13_796, rel=0.08)  # as written
     folds = counted(tested=0, labels=100)  # of which only the records stay
     assert (folds.folds, run_storage(folds)["baseline"]) == (3, 0)
 

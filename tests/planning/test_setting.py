@@ -21,15 +21,13 @@ def own(number: int = 5000, side: int = 32, tested: int = 0, device: str = "cuda
     return own_setting(Data("image", (3, side, side), 10, number, number, tested), device, options)
 
 
-@pytest.mark.parametrize("source", NAMED)
+@pytest.mark.parametrize("source", sorted({*NAMED} - {"two-moons"}))  # whose description has no number
 def test_sizes_are_those_that_a_source_tells(source: str) -> None:
     """A number in its one-line description is the training set, the test set, or both together."""
     train, test = NAMED[source].train, NAMED[source].tested
     text = SOURCES[source].summary.replace("1.3 million", "1,300,000")
     numbers = {int(found.replace(",", "")) for found in re.findall(r"\d[\d,]*\d\d", text)}
     extra = {13_000} if source == "stl10" else {1_300_000} if source == "imagenet" else set()
-    if source == "two-moons":
-        return  # its description has no number
     assert numbers & ({train, test, train + test} | extra), text
 
 
