@@ -1,7 +1,5 @@
 """Augmented versions of texts, made offline: back-translations, functions of your own, replaced words."""
 
-from __future__ import annotations
-
 from softmatch.augmenting.augmented_files import augment_file, augment_source
 from softmatch.augmenting.summary import Augmented
 from softmatch.augmenting.versions import augment_texts

@@ -1,7 +1,5 @@
 """Tables and named datasets of texts, written again with new columns of augmented texts."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,7 +1,5 @@
 """Texts split into sentences, which translation models are trained on, and joined again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain

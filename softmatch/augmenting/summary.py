@@ -1,7 +1,5 @@
 """Summary of augmented texts: how many versions differ, by how much, and examples to read."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Columns of augmented texts: each different sentence or text is made once, and cached as soon as it is finished."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import sqlite3

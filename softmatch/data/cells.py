@@ -1,7 +1,5 @@
 """Cells of a table, whatever file they come from: numbers, texts, missing values."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Checks of a user's data before anything is trained."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Default settings for a user's own data: network, batches, steps and views by kind, size, labels, classes and device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

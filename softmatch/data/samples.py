@@ -1,7 +1,5 @@
 """Samples and labels given to an estimator in Python: arrays, images, frames, texts, and −1, None, NaN or "" for no label."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

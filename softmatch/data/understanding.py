@@ -1,7 +1,5 @@
 """From the records of a source to Examples: labels become classes, inputs become items by a preparation fitted to them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The folder of a pretrained encoder: its place, its settings and its fingerprint. Nothing in it is executed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The layers of a pretrained encoder, found by its structure, and the modules before and after them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

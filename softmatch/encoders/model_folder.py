@@ -1,7 +1,5 @@
 """Pretrained models in folders: their place, settings, fingerprint and safe loading. Nothing in a folder is executed."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import warnings

@@ -5,8 +5,6 @@ place and bytes of every tensor. It is read with ordinary reads, not mapped: a b
 in a header takes more memory than the file has bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

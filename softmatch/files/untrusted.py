@@ -1,7 +1,5 @@
 """JSON and YAML of unknown origin: parsed to plain values of limited depth and length; nothing is executed."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks by name. Each has `features(x)` and a linear `head`; its forward pass returns logits."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

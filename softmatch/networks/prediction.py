@@ -1,7 +1,5 @@
 """Predictions of a network on many items, in bounded memory and on several processes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing

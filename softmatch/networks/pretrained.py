@@ -1,7 +1,5 @@
 """Fine-tuning of pretrained encoders (extra `text`): `features(x)` come from the encoder, the `head` is new."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

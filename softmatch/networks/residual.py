@@ -1,7 +1,5 @@
 """Residual networks: WRN-d-k (Zagoruyko & Komodakis 2016) as FixMatch defines them, and ResNet-50 (He et al. 2016)."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The cost of networks, counted on torch's meta device, and of methods: their state, and their passes in real steps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The plan of a run: counts, hours, memory and files on GPUs or on this machine; sums over runs and the paper's experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod

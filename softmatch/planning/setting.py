@@ -1,7 +1,5 @@
 """A run to plan: complete settings, and the sizes of data that need not be here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod

@@ -1,7 +1,5 @@
 """ω and Ω: the weak and strong views of each modality, computed for whole batches on the device."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Protocol
 

@@ -3,8 +3,6 @@
 The medium view is the strong one with a single operation of RandAugment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 

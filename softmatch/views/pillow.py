@@ -3,8 +3,6 @@
 Same operations, ranges and switches as `ImageViews`; given the same draws the pixels are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 

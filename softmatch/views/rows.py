@@ -1,7 +1,5 @@
 """Basics of all views: the rows of a batch for which a view is made, and the check of a setting."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Views of texts as token ids: ω hides few words or none, Ω changes a share of them in several ways."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

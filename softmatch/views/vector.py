@@ -1,7 +1,5 @@
 """Views of vectors: standardised features with small (ω) or large (Ω) Gaussian noise; Ω also drops and swaps features."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Preparations: from the inputs of a source to the items of views and networks, fitted once, saved with the model."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Mapping, Sequence

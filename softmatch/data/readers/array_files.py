@@ -1,7 +1,5 @@
 """Arrays and frames as sources: in memory, .npz and .npy. Nothing in a file is unpickled."""
 
-from __future__ import annotations
-
 import lzma
 import math
 import os

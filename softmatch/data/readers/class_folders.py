@@ -1,7 +1,5 @@
 """Contents of a user's folder, and the names of folders as classes, and as parts for training and testing."""
 
-from __future__ import annotations
-
 import os
 import posixpath
 import stat

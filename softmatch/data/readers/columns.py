@@ -1,7 +1,5 @@
 """Meaning of the columns of a table: as the user says, or found where it is obvious."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

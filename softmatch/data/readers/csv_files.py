@@ -1,7 +1,5 @@
 """Tables of cells between delimiters: CSV and its relatives."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Sequence

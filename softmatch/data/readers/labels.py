@@ -1,7 +1,5 @@
 """Labels as people write them: equal labels, words for "none", and likely typing errors."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import unicodedata

@@ -1,7 +1,5 @@
 """Lines of a text file of unknown origin: compressed or not, with a byte order mark or without."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib

@@ -1,7 +1,5 @@
 """Tables whose cells have types: JSON objects, one on each line or in a list, and Parquet files."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """SOURCES: every named source, with a one-line summary and the settings that suit it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Loading of a published image dataset from the user's files or the hub, through a cache of .npy files, mapped into memory."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

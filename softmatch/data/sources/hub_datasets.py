@@ -1,7 +1,5 @@
 """Datasets of the Hugging Face hub, from the hub itself or from a local copy of its parquet files (extra `hub`)."""
 
-from __future__ import annotations
-
 import io
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """File formats of published image datasets: CIFAR, idx (Fashion-MNIST), STL-10, SVHN and .npz. Nothing in them is executed."""
 
-from __future__ import annotations
-
 import pickletools
 from collections.abc import Mapping
 from pathlib import Path

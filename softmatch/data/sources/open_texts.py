@@ -1,7 +1,5 @@
 """Reading of a text dataset from the user's tables, Parquet files or the hub, and drawing of subsets."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A published dataset's own files, found and checked, and the pieces of images that readers make of them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import tarfile

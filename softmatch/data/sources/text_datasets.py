@@ -1,7 +1,5 @@
 """TEXTS: the paper's five text datasets, and the tables in which they are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
