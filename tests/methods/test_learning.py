@@ -33,7 +33,7 @@ SETTINGS: Mapping[str, Any] = {
     "threads": 1,
 }
 STEPS, MORE_STEPS = 150, 300
-LATE = ("pseudo_label", "pi_model", "temporal_ensembling", "mean_teacher", "mixmatch", "influence")
+LATE = {"pseudo_label", "pi_model", "temporal_ensembling", "mean_teacher", "mixmatch", "influence", "crest", "crest_plus", "adsh"}
 """Methods whose unlabelled term sets in late, and that are trained for more steps."""
 BETTER = 0.02
 """How much lower the mean error must be than that of the labels alone (about 0.2)."""
