@@ -25,7 +25,7 @@ from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model, save_model, set_temperature
 from softmatch.views import ImageViews, VectorViews
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
 from tests.refusals import refused
 from tests.tiny_encoder import make_text_encoder, make_vit
