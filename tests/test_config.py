@@ -51,15 +51,14 @@ def test_former_names_are_understood(tmp_path: Path) -> None:
         assert read_file(tmp_path / "settings.yaml") == {"network": "mlp", "baseline": False}
     assert read_file(tmp_path / "config.yaml") == {"network": "mlp", "baseline": False}  # of a run: nobody has to change it
     refused("model is the former name of network", make_config, {"model": "mlp", "network": "small-conv"})
-
-
-def test_former_names_of_settings_that_name_runs() -> None:
     settings = {"network": "mlp", "baseline": False, "steps": 3}
     assert former_names(settings) == {"model": "mlp", "twin": False, "steps": 3}
     assert renamed(former_names(settings), "here") == settings
 
 
-def test_options_given_as_text_become_numbers() -> None:
+def test_options_are_merged_one_by_one_and_texts_become_numbers() -> None:
+    config = make_config({"views": {"pad": 1, "flip": False}}, {"views": {"cutout": "0.2", "pad": 2}})
+    assert config.views == {"pad": 2, "flip": False, "cutout": 0.2}
     texts = {"momentum": "0.5", "clip": "[0.9, 0.95]", "base_options": {"k": "3", "align": "none"}}
     values = {"momentum": 0.5, "clip": [0.9, 0.95], "base_options": {"k": 3, "align": "none"}}
     assert make_config({"method_options": texts | {"k": "3"}}).method_options == values | {"k": 3}
@@ -72,20 +71,12 @@ def test_files_that_are_not_settings_are_refused(tmp_path: Path, text: str) -> N
     refused(r"settings\.yaml", read_file, file)
 
 
-def test_missing_and_binary_files_are_named(tmp_path: Path) -> None:
+def test_missing_binary_and_empty_files(tmp_path: Path) -> None:
     refused("no settings file", read_file, tmp_path / "none.yaml")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     refused("cannot be read", read_file, tmp_path / "binary")
-
-
-def test_an_empty_file_means_defaults(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     assert read_file(tmp_path / "empty.yaml") == {}
-
-
-def test_options_are_merged_one_by_one() -> None:
-    config = make_config({"views": {"pad": 1, "flip": False}}, {"views": {"cutout": "0.2", "pad": 2}})
-    assert config.views == {"pad": 2, "flip": False, "cutout": 0.2}
 
 
 def test_every_setting_has_a_help_text() -> None:

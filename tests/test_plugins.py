@@ -30,9 +30,6 @@ def test_mistakes_in_files(tmp_path: Path, content: str | None, name: str, messa
     if content is not None:
         file.write_text(content)
     refused(message, find_own, f"{file}:{name}")
-
-
-def test_a_module_that_is_not_there() -> None:
     refused("cannot be imported: ModuleNotFoundError", find_own, "no_such_module:x")
 
 
@@ -46,14 +43,9 @@ def test_a_function_is_given_what_it_has_parameters_for() -> None:
     refused("it cannot be built", call_own, target, {}, {}, "it")
 
 
-def test_the_classes_reach_a_factory_that_takes_any_option() -> None:
-    def factory(**options: int) -> dict[str, int]:
-        return options
+def test_factories_that_take_any_option_get_the_classes_and_what_they_raise_is_reported() -> None:
+    assert call_own(lambda **options: options, {"num_classes": 3, "shape": 4}, {}, "it") == {"num_classes": 3}
 
-    assert call_own(factory, {"num_classes": 3, "shape": 4}, {}, "it") == {"num_classes": 3}
-
-
-def test_whatever_the_users_code_raises_is_reported() -> None:
     def broken(num_classes: int) -> None:
         raise KeyError("weights")
 

@@ -9,7 +9,6 @@ import pytest
 
 from softmatch.cli.app import COMMANDS, app
 from softmatch.cli.typed import remember
-from softmatch.methods import METHODS
 from tests.cli.conftest import Said
 from tests.report.example import make_run
 
@@ -60,11 +59,6 @@ def test_results_for_programs(tmp_path: Path, said: Said) -> None:
     said("suggest", "d.csv", "-n", "2", "--out", "s.jsonl")
     assert json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["label"] is None
     assert "--text-column a is not read here: run is a run" in said("suggest", "run", "--text", "a", code=2)
-
-
-def test_methods_as_json(said: Said) -> None:
-    assert [method["name"] for method in json.loads(said("methods", "--json"))] == list(METHODS)
-    assert json.loads(said("methods", "flexmatch", "--json"))["card"].startswith("# FlexMatch")
 
 
 def test_runs_are_listed(folder: Path, said: Said) -> None:

@@ -5,6 +5,7 @@ import shutil
 import sys
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model, save_model, set_temperature
 from softmatch.views import ImageViews, VectorViews
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
 from tests.refusals import refused
 from tests.tiny_encoder import make_text_encoder, make_vit
@@ -50,54 +51,42 @@ def load_script(path: Path, extra: dict[str, str] | None = None) -> nn.Module:
         return torch.jit.load(path, _extra_files=extra)  # type: ignore[no-any-return,no-untyped-call]  # torch's own signature
 
 
+@pytest.mark.parametrize("to", ["torchscript", "onnx"])
 @pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
-def test_torchscript_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
-    run = saved(tmp_path / "run", name, shape)
-    found = export(run, "torchscript")
-    assert found.path == run / "export" / "model.pt"
-    assert [path.name for path in found.files] == ["model.pt", "model.pt.json"]
-    assert (found.samples, found.difference) == (6, pytest.approx(0.0, abs=1e-6))
-    extra = {"softmatch.json": ""}
-    loaded = load_script(found.path, extra)
-    model = load_model(run)
+def test_the_graph_is_the_whole_model(
+    tmp_path: Path, name: str, shape: tuple[int, ...], to: Literal["onnx", "torchscript"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    run, file = saved(tmp_path / "run", name, shape), "model.onnx" if to == "onnx" else "model.pt"
+    found, model = export(run, to), load_model(run)
+    assert found.path == run / "export" / file
+    assert [path.name for path in found.files] == [file, f"{file}.json"]
+    assert sorted(path.name for path in (run / "export").iterdir()) == [file, f"{file}.json"]
+    assert (found.samples, found.difference) == (6, pytest.approx(0.0, abs=1e-5 if to == "onnx" else 1e-6))
     assert model.samples is not None
     again = torch.cat([model.samples] * 2)
-    assert torch.allclose(loaded(again), model.predict_proba(again), atol=1e-6)
-    assert torch.allclose(loaded(again).sum(-1), torch.ones(12))
+    if to == "onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(found.path, providers=["CPUExecutionProvider"])
+        assert [(put.name, put.shape) for put in session.get_inputs()] == [("items", ["batch", *shape])]
+        assert [put.name for put in session.get_outputs()] == ["probabilities"]
+        made = torch.from_numpy(session.run(None, {"items": again.numpy()})[0])
+        inside = session.get_modelmeta().custom_metadata_map["softmatch"]
+        assert not (tmp_path / "home").exists()  # nothing reports to anybody
+    else:
+        extra = {"softmatch.json": ""}
+        made, inside = load_script(found.path, extra)(again), extra["softmatch.json"]
+    assert torch.allclose(made, model.predict_proba(again), atol=1e-5 if to == "onnx" else 1e-6)
+    assert torch.allclose(made.sum(-1), torch.ones(12))
     about = json.loads(found.files[1].read_text(encoding="utf-8"))
-    assert about == json.loads(extra["softmatch.json"])
+    assert about == json.loads(inside)
     assert about["classes"] == ["a", 'b "c"', "ü,\n", "😀"]
     kind = "float32" if name == "mlp" else "uint8"
     assert (about["input"]["type"], about["input"]["shape"]) == (kind, ["batch", *shape])
-    assert (about["output"], about["temperature"]) == (
-        {"name": "probabilities", "type": "float32", "shape": ["batch", 4]},
-        0.5,
-    )
+    assert about["output"] == {"name": "probabilities", "type": "float32", "shape": ["batch", 4]}
+    assert about["temperature"] == 0.5
     assert preparation_from(about["preparation"], {}).describe() == model.preparation.describe()
-    assert sorted(path.name for path in (run / "export").iterdir()) == ["model.pt", "model.pt.json"]
-
-
-@pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
-def test_onnx_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    run = saved(tmp_path / "run", name, shape)
-    found = export(run, "onnx")
-    assert [path.name for path in found.files] == ["model.onnx", "model.onnx.json"]
-    assert found.difference < 1e-5
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(found.path, providers=["CPUExecutionProvider"])
-    assert [(put.name, put.shape) for put in session.get_inputs()] == [("items", ["batch", *shape])]
-    assert [put.name for put in session.get_outputs()] == ["probabilities"]
-    model = load_model(run)
-    assert model.samples is not None
-    again = torch.cat([model.samples] * 2)
-    made = torch.from_numpy(session.run(None, {"items": again.numpy()})[0])
-    assert torch.allclose(made, model.predict_proba(again), atol=1e-5)
-    about = json.loads(session.get_modelmeta().custom_metadata_map["softmatch"])
-    assert about == json.loads(found.files[1].read_text(encoding="utf-8"))
-    assert about["classes"] == ["a", 'b "c"', "ü,\n", "😀"]
-    assert not (tmp_path / "home").exists()  # nothing reports to anybody
 
 
 def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Path) -> None:
@@ -189,15 +178,8 @@ def test_features_of_a_table_are_named_in_their_order() -> None:
         ]
     )
     about = about_inputs(table, "m.onnx")
-    assert about["features"] == [
-        "age",
-        "age is missing",
-        "same is missing",
-        "city = Bern",
-        "city = Rome",
-        "city is another word",
-        "city is missing",
-    ]
+    cities = ["city = Bern", "city = Rome", "city is another word", "city is missing"]
+    assert about["features"] == ["age", "age is missing", "same is missing", *cities]
     assert table({"age": ["5"], "same": ["1"], "city": ["Oslo"]}).tolist() == [[1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
 
 

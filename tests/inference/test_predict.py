@@ -20,8 +20,9 @@ from softmatch.inference.predict import Predictions, predict, predict_pieces, us
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.inference.suggest import suggest
 from softmatch.inference.unlabeled_pool import open_pool
-from softmatch.runs.model import load_model
-from tests.inference.tables import read_csv
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model, set_temperature
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
 from tests.refusals import refused
 from tests.tiny_encoder import make_text_encoder
@@ -133,11 +134,8 @@ def test_texts_in_a_table_and_a_text_itself(text_folder: Path, tmp_path: Path) -
     assert [path.name for path in (run / "predictions").iterdir()] == ["texts.csv"]
     assert predict(run, "cat", tmp_path / "one.csv").file == tmp_path / "one.csv"
     assert [row["label"] for row in read_csv(tmp_path / "one.csv")] == ["animals"]
-
-
-def test_a_mistyped_file_is_no_text(text_folder: Path) -> None:
-    refused("there is no file or folder", predict, text_folder / "run", "missing.csv")
-    refused("there is no file or folder", predict, text_folder / "run", "missing.npz")
+    for mistyped in ("missing.csv", "missing.npz"):
+        refused("there is no file or folder", predict, run, mistyped)
 
 
 def test_a_text_column_of_another_name(text_folder: Path, tmp_path: Path) -> None:
@@ -336,9 +334,6 @@ def test_words_for_many_classes() -> None:
 
 
 def test_confidences_are_calibrated(table_folder: Path, tmp_path: Path) -> None:
-    from softmatch.runs.folder import RunFolder
-    from softmatch.runs.model import set_temperature
-
     run = shutil.copytree(table_folder / "run", tmp_path / "run")
     plain = predict(run, table_folder / "wine.csv", tmp_path / "a.csv")
     set_temperature(RunFolder(run), 4.0)

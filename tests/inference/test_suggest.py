@@ -14,7 +14,7 @@ from softmatch.inference.suggest import cold_start, suggest
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import set_temperature
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
 from tests.refusals import refused
 
@@ -109,11 +109,8 @@ def test_cold_start_of_a_named_source(tmp_path: Path) -> None:
 
 
 def test_cold_start_of_texts_without_any_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [("cat dog fur",), ("dog cat paw",), ("fur paw cat",)] * 8 + [
-        ("train ticket",),
-        ("plane ticket",),
-        ("train road",),
-    ] * 8
+    words = ("cat dog fur", "dog cat paw", "fur paw cat"), ("train ticket", "plane ticket", "train road")
+    texts = [(text,) for kind in words for text in kind * 8]
     source = write_csv(tmp_path / "t.csv", texts, ("text",))
     monkeypatch.chdir(tmp_path)
     found = cold_start(source, 2)

@@ -14,7 +14,7 @@ from softmatch.inference.suggest import suggest
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.networks import build_network
 from softmatch.runs.model import load_model
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
 from tests.refusals import refused
 
