@@ -1,7 +1,5 @@
 """Running averages, and their momentum as a function of the number of steps of a run."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

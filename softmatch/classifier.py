@@ -1,7 +1,5 @@
 """Classifier: training as an estimator of scikit-learn, in memory; `fit` writes no files."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil

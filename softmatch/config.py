@@ -1,7 +1,5 @@
 """The settings of a run in one flat model; the command line overrides a file, which overrides the defaults of the data."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Numbers, names and lists in messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

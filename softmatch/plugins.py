@@ -1,7 +1,5 @@
 """Objects from the user's own code, named file.py:name or module:name."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """All settings of a run: the data's defaults, overridden by a recipe from the paper's appendix, a file and the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """State that methods keep between steps: a registry by sample, a queue of recent rows, a step count, and ramps."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """λ(p) with thresholds that follow the progress of learning: FlexMatch, Dash, AdaMatch and FreeMatch; and UDA's for labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Literal

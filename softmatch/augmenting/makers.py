@@ -1,7 +1,5 @@
 """Entries of `--via`, and functions of your own among them."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re
@@ -97,7 +95,7 @@ class OwnFunction:
     unit = "texts"
 
     @classmethod
-    def find(cls, name: str) -> OwnFunction:
+    def find(cls, name: str) -> "OwnFunction":
         """Find the function; this runs its file. After a change of the file, its cached results are not used any more."""
         place, _, attribute = name.rpartition(":")
         try:

@@ -4,8 +4,6 @@ No code of a model is run, and weights are read as safetensors only. The transla
 temperature, the seed and the sentence, but not on the other sentences of its batch, except for rounding.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence
@@ -63,7 +61,7 @@ class BackTranslation:
     unit = "sentences"
 
     @classmethod
-    def find(cls, forth: str, back: str, temperature: float, seed: int, batch: int, device: str = "auto") -> BackTranslation:
+    def find(cls, forth: str, back: str, temperature: float, seed: int, batch: int, device: str = "auto") -> "BackTranslation":
         """Find the models, from the hub if necessary, and try their tokenizers."""
         folders = [models.find_model(TRANSLATOR, name) for name in (forth, back)]
         choose_device(device)

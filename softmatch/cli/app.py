@@ -3,8 +3,6 @@
 No command module imports this one, and none imports torch before its command runs: help must not wait for it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

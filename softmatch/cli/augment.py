@@ -1,7 +1,5 @@
 """The command augment and its progress display. It imports torch, through other modules, when it runs."""
 
-from __future__ import annotations
-
 import math
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command compare. It imports torch, through other modules, when it runs: help must not wait for it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

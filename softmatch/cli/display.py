@@ -1,7 +1,5 @@
 """Output of commands while they run: consoles, lines, progress bars, and what was understood of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Options that commands share: help panels, defaults as help shows them, and the settings that each command reads."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path

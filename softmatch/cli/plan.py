@@ -1,7 +1,5 @@
 """`softmatch plan`: parse, plan, print."""
 
-from __future__ import annotations
-
 import json as json_format
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,7 +127,7 @@ def _dump(about: Settings) -> None:
     print(json_format.dumps(about, indent=1, ensure_ascii=False, default=lambda value: [value.low, value.high]))
 
 
-def _setting(name: str | None, given: Options, device: str, layers: Sequence[Settings], where: str) -> Setting:
+def _setting(name: str | None, given: Options, device: str, layers: Sequence[Settings], where: str) -> "Setting":
     from softmatch.planning.setting import NAMED, Data, named_setting, own_setting, refuse_texts  # torch
 
     refuse_texts("SOURCE", given.texts is not None)

@@ -1,7 +1,5 @@
 """The command reproduce. It imports torch, through other modules, when it runs: help must not wait for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -115,14 +113,14 @@ def reproduce(
 
 
 def _one(
-    plan: Reproduction,
+    plan: "Reproduction",
     store: Store,
     where: Where,
     data: dict[str, Path],
     encoder: Path | None,
     publish: Path | None,
     dry_run: bool,
-    console: Console,
+    console: "Console",
 ) -> int:
     """Run and write one experiment; returns the number of failed runs."""
     from softmatch.cli.display import say
@@ -156,13 +154,13 @@ def _one(
     return sum(outcome.state != "done" for outcome in outcomes)
 
 
-def has_texts(plan: Reproduction) -> bool:
+def has_texts(plan: "Reproduction") -> bool:
     from softmatch.data.sources import SOURCES
 
     return any(SOURCES[run.source].texts for run in plan.runs())
 
 
-def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
+def command_of(plan: "Reproduction", data: Mapping[str, Path]) -> str:
     """Command that repeats this experiment alone: what was typed, without the data of others."""
     words = [plan.experiment.name if word == ALL else word for word in arguments()]
     needed = {run.source for run in plan.runs()}
@@ -172,7 +170,7 @@ def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
     return command_line(words)
 
 
-def describe(plan: Reproduction, store: Store, where: Where) -> str:
+def describe(plan: "Reproduction", store: Store, where: Where) -> str:
     """Say how many runs are missing, and how long they take where that is known."""
     from softmatch.distributed.launching import usable_cpus
     from softmatch.formatting import duration
@@ -191,7 +189,7 @@ def describe(plan: Reproduction, store: Store, where: Where) -> str:
     return f"{len(missing)} runs are missing{done}{said}.{days}"
 
 
-def _list(console: Console) -> None:
+def _list(console: "Console") -> None:
     """List the experiments with title and cost."""
     from rich.table import Table
     from rich.text import Text

@@ -1,7 +1,5 @@
 """The work of `softmatch train` and `softmatch check`: open the data, find a run to resume, train, print. Imports torch."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext

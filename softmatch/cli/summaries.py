@@ -1,7 +1,5 @@
 """Output at the end of commands: the result of a training, the plan of a dry run, a check and a benchmark."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """The commands train, check, methods and bench. They import torch only when they run: help must not wait for it."""
 
-from __future__ import annotations
-
 import os
 from typing import TYPE_CHECKING, Annotated
 

@@ -1,7 +1,5 @@
 """The words that were typed after `softmatch`: options by their current names, and the command line that repeats them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The commands after training. They import torch, through other modules, when they run: help must not wait for it."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -257,7 +255,7 @@ def runs(
         print(f"There are no runs in {folder}.")
 
 
-def _progress(talk: Talk | None) -> Reading:
+def _progress(talk: Talk | None) -> "Reading":
     from rich.console import Console
 
     from softmatch.cli.display import Reading

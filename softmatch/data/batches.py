@@ -1,7 +1,5 @@
 """Infinite seeded batches of data that live on the device; the batch of a step follows from the step alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,7 +86,7 @@ class Role:
         """Positions in the items of what was drawn."""
         return drawn if self.pool is None else self.pool[drawn]
 
-    def on(self, device: torch.device, only_labels: bool = False) -> Role:
+    def on(self, device: torch.device, only_labels: bool = False) -> "Role":
         """Send all but the pool to a device, or only the labels where workers make the views."""
         names = ("labels",) if only_labels else ("items", "labels", "augmented")
         sent: dict[str, Any] = {name: part.to(device) for name in names if isinstance(part := getattr(self, name), Tensor)}

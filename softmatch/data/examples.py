@@ -1,7 +1,5 @@
 """Examples: the items of a source with their labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +38,7 @@ class Examples:
     labels: Tensor
     classes: tuple[str, ...]
     kind: Literal["image", "vector", "text"]
-    test: Examples | None = None
+    test: "Examples | None" = None
     statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     names: Sequence[str] = ()
     preparation: Preparation | None = None

@@ -3,8 +3,6 @@
 As in `batches`, the batch of a step follows from the seed and the step alone, whatever the number of workers.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -46,7 +44,7 @@ LARGE = 128
 
 def make_batches(
     roles: Mapping[str, Role], views: Views, seed: int, device: torch.device, workers: int | None = None
-) -> Batches | LoadedBatches:
+) -> "Batches | LoadedBatches":
     """`Batches` on the device where that is possible and quicker, else `LoadedBatches`.
 
     Args:

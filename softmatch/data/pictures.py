@@ -1,7 +1,5 @@
 """Image files and their bytes, opened and decoded safely: known formats, bounded sizes, one kind of error."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import warnings
@@ -253,7 +251,7 @@ class ImageFiles:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, chosen: Tensor) -> ImageFiles:
+    def __getitem__(self, chosen: Tensor) -> "ImageFiles":
         """Take the images at these positions."""
         return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
 

@@ -1,7 +1,5 @@
 """Records: the items of a source as it has them, before anything is made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +43,7 @@ class Records:
     def __len__(self) -> int:
         return len(self.names)
 
-    def select(self, positions: Sequence[int]) -> Records:
+    def select(self, positions: Sequence[int]) -> "Records":
         """Take the items at these positions."""
 
         def chosen(column: Sequence[Any]) -> list[Any]:
@@ -132,7 +130,7 @@ class Opened(Protocol):
     def kind(self) -> InputKind: ...
 
     @property
-    def test(self) -> Opened | None: ...
+    def test(self) -> "Opened | None": ...
 
     def read(self) -> Records:
         """Read everything, for training. What cannot be read is left out and reported."""
@@ -149,7 +147,7 @@ class Found:
     records: Records
     columns: Columns = field(default_factory=Columns)
     findings: list[Finding] = field(default_factory=list)
-    test: Found | None = None
+    test: "Found | None" = None
 
     @property
     def kind(self) -> InputKind:

@@ -1,7 +1,5 @@
 """Choice of the device to train on."""
 
-from __future__ import annotations
-
 import torch
 
 from softmatch.distributed import processes

@@ -4,8 +4,6 @@ Like torchrun, but without its agent: the processes find each other by the same 
 ended when one of them is lost. Nothing here imports torch, which takes seconds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

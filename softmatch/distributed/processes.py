@@ -5,8 +5,6 @@ that every process computes the same loss of the whole batch and keeps the same 
 has the gradient of its own rows; their sum over the processes (`sum_gradients`) is the gradient of the loss.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Mistakes in the settings of a sheet, found before the first of its runs is started."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

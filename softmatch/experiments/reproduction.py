@@ -1,7 +1,5 @@
 """An experiment of the paper at a scale: the part whose data are available, its documents, and an overview of all claims."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A row is what is compared (a method, its options), a column is where (a source, 
 `softmatch.config.Config` that differ from the defaults. Two cells with the same settings are the same run, also of two sheets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

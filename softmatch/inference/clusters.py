@@ -1,7 +1,5 @@
 """Clusters of similar samples, their typical samples, and outliers."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable
 from itertools import zip_longest

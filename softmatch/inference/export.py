@@ -1,7 +1,5 @@
 """Export of a trained model as ONNX, TorchScript or plain weights; each copy is compared with the original."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging

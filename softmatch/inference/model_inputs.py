@@ -1,7 +1,5 @@
 """Description of an exported graph's input, for use without this package where possible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from softmatch.data.preparations import Preparation

@@ -1,7 +1,5 @@
 """Predictions of a trained model on files, rows, arrays or a single text, in pieces for data larger than memory."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The unlabelled pool of a run with its pseudo-labels, for review: what the method would train on, and how much it trusts it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args

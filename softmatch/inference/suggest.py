@@ -1,7 +1,5 @@
 """Samples to label next: doubtful ones of a trained model, or the most typical ones before any training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The unlabelled pool of a run: its data read again, and the predictions of its model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

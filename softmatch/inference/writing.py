@@ -1,7 +1,5 @@
 """Tables written row by row as CSV, JSON lines or Parquet: complete or not at all, and never over another file."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

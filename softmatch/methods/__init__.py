@@ -3,8 +3,6 @@
 The formula and the options of each method are in its card, docs/methods/NAME.md.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace

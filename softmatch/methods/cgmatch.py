@@ -1,7 +1,5 @@
 """CGMatch (Cheng et al. 2025): samples grouped by confidence and by how steady their pseudo-label has been."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@ On two weak views (Π-model), now and in earlier epochs (temporal ensembling), b
 and with the perturbation that changes it most (VAT).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """CoMatch and SimMatch: class predictions and embeddings of samples that correct each other."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

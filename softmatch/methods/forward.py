@@ -1,7 +1,5 @@
 """The network as a method calls it: views in, logits and features of the whole batch out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, NamedTuple
@@ -65,7 +63,7 @@ class Forward:
         """Called before each step, whose number seeds the random numbers of the network (dropout) for a share."""
         self._draws.begin(step)
 
-    def around(self, network: nn.Module) -> Forward:
+    def around(self, network: nn.Module) -> "Forward":
         """The same for another network, which a method trains in addition."""
         other = Forward(network, self.batch_statistics, self.micro_batch, sharded=self.sharded)
         other._draws = self._draws

@@ -1,7 +1,5 @@
 """Influence (Ren, Yeh, Schwing 2020): a weight for every unlabelled sample, learned from held-out labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Methods for long-tailed data with a second head trained on balanced classes: ABC and CoSSL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Methods for long-tailed data that change pseudo-labels: DARP (to given class counts) and CReST (added to the labels)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Methods for long-tailed data that change λ by class: Adsh (thresholds) and SAW (loss weights)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

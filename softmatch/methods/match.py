@@ -3,8 +3,6 @@
 A method is an alignment × a weighting λ × a target. Each function below is one such composition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

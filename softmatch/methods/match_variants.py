@@ -1,7 +1,5 @@
 """Match methods with a step, a refinement or views of their own: AdaMatch, DebiasPL and SequenceMatch."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

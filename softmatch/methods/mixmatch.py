@@ -1,7 +1,5 @@
 """MixMatch and ReMixMatch (Berthelot et al. 2019, 2020): guessed labels, mixed with the labelled samples by mixup."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """SemiReward (Li et al. 2024): a small network that scores pseudo-labels, around a match method."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """GPUs by name: their data sheets, and the range of speeds that training is expected to reach on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,13 +13,13 @@ class Range:
     low: float
     high: float
 
-    def __mul__(self, factor: float) -> Range:
+    def __mul__(self, factor: float) -> "Range":
         return Range(self.low * factor, self.high * factor)
 
-    def __add__(self, other: Range) -> Range:
+    def __add__(self, other: "Range") -> "Range":
         return Range(self.low + other.low, self.high + other.high)
 
-    def at_least(self, other: Range) -> Range:
+    def at_least(self, other: "Range") -> "Range":
         """The larger of both, at each end."""
         return Range(max(self.low, other.low), max(self.high, other.high))
 

@@ -1,7 +1,5 @@
 """Line charts of the report as data: series over the steps, their scale, and a sentence on how to read them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Data of the page: what its script draws, small enough to embed, and the table of the classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from typing import Any

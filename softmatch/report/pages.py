@@ -1,7 +1,5 @@
 """Pages of charts: one file with its data, its style and one script, which the page allows by its hash alone."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

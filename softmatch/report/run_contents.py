@@ -1,7 +1,5 @@
 """The contents of a run folder for its report; a file may be missing, and a value of another form than expected is left out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

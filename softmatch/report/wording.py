@@ -1,7 +1,5 @@
 """Sentences and key figures of the report: title, verdict, evaluation, tiles, and what is missing."""
 
-from __future__ import annotations
-
 from softmatch.data.split import count_positions
 from softmatch.formatting import duration, signed
 from softmatch.methods import BASELINE, proper_name

@@ -1,7 +1,5 @@
 """A list of run folders with their results and states, read from the folders alone."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The trained model in a run folder: saved, loaded, and used on new data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Schema of model.json, and a check of the saved weights against it before memory is allocated."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

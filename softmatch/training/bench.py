@@ -1,7 +1,5 @@
 """Cost of a training step and of its parts: `softmatch bench`, and the estimate of `softmatch train --dry-run`."""
 
-from __future__ import annotations
-
 import copy
 import statistics
 import sys

@@ -1,7 +1,5 @@
 """Training of one network of a run, from its first step or its last checkpoint to the end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -86,7 +84,7 @@ class Fitted:
         return {"record": figures, "judged": self.judged, "seconds": self.seconds, "best": self.best}
 
     @classmethod
-    def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> Fitted:
+    def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> "Fitted":
         found = {int(name.removeprefix(WRONG)): value for name, value in tensors.items() if name.startswith(WRONG)}
         wrong = {step: found[step] for step in sorted(found)}  # their order in a file differs
         lines = bytearray(tensors[RECORDS].numpy().tobytes())

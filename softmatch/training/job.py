@@ -1,7 +1,5 @@
 """The main job: from a source and settings to a run folder with a trained classifier and its measured error."""
 
-from __future__ import annotations
-
 import json
 import platform
 import time

@@ -1,7 +1,5 @@
 """The training loop: batch → loss → backward → step → average, with a record every few steps."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

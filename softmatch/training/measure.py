@@ -1,7 +1,5 @@
 """Figures of a classifier and its baseline from predictions on held-out samples, and its decision boundary."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

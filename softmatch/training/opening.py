@@ -1,7 +1,5 @@
 """From a source and its settings to a job: examples, complete settings, and the split."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """From a job to a trainer: task, method, network, batches and averages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -1,7 +1,5 @@
 """The task of a run: all decisions made before training starts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Word replacement after UDA (Xie et al. 2020): statistics of all texts, the probability that a word is replaced, whole texts."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter
@@ -35,14 +33,14 @@ class WordStatistics:
     upper: Tensor
 
     @classmethod
-    def from_weights(cls, idf: Tensor, words: Tensor, weights: Tensor) -> WordStatistics:
+    def from_weights(cls, idf: Tensor, words: Tensor, weights: Tensor) -> "WordStatistics":
         """Replacements drawn from `words` (K,) in proportion to float64 weights (K,); all equally likely if every weight is 0."""
         if not bool(weights.any()):
             weights = torch.ones_like(weights)
         upper, lower = _columns((weights / weights.mean()).tolist())
         return cls(idf, torch.stack([words, words[lower]]), upper)
 
-    def to(self, device: torch.device) -> WordStatistics:
+    def to(self, device: torch.device) -> "WordStatistics":
         if self.idf.device == device:
             return self
         return WordStatistics(self.idf.to(device), self.words.to(device), self.upper.to(device))

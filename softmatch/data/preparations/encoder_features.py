@@ -1,7 +1,5 @@
 """Features of a frozen pretrained encoder (extra `text`): computed once, cached on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -117,12 +115,12 @@ class EncoderPreparation:
         self._loaded: tuple[Backbone, Tokenizer | None, int] | None = None
 
     @classmethod
-    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> EncoderPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "EncoderPreparation":
         """Invert `settings`. New features are not cached: the data to predict may be larger than the disk."""
         return cls(saved.encoder, saved.of, saved.column, saved.reading, saved.fingerprint, saved.revision)
 
     @classmethod
-    def find(cls, encoder: str, of: Modality, column: str = "", most: int | None = None) -> EncoderPreparation:
+    def find(cls, encoder: str, of: Modality, column: str = "", most: int | None = None) -> "EncoderPreparation":
         """Find the encoder in a folder or on the hub; features are cached. `most`: tokens that it reads of a text."""
         folder = find_encoder(encoder)
         reading = read_text_settings(folder, most or MOST_TOKENS) if of == "text" else read_image_settings(folder)

@@ -1,7 +1,5 @@
 """Images become uint8 pixels of one size."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -66,12 +64,12 @@ class ImagePreparation:
         self.channels, self.height, self.width, self.resize, self.upright = channels, height, width, resize, upright
 
     @classmethod
-    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> ImagePreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "ImagePreparation":
         """Invert `settings`; there are no tensors."""
         return cls(saved.channels, saved.height, saved.width, saved.resize, saved.upright)
 
     @classmethod
-    def of_files(cls, files: ImageFiles) -> ImagePreparation:
+    def of_files(cls, files: ImageFiles) -> "ImagePreparation":
         """Give the preparation of these files for evaluation."""
         resize = None if files.resize == files.side else files.resize
         return cls(files.channels, files.side, files.side, resize, files.upright)

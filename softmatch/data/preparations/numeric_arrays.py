@@ -1,7 +1,5 @@
 """Arrays of numbers as vectors or images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -75,7 +73,7 @@ class ArrayPreparation:
         return {}
 
     @classmethod
-    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> ArrayPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "ArrayPreparation":
         """Invert `settings`."""
         return cls(saved.shape, saved.layout, saved.brightest)
 

@@ -1,7 +1,5 @@
 """Tables as features: numbers filled and bounded, dates as days, words as categories, chosen by all cells of a column."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -282,7 +280,7 @@ class TablePreparation:
         return {}
 
     @classmethod
-    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> TablePreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "TablePreparation":
         """Invert `settings`."""
         return cls(saved.columns)
 

@@ -1,7 +1,5 @@
 """Texts as TF-IDF vectors, or as token ids for a pretrained encoder that is trained further (extra `text`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -71,7 +69,7 @@ class TfidfPreparation:
         self.terms, self.idf, self.components = tuple(terms), idf, components
 
     @classmethod
-    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> TfidfPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "TfidfPreparation":
         """Invert `settings` and `tensors`."""
         terms = stored_text(tensors["terms"]).split("\n")
         found = cls(saved.column, terms, tensors["idf"], tensors["components"])
@@ -161,7 +159,7 @@ class TokenPreparation:
         self._ready: list[tuple[list[str], Tensor]] = []
 
     @classmethod
-    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> TokenPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "TokenPreparation":
         """Invert `settings` and `tensors`."""
         tokenizer = Tokenizer.from_saved(stored_text(tensors["tokenizer"]), saved.pad, saved.mask, saved.special)
         return cls(saved.column, saved.encoder, tokenizer, saved.length, saved.lower)

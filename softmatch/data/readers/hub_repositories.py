@@ -1,7 +1,5 @@
 """Datasets of the Hugging Face hub, and folders of Parquet files like its repositories (extra `hub`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -130,7 +128,7 @@ def _folders(name: str) -> tuple[Path, ...]:
 
 def _open(
     parts: Sequence[Any], name: str, columns: Columns, need_label: bool, folders: tuple[Path, ...]
-) -> OpenedTable | _HubImages:
+) -> "OpenedTable | _HubImages":
     image = next((key for key, kind in parts[0].features.items() if type(kind).__name__ == "Image"), None)
     if image is None or columns.text is not None or columns.features is not None:
         return OpenedTable(_Rows(parts, name), name, columns, need_label)

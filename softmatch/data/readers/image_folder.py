@@ -7,8 +7,6 @@ photos/unlabeled/3.jpg        photos/unlabeled/3.jpg         photos/labels.csv
 Where folders name the classes, a table only adds labels to images without one, as in unlabeled/. A contradiction stops.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re
@@ -105,7 +103,7 @@ class _Table(NamedTuple):
     """Rows of a table by the image that they name, and the column that the labels are in."""
 
     name: str
-    rows: Mapping[str, Row]
+    rows: "Mapping[str, Row]"
     column: str | None
 
 

@@ -1,7 +1,5 @@
 """Tables as sources: CSV, TSV, JSON lines, Parquet, or a text on every line."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -80,7 +78,7 @@ class OpenedTable:
         if gathered.labels:
             yield gathered.finish()
 
-    def _rows(self, first: int) -> _Rows:
+    def _rows(self, first: int) -> "_Rows":
         return _Rows(self.columns, self.kind, self.where, first)
 
 

@@ -1,7 +1,5 @@
 """Runs as child processes on this machine; workers of clusters start theirs in the same way."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Runs as tasks on a Ray cluster (extra `ray`). Ray retries nothing: a lost worker is a failed attempt that the sweep counts."""
 
-from __future__ import annotations
-
 import math
 import os
 import socket

@@ -3,8 +3,6 @@
 The package imports matplotlib, an extra: import it only to draw.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures 2, 3, 4 and 6 of the paper, of lines and bars: training, ablations, weighting functions and weights of classes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Figures 1 and 5 of the paper, of confidences: two moons with four labels, and pseudo-labels early in training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Look of all figures, the same bytes when drawn again, and lines over training; pyplot and a user's settings are not touched."""
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap

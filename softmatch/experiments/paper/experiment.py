@@ -1,7 +1,5 @@
 """A table or figure of the paper as data: claims, the two scales, and rows, columns and sentences that several share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

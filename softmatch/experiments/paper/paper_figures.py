@@ -1,7 +1,5 @@
 """The figures of the paper that have experiments."""
 
-from __future__ import annotations
-
 from softmatch.experiments.paper import published_numbers as paper_numbers
 from softmatch.experiments.paper.experiment import (
     C10_40,

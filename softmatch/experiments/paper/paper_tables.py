@@ -1,7 +1,5 @@
 """The tables of the paper that have experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from softmatch.experiments.paper import published_numbers as paper_numbers

@@ -3,8 +3,6 @@
 From the tables of Chen et al., SoftMatch, ICLR 2023. A star marks numbers that the paper took from others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 Published = Mapping[tuple[str, str], str]

@@ -1,7 +1,5 @@
 """Finished runs of a sheet, by cell and seed, and their measures: the input of tables, tests, pages and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property

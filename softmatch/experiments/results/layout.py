@@ -1,7 +1,5 @@
 """Results of a sheet as words and numbers, the same in Markdown, LaTeX, on the page and in the terminal."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

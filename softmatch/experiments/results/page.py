@@ -1,7 +1,5 @@
 """Page of a sheet: its table, the curves of its rows, its runs, in one HTML file that needs no other."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Differences between rows by paired t-tests over seeds: rankings with Holm's correction, and verdicts on claims."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean

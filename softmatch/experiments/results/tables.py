@@ -1,7 +1,5 @@
 """Tables of a sheet as Markdown, LaTeX and CSV, in files and in the terminal; documents from the templates *.jinja."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
