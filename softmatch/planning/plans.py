@@ -28,7 +28,7 @@ INDEX, MOMENTS = 8, {"sgd": 1, "adam": 2, "adamw": 2}
 AT_WORK, PATH, KEPT, SAMPLES = 5, 350, 3, 16
 """Tensors of the largest size at work at once, and bytes of a file's path (benchmarks/results/plan.md); checkpoints that are
 kept, and samples in a model's folder."""
-HOST, OF_ONE_VIEW = Range(0.002, 0.07), 0.25
+HOST, OF_ONE_VIEW = Range(0.003, 0.07), 0.25
 """Seconds in which a host starts the operations of a step, from a perceptron's to CIFAR-10's with its views; a GPU is not faster.
 An earlier version counted them (docs/scale.md). One view of each sample takes about a quarter."""
 WHOLE, NONE = "paper", Range(0.0, 0.0)
