@@ -37,11 +37,12 @@ LONGEST = 300.0
 
 
 class Case(NamedTuple):
-    """A run to disturb: a source and the settings of `softmatch train`."""
+    """A run to disturb: a source, the settings of `softmatch train`, and the number of its processes."""
 
     name: str
     source: str
     settings: Mapping[str, Any] = {}
+    processes: int = 1  # more are started as commands of their own: their steps are not counted
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Tally:
-    """Results for one kind of fault; MEANINGS says what they count. Problems describe each one."""
+    """Results for one kind of fault, counted as `MEANINGS` of faults.py says; problems describe each one."""
 
     runs: int = 0
     faults: int = 0
@@ -100,31 +101,11 @@ class Tally:
         print(f"  PROBLEM {problem}", file=sys.stderr, flush=True)
 
 
-MEANINGS = """\
-- Lost: the run does not finish.
-- Mismatch: a file of the finished run differs from that of the undisturbed run, bit for bit, is missing or is left over.
-- Unclean: a traceback, an unexpected exit code, nothing said about damage or how to resume, or a step lost after a signal."""
-
-
-def finish(heading: list[str], tallies: Mapping[str, Tally], results: Path | None) -> int:
-    """Print the heading, the table and every problem, write them to a file if one is given, and return the exit code."""
-    rows = [(name, each.runs, each.faults, each.lost, each.mismatches, each.unclean) for name, each in tallies.items()]
-    table = ["| fault | runs | faults injected | lost results | mismatches | unclean ends |", "|---|---|---|---|---|---|"]
-    totals = [str(sum(numbers)) for numbers in list(zip(*rows, strict=True))[1:]]
-    table += [f"| {' | '.join(map(str, row))} |" for row in (*rows, ["all", *totals])]
-    problems = [f"- {name}: {problem}" for name, tally in tallies.items() for problem in tally.problems]
-    page = "\n\n".join([*heading, MEANINGS, "\n".join(table), *problems]) + "\n"
-    print(page)
-    if results is not None:
-        results.write_text(page, encoding="utf-8")
-    return int(bool(problems))
-
-
 def warm_up() -> None:
     """Import what training imports when it begins, once for all processes."""
     for name in ("sklearn.datasets", "torch._dynamo", "softmatch.cli.running"):
         importlib.import_module(name)
-    importlib.import_module("softmatch.report").PAGE.compiled()
+    _ = importlib.import_module("softmatch.report").PAGE.compiled
     torch.set_num_threads(1)
 
 
@@ -132,7 +113,7 @@ def attempt(case: Case, out: Path, strike: Strike | None = None) -> Ended:
     """Run `softmatch train --resume auto` in a process of its own."""
     settings = out.with_suffix(".yaml")
     settings.write_text(yaml.safe_dump({"source": case.source, **case.settings}), encoding="utf-8")
-    command = ["train", "--config", str(settings), "--out", str(out), "--resume", "auto"]
+    command = ["train", "--config", str(settings), "--out", str(out), "--resume", "auto", "--processes", str(case.processes)]
     context: Any = multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")  # GPUs cannot be forked
     hearing, speaking = context.Pipe(duplex=False)  # `file_size` would strike a file, too
     counts = context.Array("q", 2, lock=False)

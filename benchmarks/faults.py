@@ -9,10 +9,11 @@ resumes it. The exit code is 1 if any run is lost or differs from the undisturbe
 """
 
 import argparse
+import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ from signal import SIGKILL, Signals
 from typing import Any, Literal, NamedTuple
 
 import torch
-from fault_injection import Case, Damage, Ended, Endurance, Fault, Strike, Tally, finish, warm_up
+from fault_injection import Case, Damage, Ended, Endurance, Fault, Strike, Tally, warm_up
 from tiny_data import NUMBERS, write_photos
 
 from softmatch.methods import METHODS
@@ -54,6 +55,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 WRAPPED = ("saw+softmatch", "abc+freematch", "influence+flexmatch", *(name for name in OPTIONS if "+" in name))
 TWIN = Case("with a baseline", "digits", {**DIGITS, "baseline": True, "steps": 17})
 MOONS = Case("two-moons", "two-moons", TINY)
+UNEVEN: dict[str, Any] = {"labeled_batch": 7, "unlabeled_batch": 13, "steps": 200, "checkpoint_every": 10}
+TWO = Case("two processes", "digits", {**DIGITS, **UNEVEN, "network": "mlp-16"}, processes=2)
 VARIANTS = (
     TWIN,
     Case("batch normalisation", "digits", {**DIGITS, "network": "wrn-10-1"}),
@@ -148,6 +151,12 @@ def leave_files(chance: Random, out: Path) -> str | None:
     return ""
 
 
+MEANINGS = """\
+- Lost: the run does not finish.
+- Mismatch: a file of the finished run differs from that of the undisturbed run, bit for bit, is missing or is left over.
+- Unclean: a traceback, an unexpected exit code, nothing said about damage or how to resume, or a step lost after a signal."""
+
+
 class Row(NamedTuple):
     """A kind of fault, and the runs each of its faults is injected into.
 
@@ -186,6 +195,8 @@ def make_rows(folder: Path, quick: bool, endurance: Endurance) -> list[Row]:
         Row("outcome of a trained part cut, changed or emptied", [MOONS, table], [damaged(damage_outcome)], several),
         Row("metrics torn, cut or deleted", [MOONS, table], [damaged(damage_metrics)], several),
         Row("temporary files left behind", [MOONS], [damaged(leave_files)], several),
+        Row("launcher of --processes 2 killed −9 at a random moment", [TWO], [at_a_moment(SIGKILL)], several),
+        Row("signal to --processes 2 at a random moment", [TWO], [at_a_moment(*SIGNALS)], several),
         Row("no room on the disk from a random step on", [MOONS, TWIN, table], [Fault(no_room)], several),
     ]
 
@@ -199,6 +210,13 @@ def inject(endurance: Endurance, row: Row, rounds: int) -> Tally:
             taken = f"run {tally.runs}, {time.perf_counter() - started:.1f} s, {tally.faults} faults so far"
             print(f"{row.name}: {case.name}, {taken}", file=sys.stderr, flush=True)
     return tally
+
+
+def table(tallies: Mapping[str, Tally]) -> str:
+    rows = [(name, each.runs, each.faults, each.lost, each.mismatches, each.unclean) for name, each in tallies.items()]
+    totals = [sum(numbers) for numbers in list(zip(*rows, strict=True))[1:]]
+    lines = ["| fault | runs | faults injected | lost results | mismatches | unclean ends |", "|---|---|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in (*rows, ["all", *totals]))])
 
 
 def main() -> int:
@@ -217,13 +235,17 @@ def main() -> int:
         endurance = Endurance(folder, Random(options.seed))
         rows = [row for row in make_rows(folder, options.quick, endurance) if options.only in row.name]
         tallies = {row.name: inject(endurance, row, options.rounds) for row in rows}
-    heading = [
-        "# Runs that are killed, stopped and damaged",
-        f"`python benchmarks/faults.py --rounds {options.rounds} --seed {options.seed}`",
-        f"Each run is trained without faults and with them, in processes of one thread on a CPU; torch {torch.__version__}, "
-        f"{(time.perf_counter() - started) / 60:.0f} minutes.",
-    ]
-    return finish(heading, tallies, None if options.quick or options.only else RESULTS)
+    problems = [f"- {name}: {problem}" for name, tally in tallies.items() for problem in tally.problems]
+    page = (
+        f"# Runs that are killed, stopped and damaged\n\n`python benchmarks/faults.py {shlex.join(sys.argv[1:])}`\n\n"
+        "Each run is trained without faults and with them, in processes of one thread on a CPU; "
+        f"torch {torch.__version__}, {(time.perf_counter() - started) / 60:.0f} minutes.\n\n{MEANINGS}\n\n"
+    )
+    page += "\n\n".join([table(tallies), *problems]) + "\n"
+    print(page)
+    if not options.quick and not options.only:
+        RESULTS.write_text(page, encoding="utf-8")
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Give damaged inputs to everything that reads a file or a command line, and count what happens.
+"""Give damaged inputs to everything that reads a file, and count what happens.
 
     python benchmarks/fuzz.py --inputs 140000 --seed 0 > benchmarks/results/fuzz.md
     python benchmarks/fuzz.py --inputs 500 --reader csv npz
@@ -6,7 +6,7 @@
 
 Sound inputs are damaged in one or two ways: bytes, values, keys and cells are changed, cut, repeated and exchanged. Each must be
 accepted, or refused with an InputError. Any other exception is a traceback, more than --limit seconds a hang; both are kept in
-a folder, to be replayed. The inputs follow from the seed. Command lines are read, but their work is left out.
+a folder, to be replayed. The inputs follow from the seed.
 """
 
 import argparse
@@ -57,9 +57,7 @@ def attempt(reader: Reader, content: bytes, limit: float) -> str:
         return "refused"
     except Hang:
         return "hang"
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # anything else that escapes is what we look for
+    except (Exception, SystemExit):  # anything else that escapes is what we look for
         return traceback.format_exc()
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -90,9 +88,8 @@ def replay(readers: dict[str, Reader], path: Path, limit: float) -> str:
 def table(found: dict[str, Counter[str]]) -> str:
     lines = ["| reader | inputs | accepted | refused with a message | tracebacks | hangs |", "|---|---|---|---|---|---|"]
     for name, count in (*found.items(), ("**all**", sum(found.values(), Counter[str]()))):
-        lines.append(
-            f"| {name} | {' | '.join(f'{number:,}' for number in (count.total(), *(count[outcome] for outcome in OUTCOMES)))} |"
-        )
+        numbers = (count.total(), *(count[outcome] for outcome in OUTCOMES))
+        lines.append(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |")
     return "\n".join(lines)
 
 

@@ -33,7 +33,6 @@ HEADER = {
     b"descr": (b"desc", b"shape", b"x"),
     b"{": (b"{{", b"[", b"__import__('os')"),
 }
-WORDS = b"0 1 -1 3 0.5 1e9 none t.csv run saw+fixmatch x,y".split()
 
 Mutation = Callable[[Random, bytes, Sequence[bytes]], bytes]
 
@@ -146,17 +145,3 @@ def mutate_tensor_header(random: Random, content: bytes, others: Sequence[bytes]
     said = len(encoded) if random.random() < 0.9 else random.choice((0, 1, 2**20, 2**31, 2**63, 2**64 - 1))
     body = content[8 + length :]
     return struct.pack("<Q", said) + encoded + (body if random.random() < 0.8 else body[: random.randint(0, len(body))])
-
-
-def mutate_words(random: Random, content: bytes, others: Sequence[bytes]) -> bytes:
-    """Change the arguments of a command, which are separated by NUL."""
-    command, *words = content.split(b"\0")
-    for _ in range(random.choice((1, 1, 2, 4))):
-        other = random.choice(others).split(b"\0")[1:]
-        start = random.randint(0, len(other))
-        value = random.choice((*TOKENS[::2], str(random.choice(VALUES)).encode(), *WORDS, *WORDS, *WORDS))
-        changed = mutate_bytes(random, random.choice(words or [b""]), others)
-        edit(random, words, random.choice((other[start : start + 2], [value], [changed])), 2)
-    if random.random() < 0.1:
-        command = random.choice((mutate_bytes(random, command, others), random.choice(others).split(b"\0")[0]))
-    return b"\0".join(word.replace(b"\0", b"")[:300] for word in (command, *words))

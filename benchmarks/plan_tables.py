@@ -11,39 +11,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from softmatch.cli.plan import number, shown_as
 from softmatch.methods import METHODS
 from softmatch.planning.costs import planned_method, probe_task, state_bytes
-from softmatch.planning.counts import HIDDEN, PATH, count, device_memory, run_storage
 from softmatch.planning.gpus import DEVICES, Range
-from softmatch.planning.plans import ARITHMETIC, BASELINE, GRADIENTS, HOST, Plan, gpu_plan, plan_experiments
-from softmatch.planning.setting import Own, Setting, named_setting, own_setting
+from softmatch.planning.plans import HIDDEN, count, gpu_plan, plan_experiments
+from softmatch.planning.setting import Data, Setting, named_setting, own_setting
 
-WHERE = "docs/scale.md"
 SOURCES: Mapping[str, str] = {
     "cifar10": "CIFAR-10",
     "svhn": "SVHN",
     "stl10": "STL-10",
     "cifar100": "CIFAR-100",
     "imagenet": "ImageNet",
-    "agnews": "AG News",
-    "imdb": "IMDb, at 512 tokens",
 }
 TITLES: Mapping[str, str] = {"v100": "V100", "a100": "A100 80 GB", "h100": "H100", "rtx-4090": "RTX 4090", "l4": "L4", "t4": "T4"}
 SIZES, FORGETTING = (10**4, 10**6, 10**9), 1000
 """Unlabelled samples; bytes of a method's own numbers that are not worth a line."""
-USABLE, HOST_MEMORY = 0.5, 128e9
-"""Share of a memory that what grows may take; bytes of a host for each of its GPUs, as of NVIDIA's DGX A100."""
+USABLE = 0.5
+"""Share of a memory that what grows may take."""
 HOUR, DAY = 3600.0, 86_400.0
 
 
 @cache
-def plan(source: str, device: str, gpus: int = 1, method: str = "softmatch") -> Plan:
+def plan(source: str, device: str, gpus: int = 1) -> dict[str, Any]:
     """The paper's run on a source."""
-    setting = named_setting(source, ({"recipe": "paper", "method": method},), "cuda", WHERE)
-    return gpu_plan(count(setting, gpus), DEVICES[device], gpus)
+    return gpu_plan(count(named_setting(source, "cuda", {"recipe": "paper"}), gpus), DEVICES[device], gpus)
 
 
 def between(value: Range) -> str:
@@ -69,9 +64,9 @@ def experiments() -> Iterator[str]:
     yield line(7)
     for shares in zip(*columns.values(), strict=True):
         first = shares[0]
-        name = "**all**" if first.name == "all" else f"`{first.name}`"
-        hours = [between(share.gpu_hours) for share in shares]
-        yield row([name, f"{first.runs:,}", number(first.flops / 1e18), *hours, number(first.storage_bytes / 1e9)])
+        name = "**all**" if first["name"] == "all" else f"`{first['name']}`"
+        hours = [between(share["gpu_hours"]) for share in shares]
+        yield row([name, f"{first['runs']:,}", number(first["flops"] / 1e18), *hours, number(first["storage_bytes"] / 1e9)])
 
 
 def runs() -> Iterator[str]:
@@ -84,9 +79,8 @@ def runs() -> Iterator[str]:
 
 def run_row(source: str, title: str) -> str:
     """A source on every GPU."""
-    counted = plan(source, "v100").counted
-    hours = (between(gpu_plan(counted, DEVICES[name]).gpu_hours) for name in TITLES)
-    return row([title, *hours, number(sum(device_memory(counted).values()) / 1e9)])
+    hours = (between(plan(source, name)["gpu_hours"]) for name in TITLES)
+    return row([title, *hours, number(sum(plan(source, "v100")["memory_bytes"].values()) / 1e9)])
 
 
 SCALING = (("cifar10", "v100"), ("imagenet", "a100"))
@@ -106,28 +100,20 @@ def scaling_row(name: str) -> str:
     return row([name, *(cell(plan(source, device, gpus)) for source, device in SCALING for gpus in (1, 8, 64))])
 
 
-def _hours(part: str) -> Callable[[Plan], str]:
-    return lambda found: between(found.parts[part] * (1 / HOUR)) if part in found.parts else "–"
+def _memory(*parts: str) -> Callable[[dict[str, Any]], str]:
+    return lambda found: size(sum(value for name, value in found["memory_bytes"].items() if name in parts))
 
 
-def _memory(*parts: str) -> Callable[[Plan], str]:
-    return lambda found: size(sum(value for name, value in device_memory(found.counted, found.gpus).items() if name in parts))
-
-
-SCALING_ROWS: Mapping[str, Callable[[Plan], str]] = {
-    "a step, ms": lambda found: between(found.step * 1e3),
-    "a run, hours": lambda found: between(found.seconds * (1 / HOUR)),
-    "… arithmetic of the steps": _hours(ARITHMETIC),
-    "… the host, in between": _hours(HOST),
-    "… sum of gradients": _hours(GRADIENTS),
-    "… the supervised baseline": _hours(BASELINE),
-    "overhead, %": lambda found: between(found.overhead * 100),
-    "**GPU-hours**": lambda found: f"**{between(found.gpu_hours)}**",
-    "memory of a GPU": lambda found: size(sum(device_memory(found.counted, found.gpus).values())),
+SCALING_ROWS: Mapping[str, Callable[[dict[str, Any]], str]] = {
+    "a step, ms": lambda found: between(found["step_seconds"] * 1e3),
+    "a run, hours": lambda found: between(found["seconds"] * (1 / HOUR)),
+    "… the supervised baseline": lambda found: between(found["seconds_by_part"]["the supervised baseline"] * (1 / HOUR)),
+    "**GPU-hours**": lambda found: f"**{between(found['gpu_hours'])}**",
+    "memory of a GPU": lambda found: shown_as("bytes", found["memory_bytes"]),
     "… activations, work, views": _memory("activations", "work on the largest layer", "views of the batch"),
     "… weights, gradients, optimiser, average": _memory("weights", "gradients", "optimiser", "averaged weights"),
     "… data": _memory("data"),
-    "files of a run": lambda found: size(sum(run_storage(found.counted).values())),
+    "files of a run": lambda found: shown_as("bytes", found["storage_bytes"]),
 }
 
 
@@ -148,11 +134,11 @@ def states(classes: int = 10) -> list[Growth]:
     """The state of every method."""
 
     def held(setting: Setting, samples: int) -> int:
-        return state_bytes(planned_method(probe_task(setting, HIDDEN), "image", samples))
+        return state_bytes(planned_method(probe_task(setting, HIDDEN), samples))
 
     found = []
     for name in METHODS:
-        setting = own_setting(Own("image", 100_000, (3, 32, 32), classes, 1), ({"method": name},), "cuda", WHERE)
+        setting = own_setting(Data("image", (3, 32, 32), classes, 100_000, 100_000, 1), "cuda", {"method": name})
         setting = setting._replace(data=replace(setting.data, train=4 * classes + 1000))
         sizes = tuple(held(setting, samples) for samples in SIZES)
         found.append(Growth(name, sizes, held(setting, SIZES[-1] + 1) - sizes[-1]))
@@ -179,50 +165,13 @@ def state() -> Iterator[str]:
     yield row([", ".join(more), "0", "in brackets", *same, "fits"])
 
 
-OTHERS: Mapping[str, tuple[str, float]] = {
-    "items, in memory": ("device", 3072),
-    "truth, for the meter": ("device", 8),
-    "predictions of the whole set": ("device", 40),
-    "shuffles of two epochs": ("host", 16),
-    "unlabelled positions": ("host", 8),
-    "labels": ("host", 8),
-    "paths of image files": ("host", PATH),
-    "features of a frozen encoder": ("disk", 1536),
-    "split.json, positions listed": ("disk", 0),
-}
-
-
-def listed(samples: int) -> float:
-    """Bytes of a line of split.json: a position of as many digits as it has on average."""
-    longest = len(str(samples - 1))
-    return 4.0 + longest - sum(10.0**digits for digits in range(1, longest)) / samples
-
-
-def others() -> Iterator[str]:
-    """Everything else with a row for every sample."""
-    yield row(["else", "where", "bytes a sample", "10⁴", "10⁶", "10⁹", "at 10⁹"])
-    yield line(7)
-    rooms = {"device": DEVICES["a100"].memory, "host": HOST_MEMORY}
-    together = {where: sum(each for place, each in OTHERS.values() if place == where) for where in rooms}
-    for name, (where, each) in (*OTHERS.items(), *(("together", pair) for pair in together.items())):
-        fits = verdict(each * SIZES[-1], rooms[where]) if where in rooms else "–"
-        every = [each or listed(samples) for samples in SIZES]
-        held = [size(bytes_ * samples) for bytes_, samples in zip(every, SIZES, strict=True)]
-        yield row([name, where, number(every[-1]), *held, fits])
-
-
 def derived() -> Iterator[str]:
     """Numbers in the text."""
-    for source, device in SCALING:
-        found = plan(source, device, 8).counted
-        operations = found.step_operations(found.passes)
-        made = found.passes.view_operations / found.passes.steps * (found.setting.data.files is None)
-        yield f"- {source}: {operations:,.0f} operations in a step, {made / operations:.0%} of them for views"
-    eight, many = plan("imagenet", "a100", 8).seconds, plan("imagenet", "a100", 64).seconds
+    eight, many = plan("imagenet", "a100", 8)["seconds"], plan("imagenet", "a100", 64)["seconds"]
     yield f"- imagenet on 64 A100 instead of 8: {between(Range(eight.low / many.low, eight.high / many.high))} times as fast"
-    yield f"- cifar100 on one V100: {between(plan('cifar100', 'v100').seconds * (1 / DAY))} days"
-    adsh = plan("cifar10", "v100", 1, "adsh").counted
-    surveyed = adsh.surveys * adsh.unlabeled * adsh.read / (adsh.setting.config.steps * adsh.step_flops(adsh.passes))
+    yield f"- cifar100 on one V100: {between(plan('cifar100', 'v100')['seconds'] * (1 / DAY))} days"
+    adsh = count(named_setting("cifar10", "cuda", {"recipe": "paper", "method": "adsh"}))
+    surveyed = adsh.surveys * adsh.unlabeled * adsh.cost.forward / (adsh.setting.config.steps * adsh.step_flops(adsh.passes))
     yield f"- adsh, predictions of the whole set: {surveyed:.1%} of the arithmetic of the steps"
     kept = {growth.name: growth.per_sample for growth in states(1000) if growth.per_sample}
     yield "- with 1,000 classes, bytes a sample: " + ", ".join(f"{name} {value:,}" for name, value in kept.items())
@@ -233,7 +182,6 @@ TABLES: Mapping[str, Callable[[], Iterator[str]]] = {
     "runs": runs,
     "scaling": scaling,
     "state": state,
-    "others": others,
     "derived": derived,
 }
 

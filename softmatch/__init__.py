@@ -3,8 +3,6 @@
 Names are imported when they are first used, so that `softmatch --help` does not wait for torch.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 
@@ -40,117 +38,43 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "METHODS",
-    "Alignment",
-    "Classifier",
-    "Constant",
-    "CurriculumThreshold",
-    "Gaussian",
-    "InputError",
-    "Laplacian",
-    "Linear",
-    "LossThreshold",
-    "Match",
-    "Method",
-    "Model",
-    "NoAlignment",
-    "Problem",
-    "PseudoLabelMeter",
-    "PseudoLabels",
-    "Quadratic",
-    "RampUp",
-    "RelativeThreshold",
-    "Result",
-    "RunningAverage",
-    "Seen",
-    "SelfAdaptiveThreshold",
-    "SoftmatchError",
-    "Supervised",
-    "Threshold",
-    "TrainingError",
-    "TruncatedGaussian",
-    "TruncatedLaplacian",
-    "Weighting",
-    "alignments",
-    "averages",
-    "build",
-    "class_quality",
-    "cold_start",
-    "export",
-    "load_model",
-    "methods",
-    "metrics",
-    "momentum_for",
-    "predict",
-    "quality",
-    "quantity",
-    "suggest",
-    "targets",
-    "thresholds",
-    "train",
-    "views",
-    "weight_curve",
-    "weightings",
-    "write_pseudo_labels",
-]
+__all__ = ["Constant", "Gaussian", "Laplacian", "Linear", "Quadratic", "RampUp", "Threshold", "TruncatedGaussian"]
+__all__ += ["TruncatedLaplacian", "Weighting", "weight_curve"]
+__all__ += ["CurriculumThreshold", "LossThreshold", "RelativeThreshold", "SelfAdaptiveThreshold"]
+__all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"]
+__all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
+__all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
+__all__ += ["Classifier", "InputError", "Model", "Result", "SoftmatchError", "TrainingError"]
+__all__ += ["cold_start", "export", "load_model", "predict", "suggest", "train", "write_pseudo_labels"]
+__all__ += ["alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings"]
 
 _HOMES = {
-    "Alignment": "alignments",
-    "Classifier": "classifier",
-    "Constant": "weightings",
-    "CurriculumThreshold": "thresholds",
-    "Gaussian": "weightings",
-    "InputError": "errors",
-    "Laplacian": "weightings",
-    "Linear": "weightings",
-    "LossThreshold": "thresholds",
-    "METHODS": "methods",
-    "Match": "methods",
-    "Method": "methods",
-    "Model": "runs.model",
-    "NoAlignment": "alignments",
-    "Problem": "methods",
-    "PseudoLabelMeter": "metrics",
-    "PseudoLabels": "metrics",
-    "Quadratic": "weightings",
-    "RampUp": "weightings",
-    "RelativeThreshold": "thresholds",
-    "Result": "training.job",
-    "RunningAverage": "averages",
-    "Seen": "step",
-    "SelfAdaptiveThreshold": "thresholds",
-    "SoftmatchError": "errors",
-    "Supervised": "methods",
-    "Threshold": "weightings",
-    "TrainingError": "errors",
-    "TruncatedGaussian": "weightings",
-    "TruncatedLaplacian": "weightings",
-    "Weighting": "weightings",
-    "build": "methods",
-    "class_quality": "metrics",
-    "cold_start": "inference.suggest",
-    "export": "inference.export",
-    "load_model": "runs.model",
-    "momentum_for": "averages",
-    "predict": "inference.predict",
-    "quality": "metrics",
-    "quantity": "metrics",
-    "suggest": "inference.suggest",
-    "train": "training.job",
-    "weight_curve": "weightings",
-    "write_pseudo_labels": "inference.pseudo_labels",
+    "alignments": "Alignment NoAlignment",
+    "averages": "RunningAverage momentum_for",
+    "classifier": "Classifier",
+    "errors": "InputError SoftmatchError TrainingError",
+    "inference.export": "export",
+    "inference.predict": "predict",
+    "inference.pseudo_labels": "write_pseudo_labels",
+    "inference.suggest": "cold_start suggest",
+    "methods": "METHODS Match Method Problem Supervised build",
+    "metrics": "PseudoLabelMeter PseudoLabels class_quality quality quantity",
+    "runs.model": "Model load_model",
+    "step": "Seen",
+    "thresholds": "CurriculumThreshold LossThreshold RelativeThreshold SelfAdaptiveThreshold",
+    "training.job": "Result train",
+    "weightings": "Constant Gaussian Laplacian Linear Quadratic RampUp Threshold TruncatedGaussian TruncatedLaplacian "
+    "Weighting weight_curve",
 }
-"""Public names, each with the module that defines it."""
-_MODULES = ("alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings")
+"""Modules with the public names that each defines; all other public names are modules."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"softmatch.{name}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"softmatch.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'softmatch' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'softmatch' has no attribute {name!r}")
+    home = next((module for module, names in _HOMES.items() if name in names.split()), None)
+    found = importlib.import_module(f"softmatch.{home or name}")
+    return found if home is None else getattr(found, name)
 
 
 def __dir__() -> list[str]:

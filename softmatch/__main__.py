@@ -1,7 +1,5 @@
 """The command `softmatch`, and `python -m softmatch`."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from types import FrameType

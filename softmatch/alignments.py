@@ -4,8 +4,6 @@ With a uniform r, used for the weights only, this is the paper's uniform alignme
 too it is distribution alignment (DA). The method chooses with `Match(align_targets=…)`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 """Running averages, and their momentum as a function of the number of steps of a run."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 
@@ -74,6 +72,3 @@ class RunningAverage(nn.Module):
         moved = self.value + rate * (new.to(self.value.dtype) - self.value)
         self.value.copy_(torch.where(mask, moved, self.value))
         self.updates.copy_(torch.where(mask, count, self.updates))
-
-    def extra_repr(self) -> str:
-        return f"momentum={self.momentum}, start={self.start!r}"

@@ -1,7 +1,5 @@
 """Calibration of confidences: reliability, calibration error, temperature scaling; and error, precision and recall by class."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any

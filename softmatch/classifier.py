@@ -1,7 +1,5 @@
 """Classifier: training as an estimator of scikit-learn, in memory; `fit` writes no files."""
 
-from __future__ import annotations
-
 import copy
 import json
 import shutil
@@ -24,7 +22,7 @@ from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.readers.array_files import is_frame
 from softmatch.data.records import Finding
-from softmatch.data.samples import LABEL_KINDS, Targets, inputs_for, is_path, new_records, read_targets
+from softmatch.data.samples import LABEL_KINDS, inputs_for, is_path, new_records, read_targets
 from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
@@ -39,8 +37,6 @@ from softmatch.training.setup import build_method, make_trainer, prepare_job, re
 
 WHERE = "Classifier"
 """Name of the settings in messages."""
-PARAMETERS = {"seed": "random_state"}
-"""Settings that are parameters under another name."""
 POINTLESS = frozenset(
     {
         *("recipe", "labels", "imbalance", "unlabeled_imbalance", "data", "split_seed"),
@@ -49,8 +45,6 @@ POINTLESS = frozenset(
     }
 )
 """Settings for splits, evaluation and files, which a Classifier does not have."""
-SAME = ("steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "views", "encoder", "device")
-"""Parameters that are settings under the same name."""
 LINES = 10
 """Number of lines that `verbose` prints."""
 FORMAT = 1
@@ -158,19 +152,15 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name for it
         """Predict the most likely class of each sample (n,); X has any form that `fit` accepts."""
         probs = self.predict_proba(X)
-        found: npt.NDArray[Any] = self.classes_[probs.argmax(1)]
-        return found
+        return np.asarray(self.classes_[probs.argmax(1)])
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:  # noqa: N803  # scikit-learn's name for it
         """Predict p(y | x) of each sample (n, C), in the order of `classes_`. A path is read in parts, whatever its size."""
         check_is_fitted(self)
         model = self.model_
         if is_path(X) or (is_frame(X) and model.preparation.takes in ("table", "text")):
-            probs = self._stream(X)
-        else:
-            probs = model.predict_proba(model.preparation(inputs_for(self, X, model.preparation)))
-        found: npt.NDArray[np.float32] = probs.numpy()
-        return found
+            return np.asarray(self._stream(X))
+        return np.asarray(model.predict_proba(model.preparation(inputs_for(self, X, model.preparation))))
 
     def save(self, path: str | Path) -> None:
         """Write a folder, without pickle, from which `load` restores a classifier with bit-identical predictions.
@@ -241,17 +231,18 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
 
     def _settings(self) -> dict[str, Any]:
         """Parameters as settings of a run."""
-        names = {**{name: name for name in self._get_param_names()}, **PARAMETERS}
+        names = {"seed": "random_state", **{name: name for name in self._get_param_names()}}
         given = renamed(self.settings or {}, WHERE, warn=True)
         for key in given:
             if key in names:
                 raise InputError(f"settings: {key!r} is a parameter of its own: Classifier({names[key]}=…).")
             if key in POINTLESS:
                 raise InputError(f"settings: {key!r} has no meaning: a Classifier trains on all samples of `fit`, in memory.")
+        method = self.method
         return {
             **given,
-            **{name: getattr(self, name) for name in SAME},
-            "method": _name(self.method),
+            **{name: getattr(self, name) for name in names if name in Config.model_fields and name != "seed"},
+            "method": method if isinstance(method, str) else getattr(method, "__name__", type(method).__name__),
             "network": None if self.network is None else describe_network(self.network),
             "seed": _seed(self.random_state),
             "evaluation": "none",
@@ -276,21 +267,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             raise InputError("Classifier requires y to be passed, but the target y is None; only a path or a frame has labels.")
         targets = read_targets(y)
         check_consistent_length(records.names, targets.codes)
-        _refuse_one_class(targets)
+        if len(targets.classes) < 2:
+            every = f"{targets.classes.tolist()[0]!r}{' or missing (−1, None or NaN)' if UNLABELED in targets.codes else ''}"
+            raise InputError(f"there is one class: every label is {every}. A classifier needs two or more.")
         made = fit_preparation(records, reading, reading.columns.text)
         preparation = made.preparation
         _tell(made.findings)
         names = tuple(str(name) for name in targets.classes.tolist())
         labels, everything = torch.from_numpy(targets.codes), torch.arange(len(targets.codes))
-        examples = Examples(
-            made.items,
-            labels,
-            names,
-            kind_of(preparation),
-            preparation=preparation,
-            groups=everything,
-            augmented=prepare_augmented(records, preparation),
-        )
+        augmented, kind = prepare_augmented(records, preparation), kind_of(preparation)
+        examples = Examples(made.items, labels, names, kind, preparation=preparation, groups=everything, augmented=augmented)
         labeled, device = int((labels != UNLABELED).sum()), choose_device(asked.device)
         defaults = suitable(examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes
@@ -302,12 +288,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         method = build_method(task, config.method if named else copy.deepcopy(self.method))
         trainer, shown = make_trainer(task, method), 0
         self.history_: list[Record] = []
-        self._say(f"{examples.describe()}: {config.method}, {task.network_name}, {config.steps:,} steps on {task.device}")
+        say = print if self.verbose else lambda text: None
+        say(f"{examples.describe()}: {config.method}, {task.network_name}, {config.steps:,} steps on {task.device}")
         try:
             for record in trainer.run():
                 self.history_.append(record)
                 if trainer.step * LINES >= (shown + 1) * config.steps:
-                    self._say(f"step {trainer.step:,} of {config.steps:,}: loss {record['loss']:.3f}")
+                    say(f"step {trainer.step:,} of {config.steps:,}: loss {record['loss']:.3f}")
                     shown = trainer.step * LINES // config.steps
         finally:
             trainer.batches.close()
@@ -317,36 +304,21 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         self.model_ = task.model(network)
         self.n_iter_, self.network_ = trainer.step, task.network_name
 
-    def _say(self, text: str) -> None:
-        if self.verbose:
-            print(text)
-
     def _stream(self, source: Any) -> Tensor:
         """Predict all rows or files of a source, with one part in memory at a time."""
         if is_frame(source) and hasattr(self, "n_features_in_"):
             known = list(self.model_.preparation.columns) if self.model_.preparation.takes == "text" else []
-            there = known and all(name in source.columns for name in known)
+            there = known and set(known) <= set(source.columns)
             validate_data(self, source[known] if there else source, reset=False, skip_check_array=True)
         found = []
         for piece in predict_pieces(self.model_, source, where="this classifier"):
-            wrong = next((position for position, problem in enumerate(piece.problems) if problem), None)
-            if wrong is not None:
-                raise InputError(f"{piece.names[wrong]}: {piece.problems[wrong]}")
+            for name, problem in zip(piece.names, piece.problems, strict=True):
+                if problem:
+                    raise InputError(f"{name}: {problem}")
             found.append(piece.probs)
         if not found:
             raise InputError(f"there is nothing to predict: {source} has no samples.")
         return torch.cat(found)
-
-
-def _name(method: Any) -> str:
-    return method if isinstance(method, str) else getattr(method, "__name__", type(method).__name__)
-
-
-def _refuse_one_class(targets: Targets) -> None:
-    if len(targets.classes) < 2:
-        unlabeled = " or missing (−1, None or NaN)" if UNLABELED in targets.codes else ""
-        only = targets.classes.tolist()[0]
-        raise InputError(f"there is one class: every label is {only!r}{unlabeled}. A classifier needs two or more.")
 
 
 def _tell(findings: Iterable[Finding]) -> None:

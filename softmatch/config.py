@@ -1,7 +1,5 @@
 """The settings of a run in one flat model; the command line overrides a file, which overrides the defaults of the data."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping
@@ -25,20 +23,14 @@ class Config(BaseModel):
         None, description="paper: hyper-parameters of the paper's appendix for this dataset. Other options override them."
     )
     labels: int | None = Field(
-        None, ge=1, description="Number of labelled samples to train on, the same number per class; all other labels are hidden."
+        None, ge=1, description="Number of labels to train on, the same for each class; others are hidden."
     )
-    imbalance: float | None = Field(
-        None, ge=1, description="Long-tailed classes: ratio γ of the largest class to the smallest. Replaces --labels."
-    )
+    imbalance: float | None = Field(None, ge=1, description="Long tail: ratio γ of largest to smallest class. Replaces --labels.")
     unlabeled_imbalance: float | None = Field(
         None, description="Ratio γ of the unlabelled samples. 1 is uniform, a negative number reverses the order of classes."
     )
-    largest_class_labels: int | None = Field(
-        None, ge=1, description="Long-tailed classes: labelled samples of the largest class."
-    )
-    largest_class_unlabeled: int | None = Field(
-        None, ge=1, description="Long-tailed classes: unlabelled samples of the largest class."
-    )
+    largest_class_labels: int | None = Field(None, ge=1, description="Long tail: labelled samples of the largest class.")
+    largest_class_unlabeled: int | None = Field(None, ge=1, description="Long tail: unlabelled samples of the largest class.")
     data: Path | None = Field(None, description="Files of a named dataset: a folder, an archive or an .npz file.")
     label_column: str | None = Field(None, description="Column of a table that holds the labels. An empty cell is unlabelled.")
     text_column: str | None = Field(None, description="Column of a table that holds the texts.")
@@ -52,9 +44,7 @@ class Config(BaseModel):
     )
     folds: int = Field(5, ge=2, le=20, description="Number of parts in a cross-fit.")
     image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
-    encoder: str | None = Field(
-        None, description="Pretrained encoder of texts or images: a folder, or a model ID of the Hugging Face hub."
-    )
+    encoder: str | None = Field(None, description="Pretrained encoder of texts or images: a folder, or a Hugging Face model ID.")
     fine_tune: bool = Field(False, description="Train the encoder too. By default its features are computed once and cached.")
     augmented: str | None = Field(
         None,
@@ -64,32 +54,22 @@ class Config(BaseModel):
     max_tokens: int | None = Field(None, ge=4, le=8192, description="Number of tokens that the encoder reads of each text.")
     train_per_class: int | None = Field(None, ge=1, description="Named text datasets: number of training texts per class.")
     validation_per_class: int | None = Field(
-        None,
-        ge=1,
-        description="Named text datasets: training texts per class on which the error is measured instead of the test set.",
+        None, ge=1, description="Named text datasets: training texts per class to measure the error on, not on the test set."
     )
     method: str = Field(
         "softmatch",
-        description="Method that `softmatch methods` lists, wrapper+base such as saw+softmatch, or file.py:name for your own.",
+        description="Method of `softmatch methods`, wrapper+base such as saw+softmatch, or file.py:name for your own.",
     )
-    method_options: dict[str, Any] = Field(
-        default_factory=dict, description="Arguments of the method, for example --method-options.k 3."
-    )
+    method_options: dict[str, Any] = Field({}, description="Arguments of the method, such as --method-options.k 3.")
     steps: int = Field(1000, ge=1, description="Number of training steps. Schedules and averages scale with it.")
-    seed: int = Field(
-        0, ge=0, description="Random seed of weights, batches and views. On a CPU, a seed repeats a run bit for bit."
-    )
+    seed: int = Field(0, ge=0, description="Seed of weights, batches and views. On a CPU, a seed repeats a run bit for bit.")
     split_seed: int | None = Field(None, ge=0, description="Random seed of the labelled and the test samples.")
     out: Path | None = Field(None, description="Run folder to create. Nothing is overwritten.")
     test_fraction: float = Field(0.3, gt=0, lt=1, description="Fraction of the samples held out for testing without a test set.")
-    baseline: bool = Field(
-        True, description="Also train the baseline, the same network on the labels only, to compare the error with."
-    )
+    baseline: bool = Field(True, description="Also train the baseline, the same network on the labels only, for comparison.")
 
     network: str = Field("auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name for your own.")
-    views: dict[str, Any] = Field(
-        default_factory=dict, description="Arguments of the weak and strong views, for example --views.cutout 0.3."
-    )
+    views: dict[str, Any] = Field({}, description="Arguments of weak and strong views, such as --views.cutout 0.3.")
     labeled_batch: int = Field(64, ge=1, description="Number of labelled samples per batch.")
     unlabeled_batch: int = Field(448, ge=1, description="Number of unlabelled samples per batch.")
     batch_statistics: Literal["joint", "separate"] = Field(
@@ -98,9 +78,7 @@ class Config(BaseModel):
         "joint: they share them, as in the paper's code.",
     )
     micro_batch: int | None = Field(
-        None,
-        ge=0,
-        description="Largest number of images in one forward pass, with --batch-statistics separate. 0: no limit.",
+        None, ge=0, description="Largest number of images in one forward pass, with --batch-statistics separate. 0: no limit."
     )
 
     optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser. sgd uses Nesterov momentum 0.9.")
@@ -114,12 +92,8 @@ class Config(BaseModel):
     clip: float | None = Field(None, gt=0, description="Largest norm of the gradient; larger gradients are clipped.")
     warmup: int = Field(0, ge=0, description="Number of first steps in which the learning rate rises from 0.")
     layer_decay: float = Field(1.0, gt=0, le=1, description="Fine-tuning: factor of the learning rate per layer below the head.")
-    head_rate: float = Field(
-        1.0, gt=0, le=10_000, description="Fine-tuning: factor of the learning rate of the classification head."
-    )
-    tuned_layers: int | None = Field(
-        None, ge=0, description="Fine-tuning: number of last encoder layers to train, in addition to the head."
-    )
+    head_rate: float = Field(1.0, gt=0, le=10_000, description="Fine-tuning: learning-rate factor of the classification head.")
+    tuned_layers: int | None = Field(None, ge=0, description="Fine-tuning: last encoder layers to train in addition to the head.")
     lora: int | None = Field(
         None, ge=1, le=1024, description="Fine-tuning: train low-rank adapters of this rank instead of the encoder (extra lora)."
     )
@@ -127,9 +101,7 @@ class Config(BaseModel):
         "linear", description="Fine-tuning: classification head. gelu adds a hidden layer, as in USB's code."
     )
     length_buckets: int | None = Field(
-        None,
-        ge=1,
-        description="Fine-tuning: number of unlabelled text batches that are sorted by length together. 1: no sorting.",
+        None, ge=1, description="Fine-tuning: number of unlabelled text batches sorted by length together. 1: no sorting."
     )
 
     averages: Literal["scaled", "paper"] = Field(
@@ -139,13 +111,9 @@ class Config(BaseModel):
     )
     statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
     model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")
-    batch_norm_momentum: float | None = Field(
-        None, gt=0, le=1, description="Share of a new batch in the running statistics of batch normalisation."
-    )
+    batch_norm_momentum: float | None = Field(None, gt=0, le=1, description="Share of a new batch in batch-norm statistics.")
 
-    precision: Literal["float32", "bf16", "fp16"] = Field(
-        "float32", description="Number format. bf16 and fp16 use automatic mixed precision."
-    )
+    precision: Literal["float32", "bf16", "fp16"] = Field("float32", description="Number format. bf16 and fp16: mixed precision.")
     device: str = Field("auto", description="Device: auto, cpu, cuda, cuda:1 or mps.")
     threads: int | None = Field(None, ge=1, description="Number of CPU threads.")
     compile: bool = Field(False, description="Compile the network with torch.compile. Needs a C++ compiler.")
@@ -200,8 +168,7 @@ def read_file(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise InputError(f"there is no settings file {path}.")
     found = parse_yaml(read_text(path), f"settings file {path}")
-    if found is None:
-        return {}
+    found = {} if found is None else found
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise InputError(f"settings file {path} must hold `key: value` lines, it holds a {type(found).__name__}.")
     found = renamed(found, where=f"settings file {path}", warn=path.name != RUN_SETTINGS)
@@ -220,9 +187,9 @@ def refuse_unknown(found: Mapping[str, Any], where: str, also: tuple[str, ...] =
 def merge(*layers: Mapping[str, Any], where: str = "settings") -> dict[str, Any]:
     """Merge layers of settings: a later layer overrides an earlier one, and None does not set anything."""
     merged: dict[str, Any] = {}
-    for layer in layers:
-        refuse_unknown(renamed(layer, where), where)
-        for key, value in renamed(layer, where).items():
+    for layer in (renamed(layer, where) for layer in layers):
+        refuse_unknown(layer, where)
+        for key, value in layer.items():
             if isinstance(value, Mapping):  # options are merged one by one: --views.cutout keeps the source's other views
                 before = merged.get(key)
                 merged[key] = {**(before if isinstance(before, Mapping) else {}), **_scalar(value, f"{where}: {key}")}

@@ -1,7 +1,5 @@
 """Errors that a user can act on; the command line prints them without a traceback."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -47,6 +45,10 @@ class Stopped(KeyboardInterrupt):
     """Training was stopped by a signal and has saved its state. Not an Exception: nothing went wrong."""
 
 
+EXIT_CODES: dict[type[BaseException], int] = {InputError: WRONG_USE, Stopped: STOPPED, KeyboardInterrupt: INTERRUPTED}
+"""Exit codes other than `FAILED`, by error."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return 'Did you mean …?' with the known name closest to `name`, or all known names where none is close."""
     names = sorted(known)
@@ -59,7 +61,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def explain(error: ValidationError) -> str:
+def explain(error: "ValidationError") -> str:
     """Describe the first mistake: which setting, its value, and what is needed."""
     first = error.errors(include_url=False)[0]
     key, given = ".".join(str(part) for part in first["loc"]), repr(first["input"])

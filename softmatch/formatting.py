@@ -1,7 +1,5 @@
 """Numbers, names and lists in messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,8 +9,6 @@ from typing import Any
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, clear the screen or reorder what is shown."""
-MINUS = "\u2212"
-
 MINUS = "\u2212"
 
 

@@ -1,7 +1,5 @@
 """Quantity f and quality g of pseudo-labels (paper, definitions 2.1 and 2.2), and confidence intervals of error rates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

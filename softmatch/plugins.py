@@ -1,13 +1,10 @@
 """Objects from the user's own code, named file.py:name or module:name."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -43,32 +40,19 @@ def call_own(target: Callable[..., Any], context: Mapping[str, Any], options: Ma
     try:
         return target(**(fitting | dict(options)))
     except Exception as error:
-        raise InputError(f"{label} cannot be built: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """Text of an error; with its type where the text alone says little, as of a KeyError."""
-    return str(error) if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
-
-
-@contextmanager
-def _current_folder() -> Iterator[None]:
-    """Modules of the current folder can be imported, as by `python -m`."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
+        kind = "" if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: "  # a KeyError's text says little
+        raise InputError(f"{label} cannot be built: {kind}{error}") from error
 
 
 def _load(place: str) -> ModuleType:
     if not place.endswith(".py"):
+        sys.path.insert(0, here := str(Path.cwd()))  # modules of the current folder can be imported, as by `python -m`
         try:
-            with _current_folder():
-                return importlib.import_module(place)
+            return importlib.import_module(place)
         except Exception as error:
             raise InputError(f"module {place!r} cannot be imported: {type(error).__name__}: {error}") from error
+        finally:
+            sys.path.remove(here)
     path = expand_home(place)
     if not path.is_file():
         raise InputError(f"there is no file {place}")

@@ -1,7 +1,5 @@
 """All settings of a run: the data's defaults, overridden by a recipe from the paper's appendix, a file and the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,17 +135,14 @@ def require_versions(source: str, config: Config, augmented: bool) -> None:
         augmented: the texts have columns of them.
     """
     changed = any(share for name, share in config.views.items() if name != "weak")
-    if config.recipe is None or augmented or changed or not _uses_strong_views(config.method):
+    weak_only = config.method in METHODS and not METHODS[config.method].strong
+    if config.recipe is None or augmented or changed or weak_only:
         return
     raise InputError(
         f"the paper's strong views of texts are back-translations, and these texts have none (columns aug_0, aug_1). Make them "
         f"with `softmatch augment {source} --via de,ru`, and give the written folder with --data; or hide 15 % of the words "
         "instead, with --views.strong 0.15."
     )
-
-
-def _uses_strong_views(method: str) -> bool:
-    return method not in METHODS or METHODS[method].strong
 
 
 def _paper(source: str, user: Settings) -> dict[str, Any]:

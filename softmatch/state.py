@@ -1,7 +1,5 @@
 """State that methods keep between steps: a registry by sample, a queue of recent rows, a step count, and ramps."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, get_args
 
@@ -125,14 +123,10 @@ def ramp_factor(progress: Tensor, shape: Shape = "linear") -> Tensor:
 
     "linear" x; "sigmoid" exp(−5(1 − x)²); "cosine" ½ − ½cos(πx); "square" x².
     """
-    progress = progress.clamp(0.0, 1.0)
-    if shape == "linear":
-        return progress
+    x = progress.clamp(0.0, 1.0)
     if shape == "sigmoid":
-        return torch.exp(-5.0 * (1.0 - progress) ** 2)
-    if shape == "square":
-        return progress**2
-    return 0.5 - 0.5 * torch.cos(math.pi * progress)
+        return torch.exp(-5.0 * (1.0 - x) ** 2)
+    return {"linear": x, "square": x**2, "cosine": 0.5 - 0.5 * torch.cos(math.pi * x)}[shape]
 
 
 class Ramp(nn.Module):

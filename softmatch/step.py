@@ -1,7 +1,5 @@
 """Batch, Seen and Output: the values that pass between data, methods and the loop in one step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -77,7 +75,9 @@ class Seen:
 
     @classmethod
     @torch.no_grad()
-    def from_logits(cls, weak_logits: Tensor, labeled_logits: Tensor | None, labels: Tensor | None, index: Tensor | None) -> Seen:
+    def from_logits(
+        cls, weak_logits: Tensor, labeled_logits: Tensor | None, labels: Tensor | None, index: Tensor | None
+    ) -> "Seen":
         """Gather one step's logits, labels and positions over all processes."""
         given = {"labels": labels, "index": index}
         for name, logits in (("weak_probs", weak_logits), ("labeled_probs", labeled_logits)):

@@ -1,7 +1,5 @@
 """p̂: the target of the strong view, a distribution over classes (B, C)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

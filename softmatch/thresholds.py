@@ -1,8 +1,7 @@
 """λ(p) with thresholds that follow the progress of learning: FlexMatch, Dash, AdaMatch and FreeMatch; and UDA's for labels."""
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -15,6 +14,24 @@ from softmatch.errors import InputError
 from softmatch.state import Registry, last_of_each
 from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting, confidence
+
+Curve = Callable[[Tensor], Tensor]
+MAPPINGS: dict[str, Curve] = {
+    "convex": lambda x: x / (2.0 - x),
+    "linear": lambda x: x,
+    "concave": lambda x: torch.log1p(x) / math.log(2.0),
+}
+SCHEDULES: dict[str, Curve] = {
+    "linear": lambda x: x,
+    "log": lambda x: 1.0 - torch.exp(-5.0 * x),
+    "exp": lambda x: torch.exp(5.0 * (x - 1.0)),
+}
+
+
+def _reach(thresholds: Tensor, probs: Tensor, pseudo_labels: Tensor | None) -> Tensor:
+    """1(max p ≥ T_ŷ) of each sample, T (C,)."""
+    top, labels = confidence(probs), probs.argmax(-1) if pseudo_labels is None else pseudo_labels
+    return (top >= thresholds[labels]).to(top.dtype)
 
 
 class CurriculumThreshold(Weighting):
@@ -45,7 +62,7 @@ class CurriculumThreshold(Weighting):
         max_weight: float = 1.0,
     ) -> None:
         super().__init__(max_weight)
-        if mapping not in ("convex", "linear", "concave"):
+        if mapping not in MAPPINGS:
             raise ValueError(f'mapping must be "convex", "linear" or "concave", not {mapping!r}')
         self.num_classes, self.num_unlabeled = num_classes, num_unlabeled
         self.threshold, self.mapping, self.warmup = threshold, mapping, warmup
@@ -57,44 +74,25 @@ class CurriculumThreshold(Weighting):
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
-        top, labels, index = confidence(seen.weak_probs), seen.weak_probs.argmax(-1), seen.index
-        index = self.registry.check(index)
-        self.learned.copy_(self._learning_effect())
-        self._register(index, labels, top >= self.threshold)
-
-    def _learning_effect(self) -> Tensor:
-        """β."""
-        counts = self.counts[1:].float()
-        most = counts.max()
-        if self.warmup:
-            most = torch.maximum(most, self.counts[0].float())
-        return counts / most.clamp_min(1.0)
-
-    def _register(self, index: Tensor, labels: Tensor, chosen: Tensor) -> None:
-        slot = self.num_unlabeled
+        chosen, labels = confidence(seen.weak_probs) >= self.threshold, seen.weak_probs.argmax(-1)
+        index, counts, slot = self.registry.check(seen.index), self.counts.float(), self.num_unlabeled
+        most = counts.max() if self.warmup else counts[1:].max()
+        self.learned.copy_(counts[1:] / most.clamp_min(1.0))
         order, key = last_of_each(torch.where(chosen, index, slot), slot)
-        new, change = labels[order], (key < slot).to(torch.int64)
+        change = (key < slot).to(torch.int64)
         self.counts.index_add_(0, self.registry[key].to(torch.int64) + 1, -change)
-        self.counts.index_add_(0, new + 1, change)
+        self.counts.index_add_(0, labels[order] + 1, change)
         self.registry.write(index, labels, where=chosen)
 
     def class_thresholds(self) -> Tensor:
         """τ·M(β), (C,)."""
-        if self.mapping == "convex":
-            scaled = self.learned / (2.0 - self.learned)
-        elif self.mapping == "linear":
-            scaled = self.learned
-        else:
-            scaled = torch.log1p(self.learned) / math.log(2.0)
-        return self.threshold * scaled
+        return self.threshold * MAPPINGS[self.mapping](self.learned)
 
     def statistics(self) -> dict[str, Tensor]:
         return {"class_thresholds": self.class_thresholds()}
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
-        top = confidence(probs)
-        labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
-        return self.max_weight * (top >= self.class_thresholds()[labels]).to(top.dtype)
+        return self.max_weight * _reach(self.class_thresholds(), probs, pseudo_labels)
 
 
 class LossThreshold(Weighting):
@@ -234,9 +232,7 @@ class SelfAdaptiveThreshold(Weighting):
         return {"threshold": self.level.value, "class_thresholds": self.class_thresholds()}
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
-        top = confidence(probs)
-        labels = probs.argmax(-1) if pseudo_labels is None else pseudo_labels
-        return self.max_weight * (top >= self.class_thresholds()[labels]).to(top.dtype)
+        return self.max_weight * _reach(self.class_thresholds(), probs, pseudo_labels)
 
     def fairness(self, strong_logits: Tensor, weights: Tensor) -> Tensor:
         """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 if there are none."""
@@ -267,18 +263,14 @@ class SignalAnnealing(nn.Module):
 
     def __init__(self, num_classes: int, total_steps: int, schedule: Literal["linear", "log", "exp"] = "linear") -> None:
         super().__init__()
-        if schedule not in ("linear", "log", "exp"):
+        if schedule not in SCHEDULES:
             raise ValueError(f'schedule must be "linear", "log" or "exp", not {schedule!r}')
         self.num_classes, self.total_steps, self.schedule = num_classes, total_steps, schedule
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def threshold(self) -> Tensor:
         """η_t, with t the number of training steps so far."""
-        progress = (self.calls / self.total_steps).clamp_max(1.0)
-        if self.schedule == "log":
-            progress = 1.0 - torch.exp(-5.0 * progress)
-        elif self.schedule == "exp":
-            progress = torch.exp(5.0 * (progress - 1.0))
+        progress = SCHEDULES[self.schedule]((self.calls / self.total_steps).clamp_max(1.0))
         return progress * (1.0 - 1.0 / self.num_classes) + 1.0 / self.num_classes
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -5,8 +5,6 @@ pseudo_labels)` returns the weights (B,) of the *aligned* predictions without ch
 Thresholds that follow the state of learning (FlexMatch, Dash, AdaMatch, FreeMatch) are in `thresholds.py`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -1,4 +1,8 @@
-"""Shared by all tests: one thread (small tensors are many times faster) and a fixed seed."""
+"""Shared by all tests: one thread, also in processes that they start (small tensors are many times faster), and a fixed seed."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
 import pytest
 import torch

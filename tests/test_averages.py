@@ -84,7 +84,3 @@ def test_momentum_outside_the_unit_interval_is_refused(momentum: float) -> None:
 def test_unknown_start_is_refused() -> None:
     with pytest.raises(ValueError, match="start"):
         RunningAverage(torch.zeros(()), 0.9, "warm")  # type: ignore[arg-type]  # wrong on purpose
-
-
-def test_repr_shows_the_settings() -> None:
-    assert "momentum=0.9" in repr(RunningAverage(torch.zeros(()), 0.9))

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 from softmatch.classifier import Classifier
-from softmatch.errors import InputError
 from softmatch.runs.model import load_model
+from tests.refusals import refused
 
 GENERATOR = np.random.default_rng(0)
 IMAGES = np.concatenate([GENERATOR.integers(low, low + 90, (10, 8, 8)) for low in (0, 160)]).astype(np.uint8)
@@ -88,8 +88,7 @@ def test_a_network_of_ones_own_is_given_again(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 2))
     classifier = fitted(network=network)
     classifier.save(tmp_path / "saved")
-    with pytest.raises(InputError, match="has a network of your own"):
-        Classifier.load(tmp_path / "saved")
+    refused("has a network of your own", Classifier.load, tmp_path / "saved")
     loaded = Classifier.load(tmp_path / "saved", network=network)
     assert (loaded.predict_proba(IMAGES) == classifier.predict_proba(IMAGES)).all()
     assert loaded.network is network
@@ -100,16 +99,14 @@ def test_nothing_is_overwritten_and_nothing_half_written(
 ) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="never overwritten"):
-        classifier.save(tmp_path / "full")
+    refused("never overwritten", classifier.save, tmp_path / "full")
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("softmatch.files.tensors.os.fsync", full)
-    with pytest.raises(InputError, match=r"cannot be saved in .*: No space left on device"):
-        classifier.save(tmp_path / "new")
+    refused(r"cannot be saved in .*: No space left on device", classifier.save, tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
@@ -126,8 +123,6 @@ def test_nothing_is_overwritten_and_nothing_half_written(
 def test_a_damaged_folder_is_reported(saved: Path, change: dict[str, Any], words: str) -> None:
     path = saved / "classifier.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(InputError, match=words):
-        Classifier.load(saved)
+    refused(words, Classifier.load, saved)
     path.unlink()
-    with pytest.raises(InputError, match=r"has no classifier\.json"):
-        Classifier.load(saved)
+    refused(r"has no classifier\.json", Classifier.load, saved)

@@ -39,19 +39,6 @@ def test_positions_outside_the_set_are_refused_and_nothing_is_written(index: lis
         registry.check(None)
 
 
-def test_registry_and_queue_round_trip() -> None:
-    registry, queue = Registry(3, dtype=torch.int64, fill=-1), Queue(2)
-    registry.write(torch.tensor([2]), torch.tensor([7]))
-    queue.push(torch.tensor([1.0]))
-    again, second = Registry(3, dtype=torch.int64), Queue(2)
-    again.load_state_dict(registry.state_dict())
-    second.load_state_dict(queue.state_dict())
-    assert again.rows.tolist() == [-1, -1, 7]
-    second.push(torch.tensor([2.0]))
-    second.push(torch.tensor([3.0]))
-    assert sorted(second.values.tolist()) == [2.0, 3.0]
-
-
 @settings(max_examples=80, deadline=None)
 @given(length=st.integers(1, 7), sizes=st.lists(st.integers(1, 20), min_size=1, max_size=6))
 def test_queue_holds_the_last_rows(length: int, sizes: list[int]) -> None:

@@ -29,16 +29,6 @@ def rows(confidence: list[float], labels: list[int]) -> Tensor:
     return out
 
 
-def flex_steps(weighting: CurriculumThreshold) -> list[list[float]]:
-    """The masks of the three golden batches, each after its update."""
-    masks = []
-    for index, confidence, labels in FLEX_BATCHES:
-        probs = rows(confidence, labels)
-        weighting.update(Seen(probs, index=torch.tensor(index)))
-        masks.append(weighting(probs).tolist())
-    return masks
-
-
 def test_flexmatch_golden() -> None:
     weighting, found = CurriculumThreshold(CLASSES, 12), []
     for index, confidence, labels in FLEX_BATCHES:
@@ -64,18 +54,21 @@ def test_flexmatch_without_threshold_warmup_golden() -> None:
     close(weighting.class_thresholds(), [0.95, 0.0, 0.19])
 
 
-def test_flexmatch_concave_golden() -> None:
-    weighting = CurriculumThreshold(CLASSES, 12, mapping="concave")
-    masks = flex_steps(weighting)
-    close(weighting.class_thresholds(), [0.95, 0.249883, 0.249883])
-    assert masks[2] == [1.0, 1.0, 0.0, 0.0, 1.0]
+@pytest.mark.parametrize(
+    ("mapping", "thresholds", "mask"),
+    [
+        ("concave", [0.95, 0.249883, 0.249883], [1.0, 1.0, 0.0, 0.0, 1.0]),
+        ("linear", [0.95, 0.19, 0.19], [1.0, 1.0, 1.0, 0.0, 1.0]),
+    ],
+)
+def test_flexmatch_mappings_golden(mapping: str, thresholds: list[float], mask: list[int]) -> None:
+    weighting = CurriculumThreshold(CLASSES, 12, mapping=mapping)  # type: ignore[arg-type]  # parametrised literal
+    for index, confidence, labels in FLEX_BATCHES:
+        probs = rows(confidence, labels)
+        weighting.update(Seen(probs, index=torch.tensor(index)))
+    close(weighting.class_thresholds(), thresholds)
+    assert weighting(probs).tolist() == mask
     assert weighting.registry.rows[:12].tolist() == FLEX_REGISTRY
-
-
-def test_flexmatch_linear_mapping() -> None:
-    weighting = CurriculumThreshold(CLASSES, 12, mapping="linear")
-    flex_steps(weighting)
-    close(weighting.class_thresholds(), [0.95, 0.19, 0.19])
 
 
 def test_flexmatch_later_duplicate_wins() -> None:
@@ -92,9 +85,7 @@ def test_flexmatch_later_duplicate_wins() -> None:
 @given(
     st.lists(
         st.lists(
-            st.tuples(st.integers(0, 6), st.integers(0, CLASSES - 1), st.sampled_from([0.5, 0.95, 0.99])),
-            min_size=1,
-            max_size=12,
+            st.tuples(st.integers(0, 6), st.integers(0, CLASSES - 1), st.sampled_from([0.5, 0.95, 0.99])), min_size=1, max_size=12
         ),
         max_size=6,
     )
@@ -154,8 +145,7 @@ def test_dash_selection_golden(soft: bool, expected: list[float]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("soft", "losses"),
-    [(False, [0.105361, 0.597837, 0.223144, 0.867501]), (True, [0.123430, 0.764310, 0.286786, 0.963105])],
+    ("soft", "losses"), [(False, [0.105361, 0.597837, 0.223144, 0.867501]), (True, [0.123430, 0.764310, 0.286786, 0.963105])]
 )
 def test_dash_losses_golden(soft: bool, losses: list[float]) -> None:
     """A sample is kept at a threshold just above its golden loss, and dropped just below it."""

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from softmatch.errors import InputError
 from softmatch.state import ramp_factor
 from softmatch.step import Seen
 from softmatch.weightings import (
@@ -251,10 +250,3 @@ def test_unknown_options_are_refused() -> None:
 def test_a_weighting_without_forward_says_so() -> None:
     with pytest.raises(NotImplementedError, match="must define forward"):
         Weighting()(ALIGNED)
-
-
-def test_not_finite_predictions_are_refused_with_the_row() -> None:
-    probs = ALIGNED.clone()
-    probs[2, 0] = math.nan
-    with pytest.raises(InputError, match="row 2"):
-        Linear()(probs)

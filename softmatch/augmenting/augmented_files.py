@@ -1,14 +1,11 @@
 """Tables and named datasets of texts, written again with new columns of augmented texts."""
 
-from __future__ import annotations
-
 import csv
 import json
-import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,18 +16,18 @@ from softmatch.augmenting.versions import Augmenter
 from softmatch.data.cells import as_text_column
 from softmatch.data.readers.table_source import is_table, open_table
 from softmatch.data.readers.text_lines import read_lines
-from softmatch.data.records import Columns, Records
-from softmatch.data.sources import SOURCES, find_source
+from softmatch.data.records import Columns
+from softmatch.data.sources import find_source
 from softmatch.data.sources.open_texts import draw, read_texts
+from softmatch.data.sources.text_datasets import TEXTS
 from softmatch.errors import InputError, SoftmatchError, nearest
-from softmatch.files.cache import replacing
+from softmatch.files.cache import identity, replacing
 from softmatch.files.paths import expand_home
-from softmatch.inference.writing import appearing, explained, refuse_existing
+from softmatch.inference.writing import appearing, explained, refuse_existing, write_samples
 
 ROWS = 10_000
-DELIMITED, PARQUET, JSON = (".csv", ".tsv"), (".parquet", ".pq"), (".jsonl", ".ndjson")
-FORMATS = {**dict.fromkeys(DELIMITED, DELIMITED), **dict.fromkeys(PARQUET, PARQUET), ".txt": (*DELIMITED, ".jsonl")}
-"""Suffixes that a table can be written with, the default first; JSON for all that are not listed."""
+NEW_SUFFIX = {".txt": ".csv", ".json": ".jsonl"}
+"""Suffixes of tables that are written in another format than their own."""
 AUGMENTED = re.compile(r"aug_(\d+)")
 
 
@@ -52,7 +49,7 @@ def augment_file(
         augmenter.note(finding.text)
     columns = _named(augmenter(table.texts), table.names)
     table.write(target, columns)
-    train = ["softmatch", "train", str(target), "--text", table.text, "--label", table.label or "COLUMN"]
+    train = ["softmatch", "train", str(target), "--text-column", table.text, "--label-column", table.label or "COLUMN"]
     return summarize(target, table.texts, columns, augmenter.names, shlex.join(train))
 
 
@@ -95,8 +92,8 @@ def augment_source(
     before = _named(texts.train.augmented, ())
     columns = _named(augmenter(train), before)
     with explained(folder), replacing(folder) as scratch:
-        _write_records(scratch / "train.jsonl", texts.train, before | columns)
-        _write_records(scratch / other, texts.test, {})
+        write_samples(scratch / "train.jsonl", {"text": train, "label": texts.train.labels, **before, **columns}, ())
+        write_samples(scratch / other, {"text": texts.test.inputs, "label": texts.test.labels}, ())  # type: ignore[dict-item]
         if folder.is_dir():
             folder.rmdir()  # fails if it is no longer empty
     words = ["softmatch", "train", source, "--data", str(folder), *(str(word) for pair in given.items() for word in pair)]
@@ -113,31 +110,22 @@ def _named(columns: Sequence[Sequence[str]], existing: Iterable[str]) -> dict[st
 
 def _choose_folder(source: str, out: str | Path | None) -> Path:
     if not find_source(source).texts:
-        known = ", ".join(each.name for each in SOURCES.values() if each.texts)
-        raise InputError(f"{source} has no texts to augment: give one of {known}, or a table of texts.")
+        raise InputError(f"{source} has no texts to augment: give one of {', '.join(TEXTS)}, or a table of texts.")
     folder = Path(f"{source}-augmented") if out is None else expand_home(out)
     if folder.resolve() == Path.cwd():
         raise InputError(f"--out {folder} is the current folder: give a new one.")
-    if folder.is_symlink() or not folder.is_dir() or any(folder.iterdir()):
-        refuse_existing(folder)
-    _refuse_unwritable(folder)
+    _refuse(folder)
     return folder
 
 
-def _refuse_unwritable(out: Path) -> None:
+def _refuse(out: Path) -> None:
+    """Raise InputError for a file or folder that exists, other than an empty folder, or cannot be written."""
+    if out.is_symlink() or not out.is_dir() or any(out.iterdir()):
+        refuse_existing(out)
     try:
         tempfile.TemporaryFile(dir=out.absolute().parent).close()
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror or error}. Choose another place with --out.") from error
-
-
-def _write_records(path: Path, records: Records, versions: Mapping[str, Sequence[str]]) -> None:
-    names = ("text", "label", *versions)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        for row in zip(records.inputs, records.labels, *versions.values(), strict=True):
-            file.write(json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def find_table(where: str | Path) -> Path:
@@ -149,8 +137,7 @@ def find_table(where: str | Path) -> Path:
         example = f", such as {path / tables[0]}" if tables else ""
         raise InputError(f"{where} is a folder: give one table of texts{example}.")
     if not path.is_file():
-        known = [source.name for source in SOURCES.values() if source.texts]
-        hint = "." if path.suffix else f", and no dataset of texts of that name. {nearest(str(where), known)}"
+        hint = "." if path.suffix else f", and no dataset of texts of that name. {nearest(str(where), TEXTS)}"
         raise InputError(f"there is no file {where}{hint}")
     if not is_table(path):
         raise InputError(f"{path} is not a table of texts: give a .csv, .tsv, .jsonl, .parquet or .txt file.")
@@ -161,12 +148,11 @@ def choose_out(path: Path, out: str | Path | None) -> Path:
     """Choose the file to write: `out`, or one beside the table; raise InputError if it exists or cannot be written."""
     name = Path(path.name[:-3] if path.suffix.lower() == ".gz" else path.name)
     own = name.suffix.lower()
-    allowed = FORMATS.get(own, JSON)
-    target = path.with_name(f"{name.stem}-augmented{own if own in allowed else allowed[0]}") if out is None else expand_home(out)
-    if target.suffix.lower() not in allowed:
-        raise InputError(f"--out {target}: a {own} table can be written as {' or '.join(allowed)}.")
-    refuse_existing(target)
-    _refuse_unwritable(target)
+    suffix = NEW_SUFFIX.get(own, own)
+    target = path.with_name(f"{name.stem}-augmented{suffix}") if out is None else expand_home(out)
+    if target.suffix.lower() != suffix:
+        raise InputError(f"--out {target}: a {own} table can be written as {suffix} only.")
+    _refuse(target)
     return target
 
 
@@ -174,33 +160,36 @@ class TextTable:
     """A table whose texts were read, one for every row, "" where it has none. All cells, rows and columns stay as they are."""
 
     def __init__(self, path: Path, text: str | None = None) -> None:
-        self.path, self.stamp = path, _stamp(path)
+        self.path, self.identity = path, identity([path])
         opened = open_table(path, Columns(text=text), need_label=False)
         self.reader, self.names, self.findings = opened.reader, opened.reader.names, opened.findings
         if opened.columns.text is None:
             raise InputError(
-                f"{path}: cannot tell which column holds the texts ({', '.join(self.names)}). Choose one with --text."
+                f"{path}: cannot tell which column holds the texts ({', '.join(self.names)}). Choose one with --text-column."
             )
         self.text, self.label, self.texts = opened.columns.text, opened.columns.label, list[str]()
         for piece in self.reader.pieces([self.text], ROWS):
             self.texts += as_text_column(piece[self.text], str(path), self.text, len(self.texts) + 1)
         if not any(map(str.strip, self.texts)):
-            raise InputError(f"{path}: column {self.text!r} has no texts. Choose another one with --text.")
+            raise InputError(f"{path}: column {self.text!r} has no texts. Choose another one with --text-column.")
 
     def write(self, out: Path, columns: Mapping[str, Sequence[str]]) -> None:
         """Write the table with further columns at its end: completely or not at all, and never over another file."""
-        if _stamp(self.path) != self.stamp:
+        if identity([self.path]) != self.identity:
             raise SoftmatchError(f"{self.path} has changed since it was read. Finished texts are kept: run the command again.")
         with appearing(out) as temporary, explained(out):
-            if out.suffix.lower() in PARQUET:
+            if out.suffix.lower() in (".parquet", ".pq"):
                 self._write_parquet(temporary, columns)
                 return
             with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                (self._write_json if out.suffix.lower() in JSON else self._write_delimited)(file, out.suffix, columns)
+                if out.suffix.lower() in (".csv", ".tsv"):
+                    self._write_delimited(file, columns, "," if out.suffix.lower() == ".csv" else "\t")
+                else:
+                    self._write_json(file, columns)
 
-    def _write_delimited(self, file: IO[str], suffix: str, columns: Mapping[str, Sequence[str]]) -> None:
-        own = getattr(self.reader, "delimiter", "") if suffix in self.path.suffixes else ""
-        delimiter = own if own in (",", ";", "\t", "|") else "\t" if suffix.lower() == ".tsv" else ","
+    def _write_delimited(self, file: IO[str], columns: Mapping[str, Sequence[str]], delimiter: str) -> None:
+        own = getattr(self.reader, "delimiter", "")  # a table of one column has none
+        delimiter = own if own in (",", ";", "\t", "|") else delimiter
         # The csv module of Python 3.11 quotes a carriage return only where it belongs to the ends of lines.
         lines = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
         rows = csv.writer(lines, delimiter=delimiter, lineterminator="\r\n")
@@ -209,21 +198,16 @@ class TextTable:
         given = chain.from_iterable(zip(*(piece[name] for name in self.names), strict=True) for piece in pieces)
         rows.writerows([*old, *new] for old, new in zip(given, zip(*columns.values(), strict=True), strict=True))
 
-    def _write_json(self, file: IO[str], suffix: str, columns: Mapping[str, Sequence[str]]) -> None:
+    def _write_json(self, file: IO[str], columns: Mapping[str, Sequence[str]]) -> None:
         """Objects stay as they are written, to the last digit: the new keys are put before the closing brace."""
-        for row, made in zip(self._json_rows(), zip(*columns.values(), strict=True), strict=True):
+        lines = (line for line in read_lines(self.path) if line.strip())
+        rows: Iterable[str] = chain([first := next(lines)], lines)
+        if first.lstrip().startswith("["):
+            rows = (json.dumps(row, ensure_ascii=False) for row in json.loads("".join(rows)))
+        for row, made in zip(rows, zip(*columns.values(), strict=True), strict=True):
             rest = row.strip()[:-1].rstrip()
             added = json.dumps(dict(zip(columns, made, strict=True)), ensure_ascii=False)[1:]
             file.write(f"{rest}{'' if rest == '{' else ', '}{added}\n")
-
-    def _json_rows(self) -> Iterator[str]:
-        lines = (line for line in read_lines(self.path) if line.strip())
-        if ".txt" in map(str.lower, self.path.suffixes[-2:]):
-            yield from (json.dumps({self.text: text}, ensure_ascii=False) for text in self.texts)
-        elif (first := next(lines)).lstrip().startswith("["):
-            yield from (json.dumps(row, ensure_ascii=False) for row in json.loads("".join([first, *lines])))
-        else:
-            yield from chain([first], lines)
 
     def _write_parquet(self, path: Path, columns: Mapping[str, Sequence[str]]) -> None:
         import pyarrow as pa
@@ -239,8 +223,3 @@ class TextTable:
                     new = [pa.array(column[start:stop], pa.string()) for column in columns.values()]
                     writer.write_batch(pa.record_batch([*batch.columns, *new], schema=schema))
                     start = stop
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns

@@ -1,7 +1,5 @@
 """Entries of `--via`, and functions of your own among them."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re
@@ -25,10 +23,10 @@ Make = Callable[[Sequence[str]], list[str]]
 
 
 class Maker(Protocol):
-    """Makes versions of units, which are "sentences" or "texts". It is sent to worker processes, so it holds no model.
+    """Makes versions of units, which are "sentences" or "texts".
 
     `fingerprint` is a digest of everything that decides the result. `split` puts units at odd places, and what stays as it is at
-    even places. `load` loads the models in worker process number `worker`, for so many threads or, by default, all.
+    even places. `load` loads the models.
     """
 
     unit: str
@@ -38,7 +36,7 @@ class Maker(Protocol):
 
     def split(self, text: str) -> Parts: ...
 
-    def load(self, worker: int = 0, threads: int | None = None) -> Make: ...
+    def load(self) -> Make: ...
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,8 @@ class Entry:
     """An entry of `--via`, which makes one column."""
 
     name: str
-    kind: str  # words, models or function
     number: int  # of the same entries before it: each has its own random stream
-    models: tuple[str, str] = ("", "")  # folders or hub ids, forth and back
+    models: tuple[str, str] | None = None  # folders or hub ids, forth and back; None for words and functions
 
 
 def parse_via(via: str | Sequence[str], language: str = "en", sampled: bool = True) -> list[Entry]:
@@ -65,29 +62,28 @@ def parse_via(via: str | Sequence[str], language: str = "en", sampled: bool = Tr
         raise InputError(f"--language {language}: give the code of the language of the texts, such as en.")
     seen, entries = Counter[str](), list[Entry]()
     for name in names:
-        kind, models = _parse_entry(name, language)
-        if seen[name] and (kind == "function" or (kind == "models" and not sampled)):
+        models = _find_models(name, language)
+        if seen[name] and name != "words" and not (models and sampled):
             raise InputError(f"--via names {name} twice, which would make the same column again: remove one.")
-        entries.append(Entry(name, kind, seen[name], models))
+        entries.append(Entry(name, seen[name], models))
         seen[name] += 1
     return entries
 
 
-def _parse_entry(name: str, language: str) -> tuple[str, tuple[str, str]]:
-    """Kind and models of an entry."""
+def _find_models(name: str, language: str) -> tuple[str, str] | None:
     if "+" in name:
         forth, _, back = (part.strip() for part in name.partition("+"))
         if not forth or not back or "+" in back:
             raise InputError(f"--via {name}: give two models as FORTH+BACK, each a folder or an id of the Hugging Face hub.")
-        return "models", (forth, back)
+        return forth, back
     if name == "words" or ":" in name:
-        return "words" if name == "words" else "function", ("", "")
+        return None
     if not CODE.fullmatch(name):
         raise InputError(f"--via {name}: it must be {KINDS}.")
     if name == language:
         raise InputError(f"--via {name} is the language of the texts (--language {language}): give another one.")
     form = WMT19_ID if {name, language} in WMT19 else OPUS_ID
-    return "models", (form.format(language, name), form.format(name, language))
+    return form.format(language, name), form.format(name, language)
 
 
 @dataclass(frozen=True)
@@ -99,7 +95,7 @@ class OwnFunction:
     unit = "texts"
 
     @classmethod
-    def find(cls, name: str) -> OwnFunction:
+    def find(cls, name: str) -> "OwnFunction":
         """Find the function; this runs its file. After a change of the file, its cached results are not used any more."""
         place, _, attribute = name.rpartition(":")
         try:
@@ -118,7 +114,7 @@ class OwnFunction:
     def split(self, text: str) -> Parts:
         return around(text) if text.strip() else [text]
 
-    def load(self, worker: int = 0, threads: int | None = None) -> Make:
+    def load(self) -> Make:
         function = find_own(self.name)
 
         def make(texts: Sequence[str]) -> list[str]:

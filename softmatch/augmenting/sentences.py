@@ -1,7 +1,5 @@
 """Texts split into sentences, which translation models are trained on, and joined again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -12,7 +10,6 @@ CANDIDATE = re.compile(
     |[。！？]+[」』”’）]*(?P<none>\s*)(?=\S)                     # and marks of scripts without spaces""",
     re.VERBOSE,
 )
-LAST_WORD = re.compile(r"\S*$")
 ABBREVIATION = re.compile(
     r"mrs?|ms|dr|prof|st|sr|jr|vs|inc|corp|co|ltd|gen|sen|rep|gov|lt|col|sgt|capt|rev|hon|etc|approx|dept|est|fig|vol"
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec",
@@ -47,11 +44,9 @@ def split(text: str) -> Parts:
 
 def _ends(text: str, found: re.Match[str]) -> bool:
     """Return whether a mark before a space ends a sentence."""
-    if text[found.end()].islower():
-        return False
-    before = LAST_WORD.search(text, max(0, found.start() - 40), found.start())
-    word = before[0].strip("\"'“‘«([") if before else ""
-    return found["mark"] != "." or not (ABBREVIATION.fullmatch(word) or INITIALS.fullmatch(word))
+    word = SPACE.split(text[max(0, found.start() - 40) : found.start()])[-1].strip("\"'“‘«([")
+    abbreviated = found["mark"] == "." and (ABBREVIATION.fullmatch(word) or INITIALS.fullmatch(word))
+    return not abbreviated and not text[found.end()].islower()
 
 
 def _append(parts: Parts, sentence: str, gap: str) -> None:
@@ -94,9 +89,11 @@ def put_together(parts: Parts, made: Mapping[str, str]) -> str:
     return "".join(made.get(part, "").strip() or part if place % 2 else part for place, part in enumerate(parts))
 
 
-def each_sentence(texts: Sequence[str], change: Callable[[list[str]], Sequence[str]]) -> list[str]:
+def each_sentence(
+    texts: Sequence[str], change: Callable[[list[str]], Sequence[str]], divide: Callable[[str], Parts] = split
+) -> list[str]:
     """Change every sentence of texts by a function of a list of different sentences; what is between them stays."""
-    parts = [split(text) for text in texts]
+    parts = [divide(text) for text in texts]
     sentences = list(dict.fromkeys(chain.from_iterable(each[1::2] for each in parts)))
     made = dict(zip(sentences, change(sentences), strict=True)) if sentences else {}
     return [put_together(each, made) for each in parts]

@@ -1,8 +1,5 @@
 """Summary of augmented texts: how many versions differ, by how much, and examples to read."""
 
-from __future__ import annotations
-
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +21,6 @@ class NewColumn:
     kept: float | None  # mean share of the words of a text that are in its version; None if no text has words
 
     def describe(self) -> str:
-        """The summary as one line."""
         kept = "" if self.kept is None else f", {self.kept:.0%} of the words kept on average"
         empty = f", {self.empty:,} are empty: training uses the text itself" if self.empty else ""
         return f"{self.changed:,} differ from the original{kept}{empty}  (via {self.via})"
@@ -53,33 +49,29 @@ class Augmented:
             lines += ["", *(f"  {name:<{width}}  {_shorten(text)}" for name, text in zip(names, example, strict=True))]
         useless = [column for column in self.columns if not column.changed]
         lines += ["", f"Train on it:  {self.train}", *([""] if useless else [])]
-        for column in useless:
-            what = "empty" if column.empty == self.texts else "the text itself or empty" if column.empty else "the text itself"
-            lines.append(f"Warning: {column.name} is of no use: every version is {what}. Check what --via {column.via} does.")
+        problem = "is of no use: every version is empty or the text itself. Check what --via"
+        lines += [f"Warning: {column.name} {problem} {column.via} does." for column in useless]
         return "\n".join(lines)
 
 
 def summarize(out: Path, texts: Sequence[str], columns: Mapping[str, Sequence[str]], via: Sequence[str], train: str) -> Augmented:
     """Compare texts with the new columns that the entries `via` have made."""
     made = list(columns.values())
-    about = [NewColumn(name, entry, *_compare(texts, columns[name])) for name, entry in zip(columns, via, strict=True)]
+    about = tuple(_compare(name, entry, texts, columns[name]) for name, entry in zip(columns, via, strict=True))
     rows = [row for row, text in enumerate(texts) if any(column[row].strip() and column[row] != text for column in made)]
     chosen = [rows[len(rows) * place // EXAMPLES] for place in range(min(EXAMPLES, len(rows)))]  # from all over the table
     examples = tuple((texts[row], *(column[row] for column in made)) for row in chosen)
-    return Augmented(out, sum(bool(text.strip()) for text in texts), len(texts), tuple(about), examples, train)
+    return Augmented(out, sum(bool(text.strip()) for text in texts), len(texts), about, examples, train)
 
 
-def _compare(texts: Sequence[str], versions: Sequence[str]) -> tuple[int, int, float | None]:
-    """Number of versions that differ, number of empty ones, and mean share of words that the others keep."""
+def _compare(name: str, via: str, texts: Sequence[str], versions: Sequence[str]) -> NewColumn:
     pairs = [(text, version) for text, version in zip(texts, versions, strict=True) if version.strip() or not text.strip()]
-    shares = list[float]()
-    for text, version in pairs:
-        if words := Counter(words_of(text)):
-            shares.append((words & Counter(words_of(version))).total() / words.total())
-    changed = sum(text != version for text, version in pairs)
-    return changed, len(texts) - len(pairs), sum(shares) / len(shares) if shares else None
+    words = [(Counter(words_of(text)), Counter(words_of(version))) for text, version in pairs]
+    shares = [(before & after).total() / before.total() for before, after in words if before]
+    changed, kept = sum(text != version for text, version in pairs), sum(shares) / len(shares) if shares else None
+    return NewColumn(name, via, changed, len(texts) - len(pairs), kept)
 
 
 def _shorten(text: str) -> str:
-    line = re.sub(r"\s+", " ", text).strip()
+    line = " ".join(text.split())
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

@@ -4,14 +4,11 @@ No code of a model is run, and weights are read as safetensors only. The transla
 temperature, the seed and the sentence, but not on the other sentences of its batch, except for rounding.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +16,28 @@ import torch
 from torch import Tensor
 
 from softmatch.augmenting.makers import Make
-from softmatch.augmenting.sentences import Parts, cut, put_together, split
+from softmatch.augmenting.sentences import Parts, cut, each_sentence, split
 from softmatch.distributed.devices import choose_device
-from softmatch.encoders.model_folder import (
-    FILES,
-    SAFELY,
-    Kind,
-    find_model,
-    import_transformers,
-    load_pretrained,
-    model_fingerprint,
-    quiet,
-)
+from softmatch.encoders import model_folder as models
 from softmatch.errors import OutOfMemory, first_line
 from softmatch.seeds import derive
 
 MOST_TOKENS = 200
 """Most tokens of a piece. Models are trained on sentences, and lose the thread of anything much longer."""
-SENTENCEPIECE = ("source.spm", "target.spm", "target_vocab.json")
 SMALLEST = 2.0**-24
 """Stands for a random number that is drawn as 0."""
-CONVERT = (
-    "import transformers as t; "
-    "[part.from_pretrained('{old}').save_pretrained('{new}') for part in (t.AutoModelForSeq2SeqLM, t.AutoTokenizer)]"
+CONVERSION = (
+    ", python -c \"import transformers as t; [part.from_pretrained('{old}').save_pretrained('{new}') for part in "
+    '(t.AutoModelForSeq2SeqLM, t.AutoTokenizer)]", and give the new folders: --via FORTH+BACK, such as {new}+…'
 )
-CONVERSION = f', python -c "{CONVERT}", and give the new folders: --via FORTH+BACK, such as {{new}}+…'
-TRANSLATOR = Kind(
+TRANSLATOR = models.Kind(
     noun="translation model",
     indefinite="a translation model",
     extra="translate",
-    files=(*FILES, "generation_config.json", "vocab-src.json", "vocab-tgt.json", *SENTENCEPIECE),
+    files=(
+        *(*models.FILES, "generation_config.json", "vocab-src.json", "vocab-tgt.json"),
+        *("source.spm", "target.spm", "target_vocab.json"),
+    ),
     absent=lambda folder: (
         f"there is no {'config.json in it' if folder.is_dir() else 'such folder'}. Give the folder of a model, or its id on the "
         "Hugging Face hub."
@@ -72,30 +61,26 @@ class BackTranslation:
     unit = "sentences"
 
     @classmethod
-    def find(cls, forth: str, back: str, temperature: float, seed: int, batch: int, device: str = "auto") -> BackTranslation:
+    def find(cls, forth: str, back: str, temperature: float, seed: int, batch: int, device: str = "auto") -> "BackTranslation":
         """Find the models, from the hub if necessary, and try their tokenizers."""
-        made = cls(find_model(TRANSLATOR, forth), find_model(TRANSLATOR, back), temperature, seed, batch, device)
+        folders = [models.find_model(TRANSLATOR, name) for name in (forth, back)]
         choose_device(device)
-        for folder in (made.forth, made.back):
+        for folder in folders:
             load_translation_tokenizer(folder)
-        return made
+        return cls(folders[0], folders[1], temperature, seed, batch, device)
 
     @property
     def fingerprint(self) -> str:
-        models = [model_fingerprint(TRANSLATOR, folder) for folder in (self.forth, self.back)]
+        pair = [models.model_fingerprint(TRANSLATOR, folder) for folder in (self.forth, self.back)]
         sampling = [self.temperature, self.seed] if self.temperature else []
-        return hashlib.sha256(json.dumps([*models, MOST_TOKENS, *sampling]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([*pair, MOST_TOKENS, *sampling]).encode()).hexdigest()
 
     def split(self, text: str) -> Parts:
         return split(text)
 
-    def load(self, worker: int = 0, threads: int | None = None) -> Make:
-        """Load both models; with several GPUs, each worker process has its own."""
-        if threads is not None:
-            torch.set_num_threads(threads)
+    def load(self) -> Make:
+        """Load both models."""
         device = choose_device(self.device)
-        if device.type == "cuda" and device.index is None:
-            device = torch.device("cuda", worker % torch.cuda.device_count())
         forth, back = (Translator(folder, device, self.batch) for folder in (self.forth, self.back))
 
         def make(sentences: Sequence[str]) -> list[str]:
@@ -112,7 +97,7 @@ class Translator:
         self.folder, self.device, self.batch = folder, device, batch
         self.tokenizer = load_translation_tokenizer(folder)
         dtype = torch.float16 if device.type == "cuda" else torch.float32
-        model, missing = load_pretrained(TRANSLATOR, "AutoModelForSeq2SeqLM", folder, dtype)
+        model, missing = models.load_pretrained(TRANSLATOR, "AutoModelForSeq2SeqLM", folder, dtype)
         if missing:
             raise TRANSLATOR.incomplete(folder, sorted(missing))
         self.model = model.to(device).eval()
@@ -121,16 +106,15 @@ class Translator:
 
     def __call__(self, sentences: Sequence[str], temperature: float = 0.0, seed: int = 0) -> list[str]:
         """Translate each sentence; where the model returns nothing, it stays as it is."""
-        parts = [cut(sentence, self._fits) for sentence in sentences]
-        pieces = list(dict.fromkeys(chain.from_iterable(each[1::2] for each in parts)))
-        made: dict[str, str] = {}
-        for start in range(0, len(pieces), self.batch):
-            some = pieces[start : start + self.batch]
-            made.update(zip(some, self._translate(some, temperature, seed), strict=True))
-        return [put_together(each, made) for each in parts]
 
-    def _fits(self, piece: str) -> bool:
-        return len(self.tokenizer(piece)["input_ids"]) <= self.most
+        def fits(piece: str) -> bool:
+            return len(self.tokenizer(piece)["input_ids"]) <= self.most
+
+        def translate(pieces: list[str]) -> list[str]:
+            batches = (pieces[start : start + self.batch] for start in range(0, len(pieces), self.batch))
+            return [made for batch in batches for made in self._translate(batch, temperature, seed)]
+
+        return each_sentence(sentences, translate, partial(cut, fits=fits))
 
     @torch.inference_mode()
     def _translate(self, pieces: Sequence[str], temperature: float, seed: int) -> list[str]:
@@ -140,9 +124,15 @@ class Translator:
         if temperature:
             sampling = _Sampling(temperature, [derive(seed, piece) for piece in pieces], self.device)
             options |= {"num_beams": 1, "logits_processor": [sampling]}
-        with _explained(self.folder), quiet():
-            found = self.model.generate(given["input_ids"], attention_mask=given["attention_mask"], **options)
-            return [str(text) for text in self.tokenizer.batch_decode(found, skip_special_tokens=True)]
+        try:
+            with models.quiet():
+                found = self.model.generate(given["input_ids"], attention_mask=given["attention_mask"], **options)
+                return [str(text) for text in self.tokenizer.batch_decode(found, skip_special_tokens=True)]
+        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:  # torch.OutOfMemoryError is a RuntimeError
+            text = first_line(error)
+            if "out of memory" in text.lower() or "allocate memory" in text:
+                raise OutOfMemory("not enough memory to translate: give a smaller --batch.") from error
+            raise TRANSLATOR.unusable(self.folder, error) from error
 
 
 class _Sampling:
@@ -165,24 +155,11 @@ class _Sampling:
 
 def load_translation_tokenizer(folder: Path) -> Any:
     """Load the tokenizer of a translation model."""
-    transformers = import_transformers(TRANSLATOR)
-    missing = TRANSLATOR.missing(f"the tokenizer of the translation model {folder}")
+    transformers = models.import_transformers(TRANSLATOR)
     try:
-        with quiet():
-            return transformers.AutoTokenizer.from_pretrained(folder, **SAFELY)
+        with models.quiet():
+            return transformers.AutoTokenizer.from_pretrained(folder, **models.SAFELY)
     except ImportError as error:
-        raise missing from error
+        raise TRANSLATOR.missing(f"the tokenizer of the translation model {folder}") from error
     except Exception as error:  # each tokenizer of the library has errors of its own
-        raise TRANSLATOR.unusable(folder, error) from error
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn failures of a model into messages for the user."""
-    try:
-        yield
-    except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        text = first_line(error)
-        if "out of memory" in text.lower() or "allocate memory" in text:
-            raise OutOfMemory("not enough memory to translate: give a smaller --batch or fewer --processes.") from error
         raise TRANSLATOR.unusable(folder, error) from error

@@ -1,7 +1,5 @@
 """Columns of augmented texts: each different sentence or text is made once, and cached as soon as it is finished."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import sqlite3
@@ -11,12 +9,10 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from softmatch.augmenting.makers import Entry, Maker, OwnFunction, parse_via
-from softmatch.augmenting.sentences import Parts, put_together
-from softmatch.augmenting.worker_pool import make_batches
+from softmatch.augmenting.sentences import put_together
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.files.cache import cache_folder
 from softmatch.seeds import derive
@@ -24,6 +20,7 @@ from softmatch.views.text_statistics import change_words
 
 TABLE = """CREATE TABLE IF NOT EXISTS versions
     (maker TEXT, original TEXT, version TEXT, checksum INTEGER, PRIMARY KEY (maker, original)) WITHOUT ROWID"""
+FIND = "SELECT version, checksum FROM versions WHERE maker = ? AND original = ?"
 PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
 
@@ -32,19 +29,18 @@ PATIENCE = 60.0
 class VersionCache:
     """The versions made by one maker, in a file that all commands share. Originals are kept as digests."""
 
-    path: Path
     maker: str
     connection: sqlite3.Connection
 
     def find(self, originals: Collection[str]) -> dict[str, str]:
         """Cached versions of these texts."""
-        wanted, found = {_digest(original): original for original in originals}, dict[str, str]()
-        rows = self.connection.execute("SELECT original, version, checksum FROM versions WHERE maker = ?", (self.maker,))
-        for digest, version, checksum in rows:
-            if not isinstance(version, str) or checksum != _checksum(digest, version):
-                raise _damaged(self.path, "wrong checksum")
-            if digest in wanted:
-                found[wanted[digest]] = version
+        found = dict[str, str]()
+        for original in originals:
+            digest = _digest(original)
+            for version, checksum in self.connection.execute(FIND, (self.maker, digest)):
+                if not isinstance(version, str) or checksum != _checksum(digest, version):
+                    raise sqlite3.DatabaseError("wrong checksum")
+                found[original] = version
         return found
 
     def add(self, made: Mapping[str, str]) -> None:
@@ -59,29 +55,24 @@ class VersionCache:
 def open_cache(maker: str) -> Iterator[VersionCache]:
     """Open the cache for the maker with this fingerprint. Errors of SQLite, in the block too, become messages for the user."""
     path = cache_folder() / "augmented" / "versions.sqlite"
-    unwritable = (
-        "the cache {} cannot be written: {}. Make room, or set SOFTMATCH_CACHE to another folder; finished texts are kept."
-    )
+    advice = "Make room, or set SOFTMATCH_CACHE to another folder; finished texts are kept."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(unwritable.format(path, error.strerror or error)) from error
+        raise InputError(f"the cache {path} cannot be written: {error.strerror or error}. {advice}") from error
     try:
         # A rollback journal, unlike a write-ahead log, also works in a folder that several machines share.
         with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level="IMMEDIATE")) as connection:
             with connection:
                 connection.execute("BEGIN IMMEDIATE")  # fails if nothing can be written
                 connection.execute(TABLE)
-            yield VersionCache(path, maker, connection)
+            yield VersionCache(maker, connection)
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a code: text that is not UTF-8
+        code = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")  # without a code: a wrong checksum, or not UTF-8
         if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):  # the last: the table is not ours
-            raise _damaged(path, str(error)) from error
-        raise SoftmatchError(unwritable.format(path, error)) from error
-
-
-def _damaged(path: Path, reason: str) -> InputError:
-    return InputError(f"the cache {path} is damaged: {reason}. Delete the file and run the same command again.")
+            message = f"the cache {path} is damaged: {error}. Delete the file and run the same command again."
+            raise InputError(message) from error
+        raise SoftmatchError(f"the cache {path} cannot be written: {error}. {advice}") from error
 
 
 def _digest(original: str) -> str:
@@ -102,8 +93,9 @@ class Augmenter:
     """Makes columns of augmented texts; raises InputError for anything that cannot work, before any version is made.
 
     A version is empty if its text is, or if nothing could be made of it. Versions are cached at once by content: after an
-    interruption, the same call resumes. In a program of your own, several processes need the usual
-    `if __name__ == "__main__":` around the call.
+    interruption, the same call resumes, and calls in several processes share the work.
+
+    `progress` receives the entry, "sentences" or "texts", and the numbers of them that are done, in total and from the cache.
     """
 
     via: str | Sequence[str]  # comma-separated entries, one for each column: see docs/augmenting.md
@@ -112,28 +104,22 @@ class Augmenter:
     seed: int = 0
     batch: int = 32  # number of sentences or texts in a batch
     device: str = "auto"  # device for models: auto, cpu, cuda, cuda:1, mps
-    processes: int = 1  # number of worker processes; each loads its own copy of the models
-    progress: Callable[[str, str, int, int, int], None] = lambda *reported: (
-        None
-    )  # entry, "sentences" or "texts", done, total, cached
+    progress: Callable[[str, str, int, int, int], None] = lambda *reported: None
     note: Callable[[str], None] = lambda text: None  # findings about a file or dataset, before anything is made
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < float("inf"):
             raise InputError(f"--temperature {self.temperature}: it must be 0 or more, such as 0.9.")
-        for name, number in (("--batch", self.batch), ("--processes", self.processes)):
-            if number < 1:
-                raise InputError(f"{name} {number}: it must be at least 1.")
+        if self.batch < 1:
+            raise InputError(f"--batch {self.batch}: it must be at least 1.")
         entries = parse_via(self.via, self.language, sampled=self.temperature > 0)
         self.names = [entry.name for entry in entries]
         self.makers = {entry: self._find_maker(entry) for entry in entries}
 
     def _find_maker(self, entry: Entry) -> Maker | None:
         """Find the maker of a column; None for words, which need no model."""
-        if entry.kind == "words":
-            return None
-        if entry.kind == "function":
-            return OwnFunction.find(entry.name)
+        if entry.models is None:
+            return None if entry.name == "words" else OwnFunction.find(entry.name)
         from softmatch.augmenting.translation import BackTranslation  # imports torch and transformers
 
         return BackTranslation.find(*entry.models, self.temperature, derive(self.seed, entry.number), self.batch, self.device)
@@ -142,13 +128,12 @@ class Augmenter:
         """Make a column for each entry, with a version of every text."""
         columns = list[list[str]]()
         for entry, maker in self.makers.items():
-            report = partial(self.progress, entry.name, "texts" if maker is None else maker.unit)
             if maker is not None:
-                columns.append(self._make(texts, maker, report))
+                columns.append(self._make(texts, maker, partial(self.progress, entry.name, maker.unit)))
                 continue
-            report(0, len(texts), 0)
+            self.progress(entry.name, "texts", 0, len(texts), 0)
             columns.append(change_words(texts, derive(self.seed, entry.number)))
-            report(len(texts), len(texts), 0)
+            self.progress(entry.name, "texts", len(texts), len(texts), 0)
         return columns
 
     def _make(self, texts: Sequence[str], maker: Maker, report: Callable[[int, int, int], None]) -> list[str]:
@@ -162,24 +147,23 @@ class Augmenter:
             made = cache.find(units)
             cached = len(made)
             batches = [units[start : start + self.batch] for start in range(0, len(units), self.batch)]
-            left = [missing for each in batches if (missing := [unit for unit in each if unit not in made])]
-            random.Random(0).shuffle(left)  # long and short ones mixed, to estimate the remaining time
+            batches = [batch for batch in batches if any(unit not in made for unit in batch)]
+            # Long and short ones are mixed, to estimate the remaining time, in another order in each process that is at work.
+            random.Random().shuffle(batches)
+            make = maker.load() if batches else None
             report(cached, len(units), cached)
-            with closing(make_batches(maker, left, self.processes)) as finished:
-                for batch, versions in finished:
-                    new = dict(zip(batch, map(_writable, versions), strict=True))
+            for batch in batches:
+                made |= cache.find(batch)  # another process may have been here
+                if make and (missing := [unit for unit in batch if unit not in made]):
+                    # NUL and lone surrogates cannot be in a text file.
+                    versions = (version.replace("\0", "").encode("utf-8", "replace").decode() for version in make(missing))
+                    new = dict(zip(missing, versions, strict=True))
                     cache.add(new)
                     made |= new
-                    report(len(made), len(units), cached)
-        whole = {text: put_together(each, made) if _has_version(each, made) else "" for text, each in parts.items()}
+                report(len(made), len(units), cached)
+        # A text none of whose units has a version has none itself.
+        whole = {
+            text: put_together(each, made) if len(each) == 1 or any(made[unit].strip() for unit in each[1::2]) else ""
+            for text, each in parts.items()
+        }
         return [whole[text] for text in texts]
-
-
-def _has_version(parts: Parts, made: Mapping[str, str]) -> bool:
-    """Return whether a unit of a text has a version, or the text has no units."""
-    return len(parts) == 1 or any(made[unit].strip() for unit in parts[1::2])
-
-
-def _writable(text: str) -> str:
-    """Remove what no text file can hold: NUL and lone surrogates."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -3,8 +3,6 @@
 No command module imports this one, and none imports torch before its command runs: help must not wait for it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -12,45 +10,24 @@ import textwrap
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
-from cyclopts import (
-    App,
-    ArgumentCollection,
-    CycloptsError,
-    Group,
-    MissingArgumentError,
-    Parameter,
-    UnknownCommandError,
-    UnknownOptionError,
-)
+from cyclopts import App, Argument, CycloptsError, Group, MissingArgumentError, Parameter, UnknownCommandError, UnknownOptionError
 from pydantic import ValidationError
 
 from softmatch import __version__
 from softmatch.cli.augment import augment
 from softmatch.cli.compare import compare
-from softmatch.cli.lists import methods, runs
 from softmatch.cli.options import ARGUMENTS, OPTIONS, Flag, Folded
 from softmatch.cli.plan import plan
 from softmatch.cli.reproduce import reproduce
-from softmatch.cli.train import bench, check, train
+from softmatch.cli.train import bench, check, methods, train
 from softmatch.cli.typed import RENAMED, remember
-from softmatch.cli.use import export, predict, pseudo_labels, report, suggest
+from softmatch.cli.use import export, predict, pseudo_labels, report, runs, suggest
 from softmatch.config import FormerName
-from softmatch.errors import (
-    FAILED,
-    INTERRUPTED,
-    STOPPED,
-    WRONG_USE,
-    InputError,
-    ProcessLost,
-    SoftmatchError,
-    Stopped,
-    explain,
-    nearest,
-)
+from softmatch.errors import EXIT_CODES, FAILED, WRONG_USE, InputError, ProcessLost, SoftmatchError, Stopped, explain, nearest
 from softmatch.formatting import visible_lines
 
 PATIENCE = 5.0
@@ -61,7 +38,7 @@ HELP, HELP_ALL = ("--help", "-h"), "--help-all"
 MORE = f"`{HELP_ALL}` shows more options: optimiser, machine, paper and long tail."
 
 
-def help_command(command: Annotated[str | None, Parameter(group=ARGUMENTS, help="Command to explain.")] = None, /) -> None:
+def help(command: Annotated[str | None, Parameter(group=ARGUMENTS, help="Command to explain.")] = None, /) -> None:
     """Print the help of a command."""
     if command is not None and command not in COMMANDS:
         raise InputError(f"there is no command {command!r}. {nearest(command, COMMANDS)}")
@@ -90,21 +67,14 @@ def completion(
         raise InputError("cannot tell which shell this is. Give bash, zsh, fish or powershell.") from error
 
 
-GROUPS: dict[str, dict[str, Callable[..., None]]] = {
-    "Start": {"train": train, "check": check, "methods": methods},
-    "Use": {
-        "predict": predict,
-        "pseudo-labels": pseudo_labels,
-        "suggest": suggest,
-        "export": export,
-        "report": report,
-        "runs": runs,
-    },
-    "Research": {"compare": compare, "reproduce": reproduce, "augment": augment},
-    "Machine": {"bench": bench, "plan": plan},
-    "Help": {"help": help_command, "completion": completion},
+GROUPS: dict[str, list[Callable[..., None]]] = {
+    "Start": [train, check, methods],
+    "Use": [predict, pseudo_labels, suggest, export, report, runs],
+    "Research": [compare, reproduce, augment],
+    "Machine": [bench, plan],
+    "Help": [help, completion],
 }
-COMMANDS = [name for commands in GROUPS.values() for name in commands]
+COMMANDS = [function.__name__.replace("_", "-") for functions in GROUPS.values() for function in functions]
 FOLDED = ("train", "check", "bench", "compare", "plan")
 """Commands with panels that only --help-all shows."""
 
@@ -120,12 +90,11 @@ app = App(
     help="Train a classifier from a handful of labels and a lot of unlabelled data, and know whether the unlabelled data helped.",
     help_epilogue="Start with:  `softmatch train`   (a minute on a laptop, nothing to download)",
 )
-for title, commands in GROUPS.items():
+for title, functions in GROUPS.items():
     group = Group.create_ordered(title)
-    for place, (name, function) in enumerate(commands.items()):
-        flags = [*HELP, HELP_ALL] if name in FOLDED else list(HELP)
-        epilogue = MORE if name in FOLDED else ""
-        app.command(function, name=name, group=group, sort_key=place, help_flags=flags, version_flags=[], help_epilogue=epilogue)
+    for place, function in enumerate(functions):
+        flags, epilogue = ([*HELP, HELP_ALL], MORE) if function.__name__ in FOLDED else (list(HELP), "")
+        app.command(function, group=group, sort_key=place, help_flags=flags, version_flags=[], help_epilogue=epilogue)
 for flag in (*HELP, "--version"):
     app[flag].group = (group,)
 
@@ -159,10 +128,9 @@ def _explain(error: BaseException, words: list[str]) -> int:
         case CycloptsError():
             cause = error.__cause__
             _complain(explain(cause) if isinstance(cause, ValidationError) else str(error).strip())
-        case ProcessLost():
-            time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
-            _complain(str(error))
         case SoftmatchError() | Stopped():
+            if isinstance(error, ProcessLost):
+                time.sleep(PATIENCE + 3.0)  # the one that has ended may be about to say why
             _complain(str(error))
         case KeyboardInterrupt():
             _complain("interrupted. What a run has written so far is kept in its folder.")
@@ -175,8 +143,9 @@ def _explain(error: BaseException, words: list[str]) -> int:
             _complain(f"{error.filename or 'file system'}: {error.strerror or error}.")
         case _:
             raise error
-    codes = {CycloptsError: WRONG_USE, InputError: WRONG_USE, Stopped: STOPPED, KeyboardInterrupt: INTERRUPTED}
-    return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
+    if isinstance(error, CycloptsError):
+        return WRONG_USE
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), FAILED)
 
 
 def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
@@ -197,7 +166,7 @@ def option_names(command: str) -> list[str]:
     return [name for argument in _arguments_of(command) for name in argument.names if name.startswith("-")]
 
 
-def _arguments_of(command: str) -> ArgumentCollection:
+def _arguments_of(command: str) -> Iterable[Argument]:
     return app[command].assemble_argument_collection(parse_docstring=True)
 
 
@@ -239,7 +208,3 @@ def _print(text: str) -> None:
         width = shutil.get_terminal_size().columns
         lines = [textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in lines]
     print("\n".join(lines), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

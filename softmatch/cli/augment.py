@@ -1,9 +1,7 @@
 """The command augment and its progress display. It imports torch, through other modules, when it runs."""
 
-from __future__ import annotations
-
+import math
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,7 +33,6 @@ def augment(
     seed: int = 0,
     batch: int = 32,
     device: Device = "auto",
-    workers: int = 1,
 ) -> None:
     """Augment texts, for example by back-translation, and add the results to the table as columns aug_0, aug_1, ….
 
@@ -43,16 +40,16 @@ def augment(
     that softmatch knows, the training texts are augmented, and a folder for `softmatch train NAME --data` is written.
 
     Finished texts are cached by content: after an interruption the same command resumes, and the same texts in another file
-    cost nothing. Read the examples that are printed: bad versions harm training.
+    cost nothing. Commands that run at once on the same texts share the work. Read the examples that are printed: bad versions
+    harm training.
 
     For example:
 
     - softmatch augment tickets.csv --via de,ru
-    - softmatch augment tickets.csv --via fr --text-column message --workers 4
+    - softmatch augment tickets.csv --via fr --text-column message
     - softmatch augment tickets.csv --via models/en-de+models/de-en --device cuda
     - softmatch augment news.jsonl --via my_translator.py:portuguese
     - softmatch augment tickets.csv --via words,words --out tickets-words.csv
-    - softmatch augment agnews --via de,ru --out agnews-de-ru
     - softmatch augment yelp-5 --via de,ru --train-per-class 50000 --validation-per-class 5000
 
     Parameters
@@ -81,30 +78,27 @@ def augment(
         Random seed. It also selects the texts per class, as --split-seed of softmatch train does.
     batch:
         Number of sentences or texts per batch.
-    workers:
-        Number of worker processes; each loads its own copy of the models.
     """
     from softmatch.augmenting import augment_file, augment_source  # torch
     from softmatch.data.sources import SOURCES
 
     known = source in SOURCES
-    for_datasets = {"data": data, "train_per_class": train_per_class, "validation_per_class": validation_per_class}
-    for name, value in ({"text_column": text} if known else for_datasets).items():
+    what = f"tables, and {source} is a dataset" if known else f"datasets such as agnews, and {source} is a file"
+    for_datasets = {"data": data, "train-per-class": train_per_class, "validation-per-class": validation_per_class}
+    for name, value in ({"text-column": text} if known else for_datasets).items():
         if value is not None:
-            what = f"tables, and {source} is a dataset" if known else f"datasets such as agnews, and {source} is a file"
-            raise InputError(f"--{name.replace('_', '-')} {value}: this is for {what}. Leave it out.")
+            raise InputError(f"--{name} {value}: this is for {what}. Leave it out.")
     options: dict[str, Any] = {"language": language, "temperature": temperature, "seed": seed, "batch": batch, "device": device}
     with AugmentingDisplay() as display:
-        options |= {"processes": workers, "progress": display.report, "note": display.note}
+        options |= {"progress": display.report, "note": display.note}
         try:
             if known:
                 found = augment_source(source, via, out, data, train_per_class, validation_per_class, **options)
             else:
                 found = augment_file(source, via, out, text, **options)
         except KeyboardInterrupt:
-            kept = " and ".join(f"{number:,} new {unit}" for unit, number in display.made.items() if number)
-            resumes = f"; {kept} are kept, and the same command resumes" if kept else ""
-            print(f"softmatch: interrupted{resumes}. No file was written.", file=sys.stderr)
+            kept = f"; {display.made:,} new versions are kept, and the same command resumes" if display.made else ""
+            print(f"softmatch: interrupted{kept}. No file was written.", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
     print(found.describe())
 
@@ -113,14 +107,15 @@ class AugmentingDisplay(Progress):
     """A live bar for each column on a terminal; elsewhere a line now and then.
 
     Attributes:
-        made: number of new "sentences" and "texts" in the cache.
+        made: number of new versions in the cache.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(stderr=True, emoji=False)  # a name may hold :boom:
-        name, figures = ProgressText("{task.description}", markup=False), ProgressText("{task.fields[figures]}", markup=False)
-        super().__init__(name, BarColumn(bar_width=20), figures, console=console, disable=not console.is_terminal)
-        self.made = Counter[str]()
+        name, figures = (ProgressText(f"{{task.{field}}}", markup=False) for field in ("description", "fields[figures]"))
+        columns = (name, BarColumn(bar_width=20), figures)
+        super().__init__(*columns, console=console, disable=not console.is_terminal, speed_estimate_period=math.inf)
+        self.made = 0
 
     def note(self, text: str) -> None:
         """Show a finding about the texts."""
@@ -131,23 +126,14 @@ class AugmentingDisplay(Progress):
         if done == cached:  # a new column
             self.add_task(name, total=total, completed=cached, figures="", next_line=0)
         task = self.tasks[-1]
-        if name != "words":  # which are not cached
-            self.made[unit] += done - int(task.completed)
-        figures = describe_progress(unit, done, total, cached, task.elapsed or 0.0)
-        self.update(task.id, completed=done, figures=figures)
+        self.made += done - int(task.completed) if name != "words" else 0  # which are not cached
+        self.update(task.id, completed=done)
+        parts = [f"{done:,}/{total:,} {unit}"]
+        if task.speed and task.time_remaining:
+            parts.append(f"{task.speed:,.1f} per second, {duration(task.time_remaining)} left")
+        if cached:
+            parts.append(f"{cached:,} from the cache")
+        self.update(task.id, figures=", ".join(parts))
         if not self.console.is_terminal and (done >= task.fields["next_line"] or done == total):
             self.update(task.id, next_line=done + max(total // LINES, 1))
-            self.console.print(f"{name}: {figures}", highlight=False, soft_wrap=True, markup=False)
-
-
-def describe_progress(unit: str, done: int, total: int, cached: int, seconds: float) -> str:
-    """Progress in words, such as '1,200/12,000 sentences, 35.2 per second, 5.1 min left, 300 from the cache'."""
-    parts = [f"{done:,}/{total:,} {unit}"]
-    if done > cached and seconds > 0:
-        rate = (done - cached) / seconds
-        parts.append(f"{rate:,.{0 if rate >= 100 else 1}f} per second")
-        if done < total:
-            parts.append(f"{duration((total - done) / rate)} left")
-    if cached:
-        parts.append(f"{cached:,} from the cache")
-    return ", ".join(parts)
+            self.console.print(f"{name}: {task.fields['figures']}", highlight=False, soft_wrap=True, markup=False)

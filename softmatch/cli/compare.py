@@ -1,7 +1,5 @@
 """The command compare. It imports torch, through other modules, when it runs: help must not wait for it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -35,6 +33,7 @@ from softmatch.errors import InputError, TrainingError
 from softmatch.experiments.executors import Where
 from softmatch.experiments.sheet import ELSEWHERE, Column, Row, Sheet, digest
 from softmatch.experiments.store import Store
+from softmatch.files.paths import expand_home
 from softmatch.files.untrusted import parse_yaml
 
 CHOSEN = {
@@ -160,10 +159,8 @@ def compare(
         progress = Progress([sheet], store, console)
         progress.begins(missing)
         console.print(progress.table())
-        say(
-            console,
-            f"{len(missing)} run{'s are' if len(missing) != 1 else ' is'} missing. This is a dry run: nothing is written.",
-        )
+        missing_runs = f"{len(missing)} run{'s are' if len(missing) != 1 else ' is'} missing"
+        say(console, f"{missing_runs}. This is a dry run: nothing is written.")
         return
     command = command_line()
     outcomes = run_sheets([sheet], store, where or Where(), console, data=found, command=command)
@@ -203,16 +200,13 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _made_of(*paths: str | Path | None) -> str:
     """Digest of the contents of files and folders."""
-    from softmatch.files.paths import expand_home
-
-    found = [digest(expand_home(path)) for path in paths if path is not None and expand_home(path).exists()]
-    return "-".join(found)
+    found = [expand_home(path) for path in paths if path is not None]
+    return "-".join(digest(path) for path in found if path.exists())
 
 
 def _absolute(source: str) -> str:
     """Absolute path of the user's files, so that it is the same comparison from any folder."""
     from softmatch.data.sources import SOURCES
-    from softmatch.files.paths import expand_home
 
     path = expand_home(source)
     return str(path.resolve()) if source not in SOURCES and path.exists() else source

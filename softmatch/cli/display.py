@@ -1,11 +1,7 @@
 """Output of commands while they run: consoles, lines, progress bars, and what was understood of the data."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import torch
 from rich.console import Console
@@ -45,40 +41,34 @@ def say_finding(console: Console, finding: Finding) -> None:
     say(to, f"{finding.level.capitalize()}: {finding.text}", style="yellow" if warning else "dim")
 
 
-class _Bars:
+def print_facts(console: Console, rows: Mapping[str, str]) -> None:
+    """Print names with their values."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for key, value in rows.items():
+        table.add_row(f"[dim]{key}[/dim]", Text(visible_lines(value)))
+    console.print(table)
+
+
+class _Bars(Progress):
     """Progress bars on a terminal; nothing elsewhere."""
 
     def __init__(self, console: Console, columns: Sequence[ProgressColumn], transient: bool = False) -> None:
-        self.console = console
-        shown = console.is_terminal and not console.quiet
-        columns = (*columns, TimeRemainingColumn(compact=True))
-        self._progress = Progress(*columns, console=console, disable=not shown, transient=transient)
+        hidden = console.quiet or not console.is_terminal
+        super().__init__(*columns, TimeRemainingColumn(compact=True), console=console, disable=hidden, transient=transient)
         self._bars: dict[str, TaskID] = {}
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
 
     def _show(self, name: str, done: int, total: int | None, figures: str) -> None:
         if name not in self._bars:
-            self._bars[name] = self._progress.add_task(name, total=total, figures="")
-        self._progress.update(self._bars[name], completed=done, total=total, figures=figures)
+            self._bars[name] = self.add_task(name, total=total, figures="")
+        self.update(self._bars[name], completed=done, total=total, figures=figures)
 
 
 class Display(_Bars):
     """Listener of a job: a live bar for each network on a terminal, and a line now and then elsewhere."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        columns = (
-            TextColumn("{task.description:<12}"),
-            BarColumn(bar_width=10),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("{task.fields[figures]}"),
-        )
-        super().__init__(console or make_console(), columns)
+    def __init__(self, console: Console) -> None:
+        name, steps = TextColumn("{task.description:<12}"), TextColumn("{task.completed}/{task.total}")
+        super().__init__(console, (name, BarColumn(bar_width=10), steps, TextColumn("{task.fields[figures]}")))
         self._method = ""
         self._next_line = 0
 
@@ -93,12 +83,10 @@ class Display(_Bars):
         step = int(record["step"])
         name = role if role == self._method else role.replace("supervised", BASELINE).replace("labels", BASELINE)
         parts = [f"loss {record['loss']:.3f}"]
-        if record.get("quantity") is not None:
-            parts.append(f"f {record['quantity']:.2f}")
-        if record.get("quality") is not None:
-            parts.append(f"g {record['quality']:.2f}")
+        shares = {"f": record.get("quantity"), "g": record.get("quality")}
+        parts += [f"{symbol} {share:.2f}" for symbol, share in shares.items() if share is not None]
         if record.get("test_error") is not None:
-            whose = "" if record.get("test_error_of") is None else f" of {record['test_error_of']}"
+            whose = f" of {record['test_error_of']}" if record.get("test_error_of") else ""
             parts.append(f"error{whose} {percent(record['test_error'])}")
         figures = "  ".join(parts)
         if self.console.is_terminal:
@@ -114,9 +102,9 @@ class Display(_Bars):
 class Reading(_Bars):
     """Shows how many samples have been read or predicted, on a terminal."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console) -> None:
         columns = (TextColumn("samples"), BarColumn(bar_width=20), TextColumn("{task.completed:,.0f}{task.fields[figures]}"))
-        super().__init__(console or Console(stderr=True, emoji=False), columns, transient=True)
+        super().__init__(console, columns, transient=True)
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """Show the number of samples that are done, and of all samples where that is known."""
@@ -126,44 +114,34 @@ class Reading(_Bars):
 def describe(task: Task, console: Console, run: str) -> None:
     """Print what was understood, before anything is trained."""
     config, split = task.config, task.split
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
     alone = config.method == "supervised"
     batch = f"{config.labeled_batch} samples" if alone else f"{config.labeled_batch} + {config.unlabeled_batch} samples"
     unlabeled = int((~torch.isin(split.unlabeled, split.labeled)).sum())
+    name = task.network_name
+    if name.startswith(ENCODER):  # without its folder
+        name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
+    trained = "" if task.trained in (None, task.parameters) else f", {task.trained:,} of them trained"
     prepared = "" if task.examples.preparation is None else f" ({task.examples.preparation.describe()})"
     rows = {
         "source": f"{task.source}: {task.examples.describe()}{prepared}",
         "labels": f"{len(split.labeled):,} labelled, {unlabeled:,} unlabelled",
         "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
-        "network": f"{_network(task)}, on {task.device}, {config.precision}",
+        "network": f"{name}, {task.parameters:,} parameters{trained}, on {task.device}, {config.precision}",
         "run folder": run,
     }
-    for key, value in rows.items():
-        table.add_row(f"[dim]{key}[/dim]", Text(visible_lines(value)))
-    console.print(table)
+    print_facts(console, rows)
     for finding in task.findings:
         say_finding(console, finding)
-
-
-def _network(task: Task) -> str:
-    """Name of the network, without the folder of an encoder, and its size."""
-    name = task.network_name
-    if name.startswith(ENCODER):
-        name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
-    trained = "" if task.trained in (None, task.parameters) else f", {task.trained:,} of them trained"
-    return f"{name}, {task.parameters:,} parameters{trained}"
 
 
 def _evaluation(task: Task) -> str:
     """Say how the error will be measured."""
     evaluation = task.evaluation
-    if evaluation.kind == "test":
-        return f"measured on {len(task.test[1]):,} test samples"
-    if evaluation.kind == "holdout":
-        return f"measured on {len(task.test[1]):,} held-out samples"
+    if evaluation.kind == "none":
+        return f"not measured. {evaluation.reason}"
     if evaluation.kind == "crossfit":
         number, folds = sum(len(fold.test) for fold in evaluation.folds), len(evaluation.folds)
         return f"measured on {number:,} labelled samples, each left out once ({folds} folds); then a model on all labels"
-    return f"not measured. {evaluation.reason}"
+    return f"measured on {len(task.test[1]):,} {'test' if evaluation.kind == 'test' else 'held-out'} samples"

@@ -1,7 +1,5 @@
 """Options that commands share: help panels, defaults as help shows them, and the settings that each command reads."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +42,10 @@ MORE: Mapping[str, str] = {
 BY_DATA = "by the data"
 DEFAULTS: Mapping[str, str] = {
     **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "image_size", "max_tokens"), BY_DATA),
-    **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr"), BY_DATA),
-    **dict.fromkeys(("weight_decay", "warmup", "layer_decay", "head_rate", "model_momentum"), BY_DATA),
-    **dict.fromkeys(("test_fraction", "folds"), BY_DATA),
+    **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "warmup"), BY_DATA),
+    **dict.fromkeys(("weight_decay", "layer_decay", "head_rate", "model_momentum", "test_fraction", "folds"), BY_DATA),
+    **dict.fromkeys(("largest_class_labels", "largest_class_unlabeled"), "the paper's number for CIFAR"),
+    **dict.fromkeys(("statistics_momentum", "batch_norm_momentum"), "by --averages"),
     "data": "cache, then the Hugging Face hub",
     "augmented": "aug_0, aug_1, … of the table",
     "split_seed": "the same as the seed",
@@ -60,29 +59,15 @@ DEFAULTS: Mapping[str, str] = {
     "workers": "by the data and the machine",
     "micro_batch": "64 on a CPU, no limit elsewhere",
     "unlabeled_imbalance": "the same as --imbalance",
-    "largest_class_labels": "the paper's number for CIFAR",
-    "largest_class_unlabeled": "the paper's number for CIFAR",
     "train_per_class": "all",
     "validation_per_class": "the test set",
-    "statistics_momentum": "by --averages",
-    "batch_norm_momentum": "by --averages",
 }
 """Defaults that are not a value of their own, as help shows them."""
 
-ARGUMENTS, OPTIONS, SOURCES, ENCODER, METHOD, LENGTH, MEASURING, OUTPUT = (
-    Group.create_ordered(name) for name in ("Arguments", "Options", *PANELS)
-)
-WHERE = Group.create_ordered("Where to run")
-FOLDED = {name: Group.create_ordered(name, help_formatter=Folded()) for name in MORE}
-MACHINE = FOLDED["Machine"]
-_PANEL = {
-    **{
-        field: group
-        for group, names in zip((SOURCES, ENCODER, METHOD, LENGTH, MEASURING, OUTPUT), PANELS.values(), strict=True)
-        for field in names.split()
-    },
-    **{field: FOLDED[panel] for panel, names in MORE.items() for field in names.split()},
-}
+_GROUPS = {name: Group.create_ordered(name) for name in ("Arguments", "Options", *PANELS, "Where to run")}
+_GROUPS |= {name: Group.create_ordered(name, help_formatter=Folded()) for name in MORE}
+ARGUMENTS, OPTIONS, SOURCES, _, METHOD, LENGTH, MEASURING, OUTPUT, WHERE, _, MACHINE, _ = _GROUPS.values()
+_PANEL = {field: _GROUPS[panel] for panel, names in {**PANELS, **MORE}.items() for field in names.split()}
 
 
 def settings_model(names: Collection[str], **changed: Any) -> Any:
@@ -97,7 +82,7 @@ def settings_model(names: Collection[str], **changed: Any) -> Any:
         shown: Any = None if name in changed else DEFAULTS.get(name)
         if annotation is bool:
             shown = f"--{'' if field.default else 'no-'}{name.replace('_', '-')}"
-        if field.default_factory is not None:
+        if field.default == {}:
             shown = DEFAULTS.get(name, False)
         fields[name] = (Annotated[annotation, Parameter(group=_PANEL[name], show_default=shown)], field)
     return create_model("Settings", __config__=ConfigDict(extra="forbid", frozen=True), **fields)
@@ -122,15 +107,14 @@ def given(settings: BaseModel | None) -> dict[str, Any]:
 
 
 Flag = Parameter(negative=(), show_default=False, group=OUTPUT)
+Json = Annotated[bool, Flag, Parameter(help="Print JSON instead of a table.")]
 
 
 @dataclass(frozen=True)
 class Talk:
     """How much a command prints."""
 
-    quiet: Annotated[bool, Flag, Parameter(name=["--quiet", "-q"], help="Print only warnings and errors, and no progress.")] = (
-        False
-    )
+    quiet: Annotated[bool, Flag, Parameter(name=["--quiet", "-q"], help="Print only warnings and errors, no progress.")] = False
     verbose: Annotated[bool, Flag, Parameter(name=["--verbose", "-v"], help="Print more, and a traceback with an error.")] = False
 
 
@@ -138,27 +122,15 @@ class Talk:
 class TalkOrJson(Talk):
     """How much a command prints, or its result as JSON."""
 
-    as_json: Annotated[
-        bool,
-        Flag,
-        Parameter(name="--json", help="Print the result as JSON on standard output, and everything else on standard error."),
-    ] = False
+    as_json: Annotated[bool, Flag, Parameter(name="--json", help="Print the result as JSON; all else on standard error.")] = False
 
 
 Run = Annotated[Path, Parameter(help="Folder of a finished run.", group=ARGUMENTS)]
-Moved = Annotated[str | None, Parameter(name="--source", help="New location of the run's data, if they have moved.")]
-OwnNetwork = Annotated[
-    str | None, Parameter(name="--network", help="file.py:name of your own network, if the run used one. Its code is run.")
-]
-OwnMethod = Annotated[
-    str | None, Parameter(name="--method", help="file.py:name of your own method, if the run used one. Its code is run.")
-]
+Moved = Annotated[str | None, Parameter(help="New location of the run's data, if they have moved.")]
+OwnNetwork = Annotated[str | None, Parameter(help="file.py:name of your own network, if the run used one. Its code is run.")]
+OwnMethod = Annotated[str | None, Parameter(help="file.py:name of your own method, if the run used one. Its code is run.")]
 Device = Annotated[str, Parameter(help=Config.model_fields["device"].description)]
-LabelColumn = Annotated[str | None, Parameter(name="--label-column", help=Config.model_fields["label_column"].description)]
 TextColumn = Annotated[str | None, Parameter(name="--text-column", help=Config.model_fields["text_column"].description)]
-FeatureColumns = Annotated[
-    str | None, Parameter(name="--feature-columns", help=Config.model_fields["feature_columns"].description)
-]
 SettingsFile = Annotated[
     Path | None,
     Parameter(
@@ -173,6 +145,6 @@ Raw = Annotated[
     Flag,
     Parameter(
         help="Write CSV cells that start with = + - or @ as they are. By default such cells get a leading ' so that a "
-        "spreadsheet does not run them as formulas; softmatch removes it on reading.",
+        "spreadsheet does not run them as formulas; softmatch removes it on reading."
     ),
 ]

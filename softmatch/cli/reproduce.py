@@ -1,7 +1,5 @@
 """The command reproduce. It imports torch, through other modules, when it runs: help must not wait for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
     from softmatch.experiments.reproduction import Reproduction
 
-if TYPE_CHECKING:
     Place = Where
 else:
     Place = placed_model(Where, WHERE, processes="--parallel-runs")
@@ -84,7 +81,7 @@ def reproduce(
     dry_run:
         Print what would be run and how long it takes. Nothing is written.
     """
-    from softmatch.cli.display import make_console
+    from softmatch.cli.display import make_console, say
     from softmatch.experiments.paper import EXPERIMENTS
 
     console, store = make_console(talk), Store(out)
@@ -98,7 +95,7 @@ def reproduce(
     _refuse_unknown(data or {})
     if encoder is not None:
         _refuse_other(encoder, scale)
-    from softmatch.experiments.reproduction import plan
+    from softmatch.experiments.reproduction import plan, write_overview
 
     plans = []
     for each in EXPERIMENTS if name == ALL else [name]:
@@ -107,30 +104,23 @@ def reproduce(
         except InputError as error:
             if name != ALL:
                 raise
-            console.print(f"{each} is left out: {error}", highlight=False, markup=False, soft_wrap=True, style="yellow")
-    failed = [
-        number for plan in plans if (number := _one(plan, store, where or Where(), data, encoder, publish, dry_run, console))
-    ]
+            say(console, f"{each} is left out: {error}", style="yellow")
+    failed = sum(_one(each, store, where or Where(), data or {}, encoder, publish, dry_run, console) for each in plans)
     if name == ALL and publish is not None and not dry_run:
-        from softmatch.cli.display import say
-        from softmatch.experiments.reproduction import write_overview
-
         say(console, str(write_overview(plans, store, publish / scale, command_line())))
     if failed:
-        raise TrainingError(
-            f"{sum(failed)} runs failed; the last lines they printed are above. The same command tries them again."
-        )
+        raise TrainingError(f"{failed} runs failed; the last lines they printed are above. The same command tries them again.")
 
 
 def _one(
-    plan: Reproduction,
+    plan: "Reproduction",
     store: Store,
     where: Where,
-    data: dict[str, Path] | None,
+    data: dict[str, Path],
     encoder: Path | None,
     publish: Path | None,
     dry_run: bool,
-    console: Console,
+    console: "Console",
 ) -> int:
     """Run and write one experiment; returns the number of failed runs."""
     from softmatch.cli.display import say
@@ -149,30 +139,28 @@ def _one(
         return 0
     for sheet in plan.sheets:
         check(sheet, store, data, None if where.on == "here" else "cpu", encoder)
-    if plan.experiment.figure:
+    if plan.experiment.is_figure:
         require_matplotlib()
     also = [] if encoder is None or not has_texts(plan) else ["--encoder", str(encoder.resolve())]
     outcomes = run_sheets(plan.sheets, store, where, console, data=data, command=command_line(), also=also)
-    paths = write(plan, store, outcomes, [command_of(plan, data or {})])
+    paths = write(plan, store, outcomes, [command_of(plan, data)])
     for sheet in plan.sheets:
         console.print(summary_table(Layout(collect(sheet, store))))
     for finding in findings(plan, store):
         say(console, f"{finding.claim.text}; {finding.column}: {finding.verdict} ({finding.figures})")
-    for path in paths:
+    copied = [] if publish is None else copy_results(plan, store, paths, publish / plan.scale)
+    for path in [*paths, *copied]:
         say(console, str(path))
-    if publish is not None:
-        for path in copy_results(plan, store, paths, publish / plan.scale):
-            say(console, str(path))
     return sum(outcome.state != "done" for outcome in outcomes)
 
 
-def has_texts(plan: Reproduction) -> bool:
+def has_texts(plan: "Reproduction") -> bool:
     from softmatch.data.sources import SOURCES
 
     return any(SOURCES[run.source].texts for run in plan.runs())
 
 
-def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
+def command_of(plan: "Reproduction", data: Mapping[str, Path]) -> str:
     """Command that repeats this experiment alone: what was typed, without the data of others."""
     words = [plan.experiment.name if word == ALL else word for word in arguments()]
     needed = {run.source for run in plan.runs()}
@@ -182,7 +170,7 @@ def command_of(plan: Reproduction, data: Mapping[str, Path]) -> str:
     return command_line(words)
 
 
-def describe(plan: Reproduction, store: Store, where: Where) -> str:
+def describe(plan: "Reproduction", store: Store, where: Where) -> str:
     """Say how many runs are missing, and how long they take where that is known."""
     from softmatch.distributed.launching import usable_cpus
     from softmatch.formatting import duration
@@ -201,7 +189,7 @@ def describe(plan: Reproduction, store: Store, where: Where) -> str:
     return f"{len(missing)} runs are missing{done}{said}.{days}"
 
 
-def _list(console: Console) -> None:
+def _list(console: "Console") -> None:
     """List the experiments with title and cost."""
     from rich.table import Table
     from rich.text import Text
@@ -241,7 +229,7 @@ def _refuse_other(encoder: Path, scale: Scale) -> None:
         raise InputError(f"--encoder {encoder}: at {scale} scale, the encoder has {wanted}; this one has {size[0]} of {size[1]}.")
 
 
-def _refuse_unknown(data: dict[str, Path]) -> None:
+def _refuse_unknown(data: Mapping[str, Path]) -> None:
     from softmatch.data.sources import SOURCES
 
     for source, path in data.items():

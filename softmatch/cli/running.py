@@ -1,7 +1,5 @@
 """The work of `softmatch train` and `softmatch check`: open the data, find a run to resume, train, print. Imports torch."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -52,10 +50,15 @@ def open_source(source: str | None, given: Mapping[str, Any], file: Path | None,
 
 def run_check(source: str, given: Mapping[str, Any], file: Path | None, talk: TalkOrJson) -> None:
     """See `softmatch.cli.train.check`."""
-    job = open_source(source, given, file, talk)
+    _show_plan(open_source(source, given, file, talk), talk, dry_run=False)
+
+
+def _show_plan(job: Job, talk: TalkOrJson, dry_run: bool) -> None:
     planned = plan(job)
     if talk.as_json:
         print(as_json(check_facts(planned, job.findings)))
+    elif dry_run:
+        print_plan(planned, make_console(talk))
     else:
         print_check(planned, job.findings, make_console(talk), talk.verbose)
 
@@ -70,17 +73,16 @@ def run_train(
         if dry_run and (world().size > 1 or resume is not None):
             raise InputError("--dry-run measures a new run in one process: leave out --resume and torchrun.")
         if dry_run:
-            job = open_source(source, given, file, talk)
-            planned = plan(job)
-            if talk.as_json:
-                print(as_json(check_facts(planned, job.findings)))
-            else:
-                print_plan(planned, make_console(talk))
+            _show_plan(open_source(source, given, file, talk), talk, dry_run=True)
             return
         if resume is not None and resume != AUTO:
             found = _reopen(Path(resume) if resume else None, source, given, file, talk)
         else:
-            found = _open(source, given, file, resume == AUTO, talk)
+            job = open_source(source, given, file, talk, resuming=True)
+            run, finished = decide(job, resume == AUTO, lambda run: _wants_to_resume(run, talk))
+            found = None if finished else (job, run)
+            if finished:
+                _say_finished(job.config.out or Path(), talk)
         if found is not None:
             _train(*found, talk)
 
@@ -98,18 +100,6 @@ def _reopen(
         return None
     keep_freed_memory()
     return reopen(folder, source, given)
-
-
-def _open(
-    source: str | None, given: Mapping[str, Any], file: Path | None, auto: bool, talk: TalkOrJson
-) -> tuple[Job, RunFolder | None] | None:
-    """The job of the command line, with the folder of an unfinished run of it; None if --out is finished."""
-    job = open_source(source, given, file, talk, resuming=True)
-    run, finished = decide(job, auto, lambda run: _wants_to_resume(run, talk))
-    if finished:
-        _say_finished(job.config.out or Path(), talk)
-        return None
-    return job, run
 
 
 def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> None:

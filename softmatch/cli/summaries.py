@@ -1,7 +1,5 @@
 """Output at the end of commands: the result of a training, the plan of a dry run, a check and a benchmark."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -9,10 +7,10 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
-from softmatch.cli.display import describe, make_console, say, say_finding
+from softmatch.cli.display import describe, make_console, print_facts, say, say_finding
 from softmatch.data.records import Finding
 from softmatch.data.sources import SOURCES
 from softmatch.formatting import duration, percent, visible_lines
@@ -40,6 +38,11 @@ def verdict(result: Result) -> str:
     return f"{sentence} Consider --method supervised, or more labels." if kind == "hurt" else sentence
 
 
+def _figures(*heads: str) -> Table:
+    """A table of names and right-justified figures."""
+    return Table(heads[0], *(Column(head, justify="right") for head in heads[1:]), box=None, padding=(0, 2, 0, 0))
+
+
 def print_result(result: Result, source: str, said: Sequence[str] = (), console: Console | None = None) -> None:
     """Print the errors, the verdict, the files and the next commands.
 
@@ -50,13 +53,9 @@ def print_result(result: Result, source: str, said: Sequence[str] = (), console:
     console = console or make_console()
     console.print()
     if result.test_error is not None and result.test_error_interval is not None:
-        table = Table(title=None, box=None, padding=(0, 3, 0, 0))
-        table.add_column("")
-        table.add_column("test error", justify="right")
-        table.add_column("95 % interval", justify="right")
-        low, high = result.test_error_interval
-        interval = f"{percent(low)} to {percent(high)}"
-        table.add_row(f"[bold]{result.method}[/bold]", f"[bold]{percent(result.test_error)}[/bold]", interval)
+        table = _figures("", "test error", "95 % interval")
+        low, high = map(percent, result.test_error_interval)
+        table.add_row(f"[bold]{result.method}[/bold]", f"[bold]{percent(result.test_error)}[/bold]", f"{low} to {high}")
         if result.supervised_test_error is not None:
             table.add_row("baseline (labels only)", percent(result.supervised_test_error), "")
         console.print(table)
@@ -75,16 +74,11 @@ def print_result(result: Result, source: str, said: Sequence[str] = (), console:
     say(console, f"Run folder  {result.run}\nReport      {result.run / 'report.html'}")
     if (result.run / "held_out.csv").exists():
         say(console, f"Mistakes    {result.run / 'held_out.csv'}")
-    first, second = next_commands(result, source)
-    say(console, f"Next        {first}\n            {second}")
-
-
-def next_commands(result: Result, source: str) -> tuple[str, str]:
-    """The two most useful commands after training."""
     run = shlex.quote(str(result.run))
+    following = f"softmatch predict {run} NEW-DATA", f"softmatch suggest {run}"
     if source in SOURCES:
-        return "softmatch check YOUR-DATA", f"softmatch compare {source} --methods supervised,fixmatch,softmatch"
-    return f"softmatch predict {run} NEW-DATA", f"softmatch suggest {run}"
+        following = "softmatch check YOUR-DATA", f"softmatch compare {source} --methods supervised,fixmatch,softmatch"
+    say(console, f"Next        {following[0]}\n            {following[1]}")
 
 
 def _confidence(found: dict[str, Any]) -> str:
@@ -118,10 +112,7 @@ def memory(found: Measurement) -> str:
 def print_settings(task: Task, console: Console) -> None:
     """Print all effective settings."""
     console.print()
-    settings = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for key, value in effective(task).items():
-        settings.add_row(f"[dim]{key}[/dim]", Text("–" if value is None or value == {} else visible_lines(str(value))))
-    console.print(settings)
+    print_facts(console, {key: "–" if value is None or value == {} else str(value) for key, value in effective(task).items()})
 
 
 def print_plan(plan: Plan, console: Console) -> None:
@@ -131,7 +122,6 @@ def print_plan(plan: Plan, console: Console) -> None:
     console.print()
     measured, config = plan.measurement, plan.task.config
     speed = f"{measured.images / measured.seconds:,.0f} images/s"
-    cost = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows = {
         "step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
         "step of the baseline": "no baseline" if plan.baseline is None else duration(plan.baseline),
@@ -139,9 +129,7 @@ def print_plan(plan: Plan, console: Console) -> None:
         "whole run": f"about {duration(plan.seconds)} for {config.steps:,} steps, at the current load of the machine",
         "memory": memory(measured),
     }
-    for key, value in rows.items():
-        cost.add_row(f"[dim]{key}[/dim]", value)
-    console.print(cost)
+    print_facts(console, rows)
 
 
 def print_bench(bench: Bench) -> None:
@@ -155,24 +143,21 @@ def print_bench(bench: Bench) -> None:
         f"{setting['batch_statistics']} batch statistics{micro}, {setting['precision']}, "
         f"{setting['device']}, {setting['threads']} threads, torch {setting['torch']}"
     )
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("part of a step")
-    table.add_column("seconds", justify="right")
-    table.add_column("share", justify="right")
+    table = _figures("part of a step", "seconds", "share")
     total = sum(found.parts.values())
     for name, seconds in found.parts.items():
         table.add_row(name, f"{seconds:.4f}", f"{seconds / total:.1%}")
     table.add_row("[bold]step[/bold]", f"[bold]{found.seconds:.4f}[/bold]", "")
     console.print(table)
     figures = found.as_dict()
-    console.print(f"step: median of {len(found.step)}, {min(found.step):.4f} to {max(found.step):.4f} s")
-    console.print(f"processor time: {figures['cpu_seconds_per_step']:.4f} s per step")
-    console.print(f"images through the network: {figures['images_per_second']:,.0f} per second")
     console.print(
+        f"step: median of {len(found.step)}, {min(found.step):.4f} to {max(found.step):.4f} s\n"
+        f"processor time: {figures['cpu_seconds_per_step']:.4f} s per step\n"
+        f"images through the network: {figures['images_per_second']:,.0f} per second\n"
         f"arithmetic: {figures['gflop_per_step']:,.1f} GFLOP per step, {figures['gflops']:,.0f} GFLOP/s, "
-        f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)"
+        f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)\n"
+        f"memory: {memory(found)}"
     )
-    console.print(f"memory: {memory(found)}")
 
 
 def print_check(plan: Plan, findings: Sequence[Finding], console: Console, verbose: bool = False) -> None:
@@ -206,14 +191,13 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console, verbo
 def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
     """Result of `softmatch check`, for JSON."""
     task = plan.task
-    labels = _visible_labels(task)
-    counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
+    counts, unlabeled = _count_labels(task)
     return {
         "source": task.source,
         "kind": task.examples.kind,
         "samples": len(task.examples),
         "classes": dict(zip(task.examples.classes, counts, strict=True)),
-        "unlabeled": int((labels < 0).sum()),
+        "unlabeled": unlabeled,
         "evaluation": {"kind": task.evaluation.kind, "folds": len(task.evaluation.folds) or None},
         "network": task.network_name,
         "parameters": task.parameters,
@@ -224,29 +208,24 @@ def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
-def _visible_labels(task: Task) -> torch.Tensor:
-    """Labels of all samples, −1 for those that are unlabelled or hidden."""
-    labels = task.examples.labels.clone()
+def _count_labels(task: Task) -> tuple[list[int], int]:
+    """Number of labels of each class, and of samples that are unlabelled or whose label is hidden."""
+    labels = task.examples.labels
     if task.config.labels is not None:
-        labels[~torch.isin(torch.arange(len(labels)), task.split.labeled)] = -1
-    return labels
+        labels = labels[task.split.labeled]
+    counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
+    return counts, len(task.examples) - sum(counts)
 
 
 def _print_classes(task: Task, console: Console) -> None:
-    labels = _visible_labels(task)
-    counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
-    test = None if task.examples.test is None else task.examples.test.labels
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("class")
-    table.add_column("labelled", justify="right")
-    tested = [] if test is None else torch.bincount(test, minlength=len(counts)).tolist()
-    if test is not None:
-        table.add_column("test", justify="right")
-    rows = sorted(zip(task.examples.classes, counts, tested or counts, strict=True), key=lambda row: row[1])
+    (counts, unlabeled), test = _count_labels(task), task.examples.test
+    table = _figures("class", "labelled", *([] if test is None else ["test"]))
+    columns = [counts] if test is None else [counts, torch.bincount(test.labels, minlength=len(counts)).tolist()]
+    rows = sorted(zip(task.examples.classes, *columns, strict=True), key=lambda row: row[1])
     shown = rows if len(rows) <= CLASSES else [*rows[: CLASSES // 2], *rows[-CLASSES // 2 :]]
-    for name, count, tests in shown:
-        table.add_row(Text(visible_lines(name)), f"{count:,}", *([f"{tests:,}"] if test is not None else []))
-    table.add_row("unlabelled", f"{int((labels < 0).sum()):,}")
+    for name, *numbers in shown:
+        table.add_row(Text(visible_lines(name)), *(f"{number:,}" for number in numbers))
+    table.add_row("unlabelled", f"{unlabeled:,}")
     console.print(table)
     if len(rows) > len(shown):
         say(console, f"({len(rows):,} classes: the {CLASSES // 2} with the fewest labels and the {CLASSES // 2} with the most)")

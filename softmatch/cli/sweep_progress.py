@@ -1,7 +1,5 @@
 """Sweeps on the command line: run them, with a live table in a terminal or a line per event elsewhere, and print failures."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -68,7 +66,7 @@ class Progress(Listener):
         self._next = 0.0
         self._live: Live | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> "Progress":
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, get_renderable=self.table)
         return self

@@ -1,13 +1,11 @@
-"""The commands train, check and bench. They import torch, through other modules, when they run: help must not wait for it."""
-
-from __future__ import annotations
+"""The commands train, check, methods and bench. They import torch only when they run: help must not wait for it."""
 
 import os
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from softmatch.cli.options import ARGUMENTS, MACHINE, OUTPUT, Flag, SettingsFile, TalkOrJson, given, settings_model
+from softmatch.cli.options import ARGUMENTS, MACHINE, OUTPUT, Flag, Json, SettingsFile, TalkOrJson, given, settings_model
 from softmatch.cli.typed import arguments, without_option
 from softmatch.config import Config
 from softmatch.errors import FAILED, INTERRUPTED, InputError
@@ -114,6 +112,43 @@ def check(
     run_check(source, given(settings), file, talk or TalkOrJson())
 
 
+def methods(
+    name: Annotated[str | None, Parameter(group=ARGUMENTS, help="Method whose card is printed.")] = None, /, *, json: Json = False
+) -> None:
+    """List the methods, or print the card of one: idea, formula, when to use it, options and results.
+
+    For example:
+
+    - softmatch methods
+    - softmatch methods flexmatch
+    - softmatch methods flexmatch > flexmatch.md
+    """
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.table import Table
+
+    from softmatch.methods import METHODS, read_card
+
+    console = Console()
+    if name is not None:
+        card = read_card(name)
+        if json:
+            print(as_json({"name": name, "card": card}))
+        elif console.is_terminal:
+            console.print(Markdown(card))
+        else:
+            print(card, end="")
+        return
+    if json:
+        print(as_json([{"name": each, "summary": entry.summary, "citation": entry.citation} for each, entry in METHODS.items()]))
+        return
+    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False)
+    for each, entry in METHODS.items():
+        table.add_row(f"[bold]{each}[/bold]", f"{entry.summary}\n[dim]{entry.citation}[/dim]")
+    console.print(table)
+    console.print("[dim]softmatch methods NAME prints the card of one.[/dim]")
+
+
 def bench(
     *,
     settings: Annotated[StepSettings | None, Parameter(name="*")] = None,
@@ -122,7 +157,7 @@ def bench(
     classes: int = 10,
     images: int = 4096,
     repeats: int = 5,
-    json: Annotated[bool, Flag] = False,
+    json: Json = False,
 ) -> None:
     """Measure a training step on this machine: time of each part, images per second, memory and share of the peak speed.
 
@@ -148,8 +183,6 @@ def bench(
         Number of images from which batches are sampled.
     repeats:
         Number of steps to measure.
-    json:
-        Print JSON instead of a table.
     """
     from softmatch.cli.summaries import print_bench
     from softmatch.training.bench import bench as run
@@ -158,6 +191,6 @@ def bench(
     keep_freed_memory()
     found = run(given(settings), side, channels, classes, images, repeats)
     if json:
-        print(as_json(found.as_dict()))
+        print(as_json({"setting": found.setting, **found.measurement.as_dict()}))
     else:
         print_bench(found)

@@ -1,7 +1,5 @@
 """The words that were typed after `softmatch`: options by their current names, and the command line that repeats them."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,7 +13,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "compare": {**_SETTINGS, **_SWEEP, "--measure": "--metric"},
     "reproduce": _SWEEP,
     **dict.fromkeys(("predict", "suggest"), _COLUMNS),
-    "augment": {"--text": "--text-column", "--processes": "--workers"},
+    "augment": {"--text": "--text-column"},
 }
 """Options that had another name in version 0.1: for each command, old name → name."""
 
@@ -28,23 +26,18 @@ def remember(arguments: Sequence[str], tell: Callable[[str], None]) -> list[str]
     Args:
         tell: is given a line for each former name.
     """
-    _words[:] = _current(arguments, tell)
-    return list(_words)
-
-
-def _current(arguments: Sequence[str], tell: Callable[[str], None]) -> list[str]:
     command = next((word for word in arguments if not word.startswith("-")), "")
     names = RENAMED.get(command, {})
     names = {**names, **{f"--no-{old[2:]}": f"--no-{new[2:]}" for old, new in names.items()}}
-    found = list(arguments)
-    for place, word in enumerate(found):
+    _words[:] = arguments
+    for place, word in enumerate(arguments):
         if word == "--":
             break
         option, equals, value = word.partition("=")
         if option in names:
-            found[place] = names[option] + equals + value
+            _words[place] = names[option] + equals + value
             tell(f"{option} is now called {names[option]}.")
-    return found
+    return list(_words)
 
 
 def arguments() -> list[str]:

@@ -1,10 +1,6 @@
 """The commands after training. They import torch, through other modules, when they run: help must not wait for it."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,8 +11,7 @@ from softmatch.cli.options import (
     ARGUMENTS,
     OUTPUT,
     Device,
-    FeatureColumns,
-    LabelColumn,
+    Json,
     Moved,
     OutFile,
     OwnMethod,
@@ -25,14 +20,22 @@ from softmatch.cli.options import (
     Run,
     Talk,
     TalkOrJson,
-    TextColumn,
+    given,
+    settings_model,
 )
-from softmatch.config import RUN_SETTINGS, split_names
+from softmatch.config import RUN_SETTINGS, Config, make_config
 from softmatch.errors import InputError
-from softmatch.formatting import as_json, visible_lines
+from softmatch.formatting import as_json, percent, visible_lines
+from softmatch.runs.listing import list_runs
 
+COLUMNS = ("label_column", "text_column", "feature_columns")
 if TYPE_CHECKING:
     from softmatch.cli.display import Reading
+
+    Columns = Config
+    ReadSettings = Config
+else:
+    Columns, ReadSettings = settings_model(COLUMNS), settings_model((*COLUMNS, "unlabeled", "image_size", "encoder"))
 
 
 def predict(
@@ -40,9 +43,7 @@ def predict(
     source: Annotated[str, Parameter(group=ARGUMENTS)],
     /,
     *,
-    text: TextColumn = None,
-    features: FeatureColumns = None,
-    label: LabelColumn = None,
+    columns: Annotated[Columns | None, Parameter(name="*")] = None,
     rows: Annotated[int | None, Parameter(show_default="by their size")] = None,
     device: Device = "auto",
     network: OwnNetwork = None,
@@ -75,24 +76,16 @@ def predict(
     probabilities:
         Write the probability of each class.
     """
-    from softmatch.data.records import Columns
     from softmatch.inference.predict import predict as run_predict
+    from softmatch.training.opening import reading_of
 
-    talk, columns = talk or TalkOrJson(), Columns(label, text, split_names(features))
+    talk = talk or TalkOrJson()
     if talk.as_json and out == Path("-"):
         raise InputError("--json and --out - both write to standard output: leave out one of them.")
-    with _progress(talk) as progress:
+    named = reading_of(make_config(given(columns))).columns
+    with _progress(talk) as bar:
         found = run_predict(
-            run,
-            source,
-            out,
-            None if columns == Columns() else columns,
-            probabilities=probabilities,
-            rows=rows,
-            device=device,
-            progress=progress,
-            network=network,
-            raw=raw,
+            run, source, out, named, probabilities=probabilities, rows=rows, device=device, progress=bar, network=network, raw=raw
         )
     _tell(found, talk, to_stderr=out == Path("-"))
 
@@ -141,12 +134,7 @@ def suggest(
     number: Annotated[int, Parameter(name=["--number", "-n"])] = 20,
     source: Moved = None,
     network: OwnNetwork = None,
-    text: TextColumn = None,
-    features: FeatureColumns = None,
-    label: LabelColumn = None,
-    unlabeled: str | None = None,
-    image_size: Annotated[int | None, Parameter(show_default="by the data")] = None,
-    encoder: str | None = None,
+    settings: Annotated[ReadSettings | None, Parameter(name="*")] = None,
     seed: int = 0,
     device: Device = "auto",
     out: OutFile = None,
@@ -168,32 +156,26 @@ def suggest(
         Folder of a finished run, or your own data.
     number:
         Number of samples to choose.
-    unlabeled:
-        Word that means unlabelled, in addition to an empty cell.
-    image_size:
-        Side in pixels to which images are resized.
-    encoder:
-        Pretrained encoder of texts or images: a folder, or a model ID of the Hugging Face hub.
     seed:
         Random seed of the clustering.
     out:
         File to write. The name ends with .csv, .tsv, .jsonl or .parquet. Default: to_label.csv in the run folder, or in the
         current folder for data; or -2, …
     """
-    from softmatch.data.records import Columns
-    from softmatch.data.understanding import Reading
     from softmatch.inference.suggest import cold_start
     from softmatch.inference.suggest import suggest as run_suggest
+    from softmatch.training.opening import reading_of
 
-    columns = Columns(label, text, split_names(features), unlabeled)
+    is_run = (where / RUN_SETTINGS).is_file()
+    why = f"{where} is a run, which has its own" if is_run else f"{where} is not a run folder"
+    for option, value in (given(settings) if is_run else {"source": source, "network": network}).items():
+        if value is not None:
+            raise InputError(f"--{option.replace('_', '-')} {value} is not read here: {why}. Leave it out.")
     with _progress(talk) as progress:
-        if (where / RUN_SETTINGS).is_file():
-            about = {"--label-column": label, "--text-column": text, "--feature-columns": features, "--unlabeled": unlabeled}
-            _refuse(f"{where} is a run, which has its own", {**about, "--image-size": image_size, "--encoder": encoder})
+        if is_run:
             found = run_suggest(where, number, out, source, seed=seed, device=device, progress=progress, network=network, raw=raw)
         else:
-            _refuse(f"{where} is not a run folder", {"--source": source, "--network": network})
-            reading = Reading(columns, image_size=image_size, encoder=encoder, device=device)
+            reading = reading_of(make_config(given(settings), {"device": device}))
             found = cold_start(str(where), number, out, reading, seed=seed, progress=progress, raw=raw)
     _tell(found, talk)
 
@@ -242,14 +224,43 @@ def report(run: Annotated[Path, Parameter(group=ARGUMENTS, help="Run folder, fin
     print(write_report(RunFolder(run)))
 
 
-@contextmanager
-def _progress(talk: Talk | None) -> Iterator[Reading]:
+def runs(
+    folder: Annotated[Path, Parameter(group=ARGUMENTS, help="Folder of runs, or one run folder.")] = Path("runs"),
+    /,
+    *,
+    json: Json = False,
+) -> None:
+    """List the run folders in a folder with data, method, labels, error and state, the newest first.
+
+    For example:
+
+    - softmatch runs
+    - softmatch runs comparisons/runs --json
+    """
+    found = list_runs(folder)
+    if json:
+        print(as_json([asdict(run) for run in found]))
+        return
+    rows: list[tuple[str, ...]] = [("date", "data", "method", "labels", "error", "baseline", "state")]
+    for run in found:
+        labels = "–" if run.labels is None else f"{run.labels:,}"
+        errors = percent(run.error), percent(run.baseline)
+        named = Path(run.source or "–").name, run.method or "–"
+        rows.append((f"{run.date:%Y-%m-%d %H:%M}", *map(visible_lines, named), labels, *errors, run.state))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, path in zip(rows, ["", *(f"\n    {visible_lines(str(run.run))}" for run in found)], strict=True):
+        cells = (f"{cell:{align}{width}}" for cell, align, width in zip(row, "<<<>>><", widths, strict=True))
+        print("  ".join(cells).rstrip() + path)
+    if not found:
+        print(f"There are no runs in {folder}.")
+
+
+def _progress(talk: Talk | None) -> "Reading":
     from rich.console import Console
 
     from softmatch.cli.display import Reading
 
-    with Reading(Console(stderr=True, quiet=talk is not None and talk.quiet, emoji=False)) as progress:
-        yield progress
+    return Reading(Console(stderr=True, quiet=talk is not None and talk.quiet, emoji=False))
 
 
 def _tell(found: Any, talk: Talk | None, to_stderr: bool = False) -> None:
@@ -258,10 +269,3 @@ def _tell(found: Any, talk: Talk | None, to_stderr: bool = False) -> None:
         print(as_json(asdict(found)))
     elif talk is None or not talk.quiet:
         print(visible_lines(found.describe()), file=sys.stderr if to_stderr else sys.stdout)
-
-
-def _refuse(why: str, options: Mapping[str, object]) -> None:
-    """Raise InputError for the first of the options that was given."""
-    for option, value in options.items():
-        if value is not None:
-            raise InputError(f"{option} {value} is not read here: {why}. Leave it out.")

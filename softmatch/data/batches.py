@@ -1,10 +1,8 @@
 """Infinite seeded batches of data that live on the device; the batch of a step follows from the step alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,14 +14,6 @@ from softmatch.step import Batch, Labeled
 from softmatch.views import Views
 
 Items = Tensor | ImageFiles
-
-
-class Draws(Protocol):
-    """Samples of a step: positions (batch_size,) that follow from the step alone."""
-
-    batch_size: int
-
-    def __call__(self, step: int) -> Tensor: ...
 
 
 class Sampler:
@@ -69,6 +59,10 @@ class BalancedSampler:
         return self.order[self.starts[group] + inside.minimum(self.counts[group] - 1)]
 
 
+Draws = Sampler | BalancedSampler
+"""Samples of a step: positions (batch_size,) that follow from the step alone."""
+
+
 @dataclass(frozen=True)
 class Role:
     """One of the parts of a batch: where its samples come from, the views of them, and which are drawn in a step.
@@ -92,15 +86,16 @@ class Role:
         """Positions in the items of what was drawn."""
         return drawn if self.pool is None else self.pool[drawn]
 
+    def on(self, device: torch.device, only_labels: bool = False) -> "Role":
+        """Send all but the pool to a device, or only the labels where workers make the views."""
+        names = ("labels",) if only_labels else ("items", "labels", "augmented")
+        sent: dict[str, Any] = {name: part.to(device) for name in names if isinstance(part := getattr(self, name), Tensor)}
+        return replace(self, **sent)
+
 
 def own_rows(number: int) -> slice | None:
     """The rows of a batch that this process makes views of, where it has to share batches with others."""
     return processes.share(number) if processes.world().size > 1 else None
-
-
-def view_method(name: str) -> str:
-    """ "weak_2" is made by `weak`."""
-    return name.partition("_")[0]
 
 
 def draw_version(name: str, items: Tensor, augmented: Tensor, generator: torch.Generator) -> Tensor:
@@ -186,7 +181,7 @@ class Batches:
 
     def __init__(self, roles: Mapping[str, Role], views: Views, seed: int, device: torch.device) -> None:
         self.views, self.seed, self.device = views, seed, device
-        self.roles = {name: _send_role(role, device) for name, role in roles.items()}
+        self.roles = {name: role.on(device) for name, role in roles.items()}
 
     def __call__(self, step: int) -> Batch:
         drawn, views = {}, {}
@@ -212,15 +207,8 @@ class Batches:
             chosen = items
             if augmented is not None:
                 chosen = draw_version(name, items, augmented, stream(self.seed, role, "version", step))
-            made[name] = getattr(self.views, view_method(name))(chosen, stream(self.seed, role, name, step), part)
+            made[name] = getattr(self.views, name.partition("_")[0])(chosen, stream(self.seed, role, name, step), part)
         return made
-
-
-def _send_role(role: Role, device: torch.device) -> Role:
-    assert isinstance(role.items, Tensor)
-    labels = None if role.labels is None else role.labels.to(device)
-    augmented = None if role.augmented is None else role.augmented.to(device)
-    return Role(role.items.to(device), labels, role.views, role.sampler, role.pool, augmented)
 
 
 def text_lengths(items: Tensor, pad: int) -> Tensor:

@@ -1,10 +1,9 @@
 """Cells of a table, whatever file they come from: numbers, texts, missing values."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from typing import cast
@@ -18,8 +17,6 @@ from softmatch.errors import InputError
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "missing"})
 """Words for a missing value in a column to learn from, in any case."""
 LARGEST_WHOLE = 2**53
-
-
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """Beginning of a cell that a spreadsheet runs as a formula, or of one that was guarded against that."""
 
@@ -65,15 +62,6 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) <= LARGEST_WHOLE else repr(value)
 
 
-def plain(value: object) -> object:
-    """Unwrap values of numpy and decimal; a float32 becomes the float that is written the same."""
-    if isinstance(value, (np.float16, np.float32)):
-        return float(str(value))
-    if isinstance(value, np.generic):
-        return value.item()
-    return float(value) if isinstance(value, Decimal) else value
-
-
 def as_text(value: object) -> str:
     """Write one cell as a text.
 
@@ -84,9 +72,10 @@ def as_text(value: object) -> str:
         return value
     if is_nothing(value):
         return ""
-    value = plain(value)
-    if isinstance(value, float):
-        return number_text(value)
+    if isinstance(value, np.generic):  # a float32 becomes the float that is written the same
+        value = float(str(value)) if isinstance(value, (np.float16, np.float32)) else value.item()
+    if isinstance(value, float | Decimal):
+        return number_text(float(value))
     if isinstance(value, (bool, int)):
         return str(value)
     if isinstance(value, date):  # and times of a date
@@ -121,32 +110,17 @@ def as_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, na
             return values.astype(np.float64)
         values = values.tolist()
     types = set(map(type, values))
-    texts: Sequence[str]
-    if types == {str}:
-        texts = cast(Sequence[str], values)
-    elif types <= {int, float, type(None)}:
-        try:
+    if types <= {int, float, type(None)}:
+        with suppress(OverflowError):  # of a whole number beyond the largest float
             return np.array([math.nan if value is None else value for value in values], np.float64)
-        except OverflowError:  # a whole number beyond the largest float
-            texts = as_text_column(values, place, name, first)
-    else:
-        texts = as_text_column(values, place, name, first)
-    numbers = numbers_of(texts)
-    return texts if numbers is None else numbers
-
-
-def numbers_of(cells: Sequence[str]) -> npt.NDArray[np.float64] | None:
-    """Read texts as numbers, NaN where one is missing; None where a text is neither."""
-    if "_" in "".join(cells):
-        return None
-    try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        pass
-    try:
-        return np.array([math.nan if is_missing(cell) else float(cell) for cell in cells], np.float64)
-    except ValueError:
-        return None
+    texts = cast(Sequence[str], values) if types == {str} else as_text_column(values, place, name, first)
+    if "_" in "".join(texts):  # 1_000, which Python would take for a number
+        return texts
+    with suppress(ValueError):
+        return np.fromiter(map(float, texts), np.float64, len(texts))
+    with suppress(ValueError):
+        return np.array([math.nan if is_missing(text) else float(text) for text in texts], np.float64)
+    return texts
 
 
 def join_columns(parts: Sequence[Column]) -> Column:

@@ -1,7 +1,5 @@
 """Checks of a user's data before anything is trained."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -55,9 +53,8 @@ def check_lost(every: Mapping[str, int], kept: Mapping[str, int]) -> list[Findin
 
 def check_versions(records: Records) -> list[Finding]:
     """Report columns of augmented texts that are empty or incomplete."""
-    names = records.versions or [f"aug_{number}" for number in range(len(records.augmented))]
     found = []
-    for name, column in zip(names, records.augmented, strict=True):
+    for name, column in zip(records.versions, records.augmented, strict=True):
         missing = sum(not version.strip() for version in column)
         if missing == len(column):
             found.append(Finding("warning", f"{name} is empty: its versions are the texts themselves."))
@@ -83,12 +80,13 @@ def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]
     extra = sum(map(len, copies)) - len(copies)
     if examples.groups is not None and len(set(examples.groups.tolist())) == len(examples):
         return [Finding("note", f"{extra:,} rows equal others in all columns: they are taken as different samples.")]
-    named = [[_name(examples, position) for position in group] for group in copies]
+    named = [[examples.names[position] for position in group] for group in copies]
     text = f"{extra:,} {'sample is an exact copy' if extra == 1 else 'samples are exact copies'} of others, such as "
     text += f"{named[0][0]!r} and {named[0][1]!r}. A sample and its copies are held out together."
     found = [Finding("note", text, tuple(" = ".join(names) for names in named))]
-    labelled = zip(named, (_labels(examples, group) for group in copies), strict=True)
-    disputed = [(names, labels) for names, labels in labelled if len(labels) > 1]
+    given = [{int(examples.labels[position]) for position in group} - {UNLABELED} for group in copies]
+    labelled = [sorted(examples.classes[label] for label in labels) for labels in given]
+    disputed = [(names, labels) for names, labels in zip(named, labelled, strict=True) if len(labels) > 1]
     if disputed:
         names, labels = disputed[0]
         text = f"{len(disputed):,} {'sample occurs' if len(disputed) == 1 else 'samples occur'} more than once with different "
@@ -97,23 +95,12 @@ def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]
     return found
 
 
-def check_leaks(examples: Examples, contents: Sequence[bytes], test: Sequence[bytes]) -> list[Finding]:
-    """Report test samples that are also in the training data."""
-    if examples.test is None:
-        return []
+def check_leaks(contents: Sequence[bytes], names: Sequence[str], test: Sequence[bytes]) -> list[Finding]:
+    """Report test samples, given by name and digest, that are also in the training data."""
     known = set(contents)
-    both = [_name(examples.test, position) for position, digest in enumerate(test) if digest in known]
+    both = [name for name, digest in zip(names, test, strict=True) if digest in known]
     if not both:
         return []
     text = f"{len(both):,} of the {len(test):,} test samples are equal to samples of the training data: {quoted(both)}. "
     text += "If they are the same ones, the error on them says nothing about new data: remove them from one of the two."
     return [Finding("warning", text, tuple(both))]
-
-
-def _name(examples: Examples, position: int) -> str:
-    return examples.names[position] if examples.names else str(position)
-
-
-def _labels(examples: Examples, group: Sequence[int]) -> list[str]:
-    labels = {int(examples.labels[position]) for position in group} - {UNLABELED}
-    return sorted(examples.classes[label] for label in labels)

@@ -1,7 +1,5 @@
 """Default settings for a user's own data: network, batches, steps and views by kind, size, labels, classes and device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -24,7 +22,9 @@ def suitable(examples: Examples, labeled: int, device: torch.device, encoder: st
     quick = device.type != "cpu"
     found["labeled_batch"] = min(64, max(16, labeled))
     if encoder is not None:
-        return found | _encoder(examples, encoder)
+        rates = {"optimizer": "adamw", "lr": 5e-5, "head_rate": 20.0, "batch_statistics": "separate"}
+        batches = {"steps": 500, "labeled_batch": 8, "unlabeled_batch": 16}
+        return found | {"network": f"encoder={encoder}"} | batches | rates
     if examples.kind == "vector":
         return found | _vectors(examples)
     return found | _images(examples, quick)
@@ -55,16 +55,3 @@ def _images(examples: Examples, quick: bool) -> dict[str, Any]:
         return {"steps": 20_000, "views": views}
     width = 32 if side <= 16 else 16
     return {"network": f"small-conv-{width}", "steps": 800, "unlabeled_batch": 64, "views": views, "folds": 3}
-
-
-def _encoder(examples: Examples, encoder: str) -> dict[str, Any]:
-    return {
-        "network": f"encoder={encoder}",
-        "steps": 500,
-        "labeled_batch": 8,
-        "unlabeled_batch": 16,
-        "optimizer": "adamw",
-        "lr": 5e-5,
-        "head_rate": 20.0,
-        "batch_statistics": "separate",
-    }

@@ -1,7 +1,5 @@
 """Evaluation on a user's own labels: a test set, a hold-out, each sample left out in turn, or not at all."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

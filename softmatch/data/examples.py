@@ -1,7 +1,5 @@
 """Examples: the items of a source with their labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +38,7 @@ class Examples:
     labels: Tensor
     classes: tuple[str, ...]
     kind: Literal["image", "vector", "text"]
-    test: Examples | None = None
+    test: "Examples | None" = None
     statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     names: Sequence[str] = ()
     preparation: Preparation | None = None
@@ -61,7 +59,10 @@ class Examples:
                 f"augmented items must be versions of the items: {tuple(self.augmented.shape)} for {tuple(self.items.shape)}."
             )
         if self.kind == "vector" and isinstance(self.items, Tensor):
-            _refuse_nonfinite(self.items)
+            for start in range(0, len(self.items), ROWS):  # `isfinite` of all rows would need a copy of them
+                wrong = (~torch.isfinite(self.items[start : start + ROWS])).any(1).nonzero()
+                if len(wrong):
+                    raise InputError(f"item {start + int(wrong[0])} holds NaN or infinity.")
 
     def __len__(self) -> int:
         return len(self.items)
@@ -79,14 +80,6 @@ class Examples:
             what = f"vectors of {self.items.shape[1]} features"
         labelled = "" if known == len(self) else f", {known:,} with a label"
         return f"{count} {what}, {len(self.classes)} classes{labelled}"
-
-
-def _refuse_nonfinite(items: Tensor) -> None:
-    """Raise InputError for NaN, some rows at a time: `isfinite` of all rows would need a copy of them."""
-    for start in range(0, len(items), ROWS):
-        wrong = (~torch.isfinite(items[start : start + ROWS])).any(1).nonzero()
-        if len(wrong):
-            raise InputError(f"item {start + int(wrong[0])} holds NaN or infinity.")
 
 
 def refuse_files(name: str, where: Path | None) -> None:

@@ -1,7 +1,5 @@
 """Digests of data: to find copies among them, and to tell whether they are still those that a model was trained on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

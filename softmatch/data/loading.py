@@ -3,8 +3,6 @@
 As in `batches`, the batch of a step follows from the seed and the step alone, whatever the number of workers.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -15,7 +13,6 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +22,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from softmatch.data.batches import Batches, Items, Role, assemble, own_rows, view_method
+from softmatch.data.batches import Batches, Items, Role, assemble, own_rows
 from softmatch.data.pictures import ImageFiles
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
@@ -47,7 +44,7 @@ LARGE = 128
 
 def make_batches(
     roles: Mapping[str, Role], views: Views, seed: int, device: torch.device, workers: int | None = None
-) -> Batches | LoadedBatches:
+) -> "Batches | LoadedBatches":
     """`Batches` on the device where that is possible and quicker, else `LoadedBatches`.
 
     Args:
@@ -80,7 +77,7 @@ class LoadedBatches:
     ) -> None:
         self.views, self.seed, self.device = views, seed, device
         self.workers = count_workers() if workers is None else workers
-        self._roles = {name: _with_labels_on(role, device) for name, role in roles.items()}
+        self._roles = {name: role.on(device, only_labels=True) for name, role in roles.items()}
         self._row = _Row(self._roles)
         self._workers: _Workers | None = None
         self._next = 0
@@ -160,10 +157,6 @@ def _rows_of(role: Role) -> range:
     return range(number)[own_rows(number) or slice(None)]
 
 
-def _with_labels_on(role: Role, device: torch.device) -> Role:
-    return role if role.labels is None else replace(role, labels=role.labels.to(device))
-
-
 class _Part(NamedTuple):
     """A piece of work: some samples of one role in one step; `start` counts in the batch."""
 
@@ -224,7 +217,7 @@ class _Parts(Dataset[Made]):
                 return str(error)
             for name in maker.names:
                 draws = () if name == "plain" else (stream(self.seed, part.role, name, part.step, position),)
-                made[name].append(getattr(maker.views, view_method(name))(image, *draws).permute(1, 2, 0))
+                made[name].append(getattr(maker.views, name.partition("_")[0])(image, *draws).permute(1, 2, 0))
         return {name: torch.stack(pixels).permute(0, 3, 1, 2) for name, pixels in made.items()}
 
 
@@ -252,18 +245,18 @@ class _Workers:
                 worker_init_fn=_begin_worker,
                 generator=torch.Generator(),  # else the loader draws a seed from the global one, which training depends on
             )
-        self._loader, self._made = [loader], list[Iterator[Made]]()
-        self.close = weakref.finalize(self, _clear, self._loader, self._made)
+        self._running: list[Any] = [loader]  # and then what it makes
+        self.close = weakref.finalize(self, self._running.clear)
 
     def begin(self) -> None:
         """Go to the first of the parts, at the start and again later; processes that are there stay."""
         with _quiet():
-            self._made[:] = [iter(self._loader[0])]
+            self._running[1:] = [iter(self._running[0])]
 
     def receive(self) -> dict[str, Tensor]:
         """The views of the next part."""
         try:
-            part = next(self._made[0])
+            part: Made = next(self._running[1])
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
                 raise
@@ -273,11 +266,6 @@ class _Workers:
                 raise InputError(part)
             return part
         raise LoadingError(f"{LOST_WORKER} ({ended}.)")
-
-
-def _clear(*lists: list[Any]) -> None:
-    for each in lists:
-        each.clear()
 
 
 def _begin_worker(worker: int) -> None:

@@ -1,7 +1,5 @@
 """Image files and their bytes, opened and decoded safely: known formats, bounded sizes, one kind of error."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 import warnings
@@ -29,18 +27,12 @@ MOST_PIXELS = 100_000_000
 MANY_PIXELS = 16_000_000
 """Images larger than this are decoded one at a time, however many threads there are."""
 _one_at_a_time = threading.Lock()
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""By EXIF orientation. `ImageOps.exif_transpose` also rewrites the other EXIF data, which fails where they are odd."""
 LYING = (Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_270, Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_90)
 """Turns that exchange width and height."""
+TURNS = dict(
+    enumerate((Image.Transpose.FLIP_LEFT_RIGHT, Image.Transpose.ROTATE_180, Image.Transpose.FLIP_TOP_BOTTOM, *LYING), start=2)
+)
+"""By EXIF orientation, 2 … 8. `ImageOps.exif_transpose` also rewrites the other EXIF data, which fails where they are odd."""
 EXPORT = "Export them to a folder of files, with one folder for each class, and give that: files are read when they are needed."
 """Advice for images that are not files and take too much memory."""
 
@@ -162,7 +154,8 @@ def opened(source: Picture) -> Iterator[Image.Image]:
             with stored as file, Image.open(file, formats=FORMATS) as image:
                 yield image
     except Exception as error:  # Pillow has no common class for what damaged files lead to
-        raise UnreadableImage(_name(source), _reason(source, error)) from error
+        name = printable(source) if isinstance(source, Path) else getattr(source, "name", "given")
+        raise UnreadableImage(name, _reason(source, error)) from error
 
 
 @contextmanager
@@ -192,12 +185,6 @@ def _is_animated(image: Image.Image) -> bool:
 def _refuse_huge(image: Image.Image) -> None:
     if image.width * image.height > MOST_PIXELS:
         raise ValueError(f"it has {image.width:,}×{image.height:,} pixels, more than {MOST_PIXELS // 10**6} million")
-
-
-def _name(source: Picture) -> str:
-    if isinstance(source, EncodedImage):
-        return source.name
-    return printable(source) if isinstance(source, Path) else "given"
 
 
 def _reason(source: Picture, error: Exception) -> str:
@@ -230,7 +217,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _to_grey(image: Image.Image) -> Image.Image:
-    """Convert as `_to_rgb` does. Grey levels are unchanged: the weights of red, green and blue add up to one."""
+    """Convert like `_to_rgb`. Grey levels are unchanged: the weights of red, green and blue add up to one."""
     return image.convert("L") if image.mode in ("1", "L") and not _has_alpha(image) else _to_rgb(image).convert("L")
 
 
@@ -264,7 +251,7 @@ class ImageFiles:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, chosen: Tensor) -> ImageFiles:
+    def __getitem__(self, chosen: Tensor) -> "ImageFiles":
         """Take the images at these positions."""
         return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
 

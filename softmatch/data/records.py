@@ -1,9 +1,7 @@
 """Records: the items of a source as it has them, before anything is made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -11,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.errors import InputError
-from softmatch.formatting import visible
+from softmatch.formatting import some, visible
 
 InputKind = Literal["image", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
@@ -45,7 +43,7 @@ class Records:
     def __len__(self) -> int:
         return len(self.names)
 
-    def select(self, positions: Sequence[int]) -> Records:
+    def select(self, positions: Sequence[int]) -> "Records":
         """Take the items at these positions."""
 
         def chosen(column: Sequence[Any]) -> list[Any]:
@@ -58,6 +56,11 @@ class Records:
             labels=chosen(self.labels),
             augmented=[chosen(column) for column in self.augmented],
         )
+
+
+def numbered(inputs: Inputs, kind: InputKind, labels: Sequence[str | None]) -> Records:
+    """Name items by their numbers from 1, one for each label."""
+    return Records(kind, inputs, [str(number) for number in range(1, len(labels) + 1)], labels)
 
 
 def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
@@ -88,6 +91,11 @@ class Finding:
         object.__setattr__(self, "places", tuple(map(visible, self.places)))
 
 
+def about(level: Literal["stop", "warning", "note"], text: str, places: Sequence[str], advice: str = "") -> list[Finding]:
+    """Report files or rows with something in common, the first few after the text; nothing where there are none."""
+    return [Finding(level, f"{text}: {some(places)}. {advice}".rstrip(), tuple(places))] if places else []
+
+
 @dataclass(frozen=True)
 class Columns:
     """Meaning of the columns of a table, as the user says; None: to be found.
@@ -115,18 +123,47 @@ class Opened(Protocol):
     """
 
     where: str
-    kind: InputKind
     columns: Columns
     findings: list[Finding]
 
     @property
-    def test(self) -> Opened | None: ...
+    def kind(self) -> InputKind: ...
+
+    @property
+    def test(self) -> "Opened | None": ...
 
     def read(self) -> Records:
         """Read everything, for training. What cannot be read is left out and reported."""
 
     def stream(self, rows: int) -> Iterator[Records]:
         """Give the same in pieces, for data larger than memory; labels may all be None."""
+
+
+@dataclass
+class Found:
+    """A source whose items are all known when it is opened: arrays, or files, none of which has been read. See `Opened`."""
+
+    where: str
+    records: Records
+    columns: Columns = field(default_factory=Columns)
+    findings: list[Finding] = field(default_factory=list)
+    test: "Found | None" = None
+
+    @property
+    def kind(self) -> InputKind:
+        """Kind of the items."""
+        return self.records.kind
+
+    def read(self) -> Records:
+        """Give everything."""
+        return self.records
+
+    def stream(self, rows: int) -> Iterator[Records]:
+        """Give the same in pieces."""
+        all_ = self.records
+        for start in range(0, len(all_), rows):
+            part = slice(start, start + rows)
+            yield replace(all_, inputs=all_.inputs[part], names=all_.names[part], labels=all_.labels[part])  # type: ignore[index]  # no table
 
 
 class TableReader(Protocol):

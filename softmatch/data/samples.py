@@ -1,7 +1,5 @@
 """Samples and labels given to an estimator in Python: arrays, images, frames, texts, and −1, None, NaN or "" for no label."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations import Preparation
 from softmatch.data.readers.array_files import is_frame, open_frame
 from softmatch.data.readers.labels import are_missing
-from softmatch.data.records import Columns, InputKind, Inputs, Records
+from softmatch.data.records import Columns, Inputs, Records, numbered
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
 
@@ -106,8 +104,9 @@ def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
     if is_texts(samples):
         if columns.augmented:
             raise InputError("augmented names columns of a frame; these are only texts. Give a frame, and its column `text`.")
-        return _records("text", list(samples))
-    return _records("array", _images(samples) if _has_images(samples) else validate_data(estimator, samples, dtype=np.float32))
+        return numbered(list(samples), "text", [None] * len(samples))
+    inputs = _images(samples) if _has_images(samples) else validate_data(estimator, samples, dtype=np.float32)
+    return numbered(inputs, "array", [None] * len(inputs))
 
 
 def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs:
@@ -147,7 +146,3 @@ def _images(samples: Any) -> npt.NDArray[Any]:
 
     images: npt.NDArray[Any] = check_array(samples, dtype=None, ensure_2d=False, allow_nd=True, input_name="X")
     return images
-
-
-def _records(kind: InputKind, inputs: Any) -> Records:
-    return Records(kind, inputs, [str(row) for row in range(1, len(inputs) + 1)], [None] * len(inputs))

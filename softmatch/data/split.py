@@ -1,7 +1,5 @@
 """Split into labelled, unlabelled and held-out samples: drawn from a seed of its own, saved in the run folder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ class Split:
         return {"seed": self.seed, **{name: _encode(positions) for name, positions in parts.items()}}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any], most: int | None = None) -> Split:
+    def from_dict(cls, found: Mapping[str, Any], most: int | None = None) -> "Split":
         """Inverse of `as_dict`.
 
         Args:

@@ -1,7 +1,5 @@
 """From the records of a source to Examples: labels become classes, inputs become items by a preparation fitted to them."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -63,14 +61,6 @@ class Understood:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class Tests:
-    """Records to measure the error on."""
-
-    where: str
-    records: Records
-
-
 def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> Understood:
     """Read a source of the user's own.
 
@@ -83,7 +73,7 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
     records = opened.read()
     tests = opened.test if reading.test is None else _open_test(reading.test, opened.columns)
     stop(opened.findings)
-    tested = None if tests is None else Tests(tests.where, tests.read())
+    tested = None if tests is None else (tests.where, tests.read())
     found = understand(opened.where, records, tested, reading, opened.columns.text, progress)
     return replace(found, findings=(*opened.findings, *(tests.findings if tests is not None else ()), *found.findings))
 
@@ -99,7 +89,7 @@ def _open_test(where: Any, columns: Columns) -> Opened:
 def understand(
     where: str,
     records: Records,
-    tests: Tests | None,
+    tests: tuple[str, Records] | None,
     reading: Reading,
     column: str | None = None,
     progress: Progress | None = None,
@@ -108,6 +98,7 @@ def understand(
     """Make Examples of records, and report what is noticed about them.
 
     Args:
+        tests: name and records of the data to measure the error on.
         column: of the texts, to find them again in another table.
         classes: where their order is known; by default they are sorted.
     """
@@ -115,8 +106,6 @@ def understand(
     stop(check_classes(where, every, len(records), reading.columns.unlabeled))
     findings = check_versions(records)
     records = _with_all_versions(records)
-    if progress is not None and records.augmented:
-        progress = _Stages(progress, 1 + len(records.augmented))
     made = fit_preparation(records, reading, column, progress)
     kept, items = made.kept, made.items
     counts = Counter(label for k in kept if (label := records.labels[k]) is not None)
@@ -138,33 +127,18 @@ def understand(
         groups=group(records.kind, contents),
         augmented=prepare_augmented(records, made.preparation),
     )
-    test_contents: Sequence[bytes] = ()
+    findings += check_copies(examples, contents)
     if tests is not None:
-        test, test_contents, found = _test_examples(tests, examples, number)
+        test, test_contents, found = _test_examples(*tests, examples, number)
         examples = replace(examples, test=test)
-        findings += found
-    findings += [*check_copies(examples, contents), *check_leaks(examples, contents, test_contents)]
+        findings += [*found, *check_leaks(contents, test.names, test_contents)]
     return Understood(where, examples, tuple(findings))
-
-
-class _Stages:
-    """Progress of something that is done several times over, reported as one."""
-
-    def __init__(self, progress: Progress, number: int) -> None:
-        self.progress, self.number, self.done = progress, number, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        self.progress(min(self.done, self.number - 1) * total + done, self.number * total)
-        self.done += done == total
 
 
 def _with_all_versions(records: Records) -> Records:
     """Use the text itself where it has no augmented version."""
-    if not records.augmented:
-        return records
-    texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # nothing else has versions
     filled = [
-        [version if version.strip() else text for version, text in zip(column, texts, strict=True)]
+        [version if version.strip() else str(text) for version, text in zip(column, records.inputs, strict=True)]
         for column in records.augmented
     ]
     return replace(records, augmented=filled)
@@ -215,11 +189,9 @@ def refuse_unused(kind: InputKind, reading: Reading) -> None:
 def kind_of(preparation: Preparation) -> Literal["image", "vector", "text"]:
     """Kind of the items that a preparation makes."""
     settings = preparation.settings()
-    if settings["kind"] == "array":
-        return "image" if len(settings["shape"]) == 3 else "vector"
     if settings["kind"] == "tokens":
         return "text"
-    return "image" if settings["kind"] == "image" else "vector"
+    return "image" if settings["kind"] == "image" or len(settings.get("shape", ())) == 3 else "vector"
 
 
 def fit_preparation(records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None) -> Prepared:
@@ -238,23 +210,19 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
         return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
     if records.kind == "text":
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
-        preparation = _fit_text(texts, records.augmented, column or "text", reading, progress)
+        name = column or "text"
+        if reading.encoder is None:
+            preparation = fit_tfidf(texts, name)
+        elif reading.fine_tune:
+            preparation = fit_tokens([texts, *records.augmented], name, reading.encoder, reading.max_tokens or MOST_TOKENS)
+        else:
+            preparation = fit_text_encoder(reading.encoder, name, progress, reading.device, reading.max_tokens)
         return Prepared(preparation, preparation(texts), everything, [])
     if records.kind == "table":
         preparation, findings = fit_table(records.inputs, records.names)
     else:
         preparation, findings = fit_array(np.asarray(records.inputs))
     return Prepared(preparation, preparation(records.inputs), everything, findings)
-
-
-def _fit_text(
-    texts: Sequence[str], augmented: Sequence[Sequence[str]], column: str, reading: Reading, progress: Progress | None
-) -> Preparation:
-    if reading.encoder is None:
-        return fit_tfidf(texts, column)
-    if reading.fine_tune:
-        return fit_tokens([texts, *augmented], column, reading.encoder, reading.max_tokens or MOST_TOKENS)
-    return fit_text_encoder(reading.encoder, column, progress, reading.device, reading.max_tokens)
 
 
 def _side(reading: Reading) -> int | None:
@@ -272,20 +240,22 @@ def _statistics(kind: InputKind, reading: Reading) -> tuple[tuple[float, ...], t
     return settings.mean, settings.std
 
 
-def _test_examples(tests: Tests, examples: Examples, number: dict[str, int]) -> tuple[Examples, list[bytes], list[Finding]]:
+def _test_examples(
+    where: str, records: Records, examples: Examples, number: dict[str, int]
+) -> tuple[Examples, list[bytes], list[Finding]]:
     """Prepare the test data like the training data, with a digest of each. Samples without a label are left out."""
-    records, findings = tests.records, list[Finding]()
+    findings = list[Finding]()
     known = [position for position, label in enumerate(records.labels) if label is not None]
     if not known:
-        raise InputError(f"{tests.where}: none of the test samples has a label.")
+        raise InputError(f"{where}: none of the test samples has a label.")
     if len(known) < len(records):
-        text = f"{tests.where}: {len(records) - len(known):,} test samples without a label are not used."
+        text = f"{where}: {len(records) - len(known):,} test samples without a label are not used."
         findings.append(Finding("warning", text))
     strange = Counter(label for label in records.labels if label is not None and label not in number)
     if strange:
         name, count = strange.most_common(1)[0]
         raise InputError(
-            f"{tests.where}: class {name!r} ({count:,} test samples) has no labelled training sample. Label some of it, or "
+            f"{where}: class {name!r} ({count:,} test samples) has no labelled training sample. Label some of it, or "
             f"remove it from the test data. Classes to learn: {quoted(list(number), 10)}."
         )
     preparation, inputs, contents = examples.preparation, select_inputs(records.inputs, known), None

@@ -1,7 +1,5 @@
 """Batch normalisation with the statistics of all processes, each of which has a share of the batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ Like torchrun, but without its agent: the processes find each other by the same 
 ended when one of them is lost. Nothing here imports torch, which takes seconds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -53,28 +51,17 @@ def launch(processes: int, arguments: Sequence[str], module: str = "softmatch") 
         0 if all ended with 0, else the exit code of the process that failed first, 128 + n if signal n ended it. If a process
         other than the first was stopped (75), any other failure takes precedence.
     """
-    environment, port = dict(os.environ), free_port()
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}  # as torchrun sets them
+    environment = {**os.environ, **meeting, **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(processes))}
     environment.setdefault("OMP_NUM_THREADS", str(max(usable_cpus() // processes, 1)))
     group = _Group()
     with listening(group.heard.append):
         try:
-            for rank in range(processes):
-                group.start([sys.executable, "-m", module, *arguments], environment | _place(rank, processes, port))
+            for rank in map(str, range(processes)):
+                group.start([sys.executable, "-m", module, *arguments], environment | {"RANK": rank, "LOCAL_RANK": rank})
             return group.wait()
         finally:
             group.kill()
-
-
-def _place(rank: int, number: int, port: int) -> dict[str, str]:
-    """The environment variables that torchrun sets for a process."""
-    return {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(number),
-        "LOCAL_WORLD_SIZE": str(number),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-    }
 
 
 def free_port() -> int:
@@ -172,12 +159,8 @@ class _Group:
         self._plan = [(first, partial(self._send, signal.SIGTERM)), (first + GRACE, self.kill)]
 
     def _say(self, rank: int, how: str) -> None:
-        number = len(self._children)
-        print(
-            f"softmatch: process {rank + 1} of {number} (rank {rank}) ended with {how}; all are ended.",
-            file=sys.stderr,
-            flush=True,
-        )
+        text = f"softmatch: process {rank + 1} of {len(self._children)} (rank {rank}) ended with {how}; all are ended."
+        print(text, file=sys.stderr, flush=True)
 
 
 def ending_with(parent: int, number: int) -> Callable[[], None]:

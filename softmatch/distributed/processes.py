@@ -5,8 +5,6 @@ that every process computes the same loss of the whole batch and keeps the same 
 has the gradient of its own rows; their sum over the processes (`sum_gradients`) is the gradient of the loss.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -162,31 +160,20 @@ def numbers_of_rows(own: Sequence[int], device: torch.device | None = None) -> l
     return torch.stack(found).T.tolist()
 
 
-class _GatherRows(torch.autograd.Function):
-    """Rows of all processes; the gradient is that of the process's own rows, because every process computes the same loss."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, numbers: Sequence[int]) -> Tensor:
-        ctx.rows = slice(sum(numbers[: world().rank]), sum(numbers[: world().rank + 1]))
-        longest = max(numbers)
-        padded = value.contiguous()
-        if len(value) < longest:
-            padded = torch.cat([padded, padded.new_zeros((longest - len(value), *value.shape[1:]))])
-        parts = [torch.empty_like(padded) for _ in numbers]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:number] for part, number in zip(parts, numbers, strict=True)])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0][ctx.rows], None
-
-
 def gather_rows(value: Tensor, numbers: Sequence[int]) -> Tensor:
-    """Concatenate the rows of all processes, which have `numbers` of them. The gradient reaches this process's own rows."""
+    """Concatenate the rows of all processes, which have `numbers` of them.
+
+    The gradient reaches this process's own rows, because every process computes the same loss.
+    """
     if len(numbers) == 1:
         return value
-    found: Tensor = _GatherRows.apply(value, numbers)  # type: ignore[no-untyped-call]  # torch's own signature
-    return found
+    own, longest = value.detach(), max(numbers)
+    padded = torch.cat([own, own.new_zeros((longest - len(own), *own.shape[1:]))]) if len(own) < longest else own.contiguous()
+    parts = [torch.empty_like(padded) for _ in numbers]
+    dist.all_gather(parts, padded)
+    rows = [part[:number] for part, number in zip(parts, numbers, strict=True)]
+    rows[world().rank] = value
+    return torch.cat(rows)
 
 
 def sum_gradients(module: nn.Module) -> None:

@@ -3,8 +3,6 @@
 No code that comes with an encoder is ever run, and weights are read as safetensors only.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +50,7 @@ class Backbone(nn.Module):
             self.model.pooler = None
         self._takes_vectors = "inputs_embeds" in inspect.signature(self.model.forward).parameters
 
-    def train(self, mode: bool = True) -> Backbone:
+    def train(self, mode: bool = True) -> "Backbone":
         """Set the mode; frozen modules stay in evaluation mode."""
         super().train(mode)
         for module in self._still:
@@ -186,7 +184,7 @@ class Tokenizer:
     special: tuple[int, ...]
 
     @classmethod
-    def from_saved(cls, rules: str, pad: int, mask: int | None, special: Sequence[int]) -> Tokenizer:
+    def from_saved(cls, rules: str, pad: int, mask: int | None, special: Sequence[int]) -> "Tokenizer":
         """Inverse of `rules.to_str()` and the rest."""
         try:
             import tokenizers

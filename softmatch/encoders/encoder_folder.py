@@ -1,11 +1,11 @@
 """The folder of a pretrained encoder: its place, its settings and its fingerprint. Nothing in it is executed."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat
 
 from softmatch.encoders.model_folder import FILES, Kind, find_model, model_fingerprint, read_json
 from softmatch.errors import InputError
@@ -17,6 +17,12 @@ USUAL_MEAN, USUAL_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 USUAL_SIDE = 224
 LARGEST_SIDE = 2**13
 """Upper bound of a plausible image side: a larger number is a mistake and would take all memory."""
+Side = Annotated[int, Field(ge=1, le=2**14)]
+"""Side of an image, in pixels."""
+Length = Annotated[int, Field(ge=1, le=2**16)]
+"""Length of a text, in tokens."""
+Channels = Annotated[tuple[FiniteFloat, ...], Field(min_length=3, max_length=3)]
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 @dataclass(frozen=True)
@@ -30,9 +36,10 @@ class TextReading:
         lower: convert the text to lower case first.
     """
 
+    __pydantic_config__ = STRICT
     pooling: Literal["mean", "cls"]
     normalize: bool
-    length: int
+    length: Length
     lower: bool
 
 
@@ -40,14 +47,10 @@ class TextReading:
 class ImageReading:
     """Images as an encoder expects them: pixel values in 0 … 1, minus `mean`, over `std`, in a square of `side` pixels."""
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    side: int
-
-    @classmethod
-    def from_saved(cls, values: Mapping[str, Any]) -> ImageReading:
-        """From JSON, which has lists for tuples."""
-        return cls(tuple(values["mean"]), tuple(values["std"]), int(values["side"]))
+    __pydantic_config__ = STRICT
+    mean: Channels
+    std: Channels
+    side: Side
 
 
 def _absent(folder: Path) -> str:
@@ -69,14 +72,10 @@ ENCODER = Kind(
 )
 
 
-def find_encoder(encoder: str, revision: str | None = None) -> Path:
-    """The folder of an encoder; see `find_model`."""
-    return find_model(ENCODER, encoder, revision)
-
-
-def take_fingerprint(folder: Path) -> str:
-    """sha256 over all files that determine the features; it is the same for every copy of an encoder."""
-    return model_fingerprint(ENCODER, folder)
+find_encoder = partial(find_model, ENCODER)
+"""The folder of an encoder; see `find_model`."""
+take_fingerprint = partial(model_fingerprint, ENCODER)
+"""sha256 over all files that determine the features; it is the same for every copy of an encoder."""
 
 
 def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
@@ -92,8 +91,8 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
     modules = read_json(folder, "modules.json")
     first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
     listed = modules.get("list")
-    parts = [part for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
-    normalize = any(str(part.get("type", "")).endswith("Normalize") for part in parts)
+    types = [str(part.get("type")) for part in listed if isinstance(part, dict)] if isinstance(listed, list) else []
+    normalize = any(name.endswith("Normalize") for name in types)
     tokenizer, config = read_json(folder, "tokenizer_config.json"), read_json(folder, "config.json")
     known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
     length = min([most, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])

@@ -1,7 +1,5 @@
 """The layers of a pretrained encoder, found by its structure, and the modules before and after them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,8 +30,7 @@ class Layers:
         for path in self.lists:
             if name.startswith(f"{path}."):
                 return self.number - int(name.removeprefix(f"{path}.").partition(".")[0])
-        ends = (at for at, letter in enumerate(f"{name}.") if letter == ".")
-        return 0 if any(name[:end] in self.after for end in ends) else self.number + 1
+        return 0 if any(f"{name}.".startswith(f"{each}.") for each in self.after) else self.number + 1
 
 
 def find_layers(model: nn.Module, calls: Sequence[str]) -> Layers | None:
@@ -54,16 +51,11 @@ def find_layers(model: nn.Module, calls: Sequence[str]) -> Layers | None:
     if not sizes:
         return None
     largest = max(sizes, key=lambda name: sizes[name])  # the first of equal ones is the outermost
-    number = _length(model, largest)
-    beside = [name for name in sizes if name.rpartition(".")[0] == largest.rpartition(".")[0] and _length(model, name) == number]
+    lengths: dict[str, int] = {name: len(model.get_submodule(name)) for name in sizes}  # type: ignore[arg-type]  # they are lists
+    parent, number = largest.rpartition(".")[0], lengths[largest]
+    beside = [name for name in sizes if name.rpartition(".")[0] == parent and lengths[name] == number]
     last = max(at for at, call in enumerate(calls) if any(call.startswith(f"{name}.") for name in beside))
     return Layers(tuple(beside), number, frozenset(calls[last + 1 :]) - frozenset(calls[: last + 1]))
-
-
-def _length(model: nn.Module, name: str) -> int:
-    found = model.get_submodule(name)
-    assert isinstance(found, nn.ModuleList)
-    return len(found)
 
 
 @contextmanager

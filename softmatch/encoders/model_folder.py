@@ -1,7 +1,5 @@
 """Pretrained models in folders: their place, settings, fingerprint and safe loading. Nothing in a folder is executed."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import warnings
@@ -65,10 +63,8 @@ class Kind:
 
     def incomplete(self, which: object, lost: Sequence[str]) -> InputError:
         """An error: weights of these names are missing."""
-        number = len(lost)
-        return InputError(
-            f"{self.noun} {which}: {number} of its weights are missing in model.safetensors, the first is {lost[0]}."
-        )
+        there = f"{len(lost)} of its weights are missing in model.safetensors, the first is {lost[0]}"
+        return InputError(f"{self.noun} {which}: {there}.")
 
 
 def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
@@ -126,11 +122,6 @@ def model_fingerprint(kind: Kind, folder: Path) -> str:
     return total.hexdigest()
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """Content of the model's own config.json."""
-    return read_json(folder, "config.json")
-
-
 def read_json(folder: Path, name: str) -> dict[str, Any]:
     """Content of a JSON file of settings, {} if there is none; a list is returned under "list"."""
     path = folder / name
@@ -167,7 +158,7 @@ def load_pretrained(kind: Kind, loader: str, folder: Path, dtype: torch.dtype) -
         loader: name of the library's class for such models.
     """
     transformers = import_transformers(kind)
-    refuse_fetching(read_settings(folder), f"{kind.noun} {folder}")
+    refuse_fetching(read_json(folder, "config.json"), f"{kind.noun} {folder}")
     try:
         with quiet():
             model, notes = getattr(transformers, loader).from_pretrained(

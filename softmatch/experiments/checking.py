@@ -1,7 +1,5 @@
 """Mistakes in the settings of a sheet, found before the first of its runs is started."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,9 +9,9 @@ from typing import Any
 from softmatch.config import make_config
 from softmatch.data.records import Finding
 from softmatch.errors import InputError
-from softmatch.experiments.sheet import Column, Sheet
+from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
-from softmatch.training.opening import Job, open_job
+from softmatch.training.opening import open_job
 from softmatch.training.setup import build_method, prepare_job
 
 METHOD = ("method", "method_options")
@@ -38,34 +36,24 @@ def check(
     """
     findings: dict[str, Finding] = {}
     for column in sheet.columns:
-        settings = _unfinished(sheet, store, column)
-        if settings:
-            place: dict[str, Any] = {"data": (data or {}).get(column.source), "device": device}
-            if encoder is not None and "encoder" in column.settings:
-                place["encoder"] = str(encoder)
-            first = next(iter(settings.values()))
-            with _naming(column.title):
-                job = open_job(column.source, {key: value for key, value in first.items() if key != "method_options"}, place)
-            findings |= {finding.text: finding for finding in job.findings}
-            _build(job, settings, column.title)
+        runs = {row.name: [sheet.run(row, column, seed) for seed in sheet.seeds] for row in sheet.rows}
+        settings = {name: dict(own[0].settings) for name, own in runs.items() if not all(map(store.is_finished, own))}
+        if not settings:
+            continue
+        place: dict[str, Any] = {"data": (data or {}).get(column.source), "device": device}
+        if encoder is not None and "encoder" in column.settings:
+            place["encoder"] = str(encoder)
+        first = next(iter(settings.values()))
+        with _naming(column.title):
+            job = open_job(column.source, {key: value for key, value in first.items() if key != "method_options"}, place)
+            task = prepare_job(job)
+        findings |= {finding.text: finding for finding in job.findings}
+        for row, own in settings.items():
+            with _naming(f"{row}, {column.title}"):
+                config = make_config(job.config.model_dump(), own, {"device": job.config.device})
+                differs = any(getattr(config, key) != value for key, value in job.config if key not in METHOD)
+                build_method(prepare_job(replace(job, config=config)) if differs else replace(task, config=config), config.method)
     return list(findings.values())
-
-
-def _unfinished(sheet: Sheet, store: Store, column: Column) -> dict[str, dict[str, Any]]:
-    """Settings of the rows of a column that have unfinished runs."""
-    runs = {row.name: [sheet.run(row, column, seed) for seed in sheet.seeds] for row, other in sheet.cells() if other is column}
-    return {name: dict(found[0].settings) for name, found in runs.items() if not all(map(store.is_finished, found))}
-
-
-def _build(job: Job, settings: Mapping[str, Mapping[str, Any]], column: str) -> None:
-    """Build the networks of rows that differ in more than the method, and all methods."""
-    with _naming(column):
-        task = prepare_job(job)
-    for row, own in settings.items():
-        with _naming(f"{row}, {column}"):
-            config = make_config(job.config.model_dump(), own, {"device": job.config.device})
-            differs = any(getattr(config, key) != value for key, value in job.config if key not in METHOD)
-            build_method(prepare_job(replace(job, config=config)) if differs else replace(task, config=config), config.method)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """An experiment of the paper at a scale: the part whose data are available, its documents, and an overview of all claims."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from collections.abc import Mapping, Sequence
@@ -15,8 +13,8 @@ from softmatch.errors import InputError
 from softmatch.experiments.paper import Experiment
 from softmatch.experiments.paper.experiment import EMBEDDED, TITLES, Scale, seconds
 from softmatch.experiments.results.collect import collect
-from softmatch.experiments.results.findings import Finding, judge
 from softmatch.experiments.results.layout import Layout
+from softmatch.experiments.results.statistics import Finding, judge
 from softmatch.experiments.results.tables import markdown, render, write_results
 from softmatch.experiments.sheet import Column, Run, Sheet, digest
 from softmatch.experiments.store import Store
@@ -80,10 +78,10 @@ def plan(
             missing[source] = f"{reason} (--data.{source} PATH says where its files are.)"
     kept = []
     for sheet in sheets:
+        name, title = "-".join(filter(None, (experiment.name, scale, sheet.name))), sheet.title or experiment.title
         columns = [_made_of(column, data, encoder) for column in sheet.columns if column.source not in missing]
-        name = "-".join(part for part in (experiment.name, scale, sheet.name) if part)
         if columns:
-            kept.append(replace(sheet, name=name, columns=columns, seeds=tuple(sheet.seeds if seeds is None else seeds)))
+            kept.append(replace(sheet, name=name, title=title, columns=columns, seeds=tuple(seeds or sheet.seeds)))
     left_out = [f"{TITLES[source]} is left out: {reason}" for source, reason in missing.items()]
     if sheets and not kept:
         raise InputError(f"{experiment.name} at {scale} scale has no data to run on.\n" + "\n".join(left_out))
@@ -127,7 +125,7 @@ def write(reproduction: Reproduction, store: Store, outcomes: Sequence[Outcome] 
     figures: list[Path] = []
     written: list[Path] = []
     try:
-        if experiment.figure:
+        if experiment.is_figure:
             require_matplotlib()
             from softmatch.experiments.figures import draw
 

@@ -4,14 +4,13 @@ A row is what is compared (a method, its options), a column is where (a source, 
 `softmatch.config.Config` that differ from the defaults. Two cells with the same settings are the same run, also of two sheets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +111,6 @@ class Sheet:
         name: name of its folder: letters, digits and dashes.
         title: title of its table.
         common: settings of all runs; a column overrides them, and a row overrides both.
-        without: names of rows and titles of columns whose cells are left empty.
     """
 
     name: str
@@ -121,7 +119,6 @@ class Sheet:
     columns: Sequence[Column]
     seeds: Sequence[int]
     common: Settings = field(default_factory=dict)
-    without: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         for what, names in (("row", [row.name for row in self.rows]), ("column", [column.title for column in self.columns])):
@@ -135,10 +132,7 @@ class Sheet:
         return Run(column.source, settings, column.made_of)
 
     def cells(self) -> Iterator[tuple[Row, Column]]:
-        for row in self.rows:
-            for column in self.columns:
-                if (row.name, column.title) not in self.without:
-                    yield row, column
+        return product(self.rows, self.columns)
 
     def runs(self) -> list[Run]:
         """All runs, seed by seed, so that an unfinished sheet has all cells; a run that two cells share is in it once."""

@@ -6,8 +6,6 @@ runs/NAME.log      output of its attempts
 NAME-OF-A-SHEET/   tables, figures and the page of a sheet
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Two sweeps on the same store share the work: a run that another process trains is waited for, after all others.
 """
 
-from __future__ import annotations
-
 import signal
 import time
 from collections import Counter, deque

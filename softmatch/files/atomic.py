@@ -1,7 +1,5 @@
 """Atomic writes: a file is written completely or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

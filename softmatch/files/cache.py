@@ -1,7 +1,5 @@
 """The cache folder of softmatch; its entries are written completely or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

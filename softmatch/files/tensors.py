@@ -5,8 +5,6 @@ place and bytes of every tensor. It is read with ordinary reads, not mapped: a b
 in a header takes more memory than the file has bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -27,22 +25,11 @@ from softmatch.files.atomic import replacing_file
 LARGEST_HEADER = 2**26
 DIGEST = "softmatch.sha256"
 NOTES = "softmatch.notes"
-KINDS = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
+KINDS: dict[str, torch.dtype] = {
+    **{f"F{bits}": getattr(torch, f"float{bits}") for bits in (64, 32, 16)},
+    **{f"I{bits}": getattr(torch, f"int{bits}") for bits in (64, 32, 16, 8)},
+    **{f"U{bits}": getattr(torch, f"uint{bits}") for bits in (64, 32, 16, 8)},
+    **{"BF16": torch.bfloat16, "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool},
 }
 """Number types by their names in safetensors."""
 _NAMES = {kind: name for name, kind in KINDS.items()}
@@ -85,9 +72,8 @@ def write_checked(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
     digest = _begin_digest(text, entries)
     for entry in entries:
         digest.update(_bytes_of(held[entry.name]))
-    header: dict[str, Any] = {"__metadata__": {DIGEST: digest.hexdigest(), NOTES: text}}
-    for entry in entries:
-        header[entry.name] = {"dtype": entry.kind, "shape": entry.shape, "data_offsets": (entry.start, entry.end)}
+    about = {each.name: {"dtype": each.kind, "shape": each.shape, "data_offsets": (each.start, each.end)} for each in entries}
+    header = {"__metadata__": {DIGEST: digest.hexdigest(), NOTES: text}, **about}
     content = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     content += b" " * (-len(content) % 8)
     if len(content) > LARGEST_HEADER:
@@ -192,12 +178,12 @@ def _entry(path: Path, name: str, about: Any) -> Entry:
     """Check one tensor of a header: its parts must fit together."""
     try:
         kind, shape, (start, end) = about["dtype"], tuple(about["shape"]), about["data_offsets"]
-        numbers = (*shape, start, end)
-        possible = set(about) == {"dtype", "shape", "data_offsets"} and isinstance(kind, str) and kind in KINDS
+        if len(about) > 3 or len(shape) > 64 or not isinstance(kind, str) or kind not in KINDS:
+            raise ValueError
+        if not all(type(number) is int and 0 <= number < 2**63 for number in (*shape, start, end)):
+            raise ValueError
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"its header has no valid entry for tensor {name[:99]!r}") from error
-    if not possible or len(shape) > 64 or not all(type(number) is int and 0 <= number < 2**63 for number in numbers):
-        raise _damaged(path, f"its header has no valid entry for tensor {name[:99]!r}")
     room = KINDS[kind].itemsize
     for length in shape:  # zeros count as 1: torch computes strides from the others
         room = min(room * max(length, 1), 2**63)  # bounded, so that many lengths make no huge number

@@ -1,7 +1,5 @@
 """JSON and YAML of unknown origin: parsed to plain values of limited depth and length; nothing is executed."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -53,55 +51,38 @@ def read_text(path: Path, errors: str = "strict") -> str:
 def parse_json(text: str, where: object) -> Any:
     """Parse a JSON text of the file `where`. NaN and infinity, which are not JSON, become None."""
     try:
-        found = json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=lambda _: None)
+        found = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where} is damaged: {error}.") from error
-    _refuse_depth(found, where)
-    return _writable(found) if "\\u" in text else found
+    return _plain(found, where)
 
 
 def parse_yaml(text: str, where: object) -> Any:
     """Parse a YAML text of the file `where`."""
     if len(text) > LONGEST_YAML:
-        raise InputError(
-            f"{where} is not valid YAML for settings: it has {len(text):,} characters; {LONGEST_YAML:,} are allowed."
-        )
+        raise InputError(f"{where} is not valid YAML: it has {len(text):,} characters; {LONGEST_YAML:,} are allowed.")
     try:
         found = yaml.load(text, _Loader)  # a safe loader with fewer abilities
     except Exception as error:  # constructors of tags raise errors of any kind
         reason = error if isinstance(error, yaml.YAMLError) else f"{type(error).__name__}: {error}"
         raise InputError(f"{where} is not valid YAML: {reason}") from error
-    _refuse_depth(found, where)
-    return _writable(found) if "\\u" in text or "\\U" in text else found
+    return _plain(found, where)
 
 
-def _writable(value: Any) -> Any:
-    """Replace lone surrogates, which cannot be written to a file, by "?"."""
+def _plain(value: Any, where: object, room: int = DEEPEST) -> Any:
+    """Replace lone surrogates, which cannot be written to a file, by "?", and refuse a value that is nested too deeply."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if not isinstance(value, dict | list):
+        return value
+    if not room:
+        raise InputError(f"{where} is damaged: it has more than {DEEPEST} nested lists or mappings.")
     if isinstance(value, dict):
-        return {_writable(key): _writable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_writable(item) for item in value]
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        return {_plain(key, where): _plain(item, where, room - 1) for key, item in value.items()}
+    return [_plain(item, where, room - 1) for item in value]
 
 
-def _whole(digits: str) -> int | float | None:
-    return int(digits) if len(digits) <= DIGITS else _finite(digits)
-
-
-def _finite(digits: str) -> float | None:
+def _number(digits: str) -> int | float | None:
+    if len(digits) <= DIGITS and digits.lstrip("-").isdigit():
+        return int(digits)
     return number if math.isfinite(number := float(digits)) else None
-
-
-def _refuse_depth(value: Any, where: object) -> None:
-    level = _inside([value])
-    for _ in range(DEEPEST):
-        level = [item for each in level for item in _inside(each)]
-        if not level:
-            return
-    raise InputError(f"{where} is damaged: it has more than {DEEPEST} nested lists or mappings.")
-
-
-def _inside(value: Any) -> list[Any]:
-    """Lists and mappings directly inside a value."""
-    items = value.values() if isinstance(value, dict) else value
-    return [item for item in items if isinstance(item, dict | list)]

@@ -1,8 +1,8 @@
 """Clusters of similar samples, their typical samples, and outliers."""
 
-from __future__ import annotations
-
 import warnings
+from collections.abc import Iterable
+from itertools import zip_longest
 
 import numpy as np
 import numpy.typing as npt
@@ -63,55 +63,43 @@ def typical(features: Array, number: int, labeled: npt.NDArray[np.bool_], seed: 
     order = [k for k in sorted(range(wanted), key=lambda k: (known[k], -sizes[k])) if sizes[k] > known[k]]
     usable = ([k for k in order if sizes[k] >= SMALLEST_CLUSTER] or order)[:number]
     members = np.split(np.argsort(places, kind="stable"), np.cumsum(sizes)[:-1])
-    ranked = {k: _by_typicality(features, members[k], labeled, derive(seed, "cluster", k)) for k in usable}
-    chosen: list[tuple[int, int]] = []
-    while len(chosen) < number:  # with fewer clusters than samples, they take turns
-        for cluster in usable:
-            if ranked[cluster] and len(chosen) < number:
-                chosen.append((ranked[cluster].pop(0), int(sizes[cluster])))
-        if not any(ranked.values()):
-            break
-    return [position for position, _ in chosen], [size for _, size in chosen]
+    ranked = [_by_typicality(features, members[k], labeled, derive(seed, "cluster", k)) for k in usable]
+    turns = zip_longest(*ranked)  # with fewer clusters than samples, they take turns
+    chosen = [(place, int(sizes[k])) for turn in turns for place, k in zip(turn, usable, strict=True) if place is not None]
+    return [place for place, _ in chosen[:number]], [size for _, size in chosen[:number]]
 
 
 def _by_typicality(features: Array, members: npt.NDArray[np.int64], labeled: npt.NDArray[np.bool_], seed: int) -> list[int]:
     """Unlabelled members of a cluster, or of 2,000 members of it, the most typical first."""
     if len(members) > SOME:
         members = members[torch.randperm(len(members), generator=torch.Generator().manual_seed(seed))[:SOME].numpy()]
-    distances = mean_distance(features[members], features[members], min(NEIGHBOURS, len(members) - 1), itself=True)
+    distances = mean_distance(features[members], min(NEIGHBOURS, len(members) - 1))
     order = members[np.argsort(distances, kind="stable")]
     return [int(k) for k in order if not labeled[k]]
 
 
-def mean_distance(features: Array, among: Array, neighbours: int, itself: bool = False) -> Array:
-    """Mean distance of each sample to its nearest neighbours among others.
+def mean_distance(among: Array, neighbours: int, features: Array | None = None) -> npt.NDArray[np.float64]:
+    """Mean distance of each sample to its nearest neighbours in `among`; by default, of the samples of `among` to each other."""
+    from sklearn.neighbors import NearestNeighbors
 
-    Args:
-        itself: `among` contains the samples themselves; a sample is not its own neighbour.
-    """
     if neighbours < 1:
-        return np.zeros(len(features), dtype=np.float32)
-    exact = "donot_use_mm_for_euclid_dist"  # the faster mode has errors larger than small distances
-    found = []
-    for part in torch.split(torch.from_numpy(features), PART):
-        distances = torch.cdist(part, torch.from_numpy(among), compute_mode=exact)
-        nearest = distances.topk(neighbours + itself, largest=False).values
-        found.append(nearest[:, int(itself) :].mean(1))
-    return torch.cat(found).numpy()
+        return np.zeros(len(among if features is None else features))
+    distances, _ = NearestNeighbors(n_neighbors=neighbours).fit(among).kneighbors(features)
+    return np.asarray(distances.mean(1))
 
 
 def far_out(features: Array, usual: Array) -> npt.NDArray[np.bool_]:
     """Mask of outliers: their mean distance to five usual samples is over 3 interquartile ranges above the third quartile."""
     neighbours = min(USUAL_NEIGHBOURS, len(usual) - 1)
-    low, high = np.quantile(mean_distance(usual, usual, neighbours, itself=True), (0.25, 0.75))
-    found: npt.NDArray[np.bool_] = mean_distance(features, usual, neighbours) > high + FAR * (high - low)
-    return found
+    low, high = np.quantile(mean_distance(usual, neighbours), (0.25, 0.75))
+    return np.asarray(mean_distance(usual, neighbours, features) > high + FAR * (high - low))
 
 
 def standardized(features: Array) -> Array:
     """Scale each feature to mean 0 and variance 1; a constant one becomes 0."""
-    spread = features.std(0)
-    return np.asarray((features - features.mean(0)) / np.where(spread > 0, spread, 1.0), dtype=np.float32)
+    from sklearn.preprocessing import StandardScaler
+
+    return np.asarray(StandardScaler().fit_transform(features), dtype=np.float32)
 
 
 def reduced(features: Array, seed: int) -> Array:
@@ -128,9 +116,13 @@ def reduced(features: Array, seed: int) -> Array:
 
 def thumbnails(items: Tensor | ImageFiles) -> Array:
     """Turn images (N, C, H, W) into vectors of at most 16×16 pixels per channel, in 0 … 1."""
-    parts = read_plain(items, PART) if isinstance(items, ImageFiles) else torch.split(items, PART)
     small = []
-    for part in parts:
+    for part in parts_of(items):
         size = min(part.shape[-2], SIDE), min(part.shape[-1], SIDE)
         small.append((F.adaptive_avg_pool2d(part.float(), size) / 255.0).flatten(1))
     return torch.cat(small).numpy()
+
+
+def parts_of(items: Tensor | ImageFiles) -> Iterable[Tensor]:
+    """Items in parts of at most 512."""
+    return read_plain(items, PART) if isinstance(items, ImageFiles) else torch.split(items, PART)

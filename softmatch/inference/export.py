@@ -1,7 +1,5 @@
 """Export of a trained model as ONNX, TorchScript or plain weights; each copy is compared with the original."""
 
-from __future__ import annotations
-
 import copy
 import json
 import logging
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 from safetensors.torch import save_file
@@ -41,8 +39,6 @@ ABOUT, WEIGHTS = "model/model.json", ("model.safetensors", "preparation.safetens
 TOLERANCE = 1e-4
 TIE = 1e-6
 MOST_SAMPLES = 256
-NEWS = ("torch.onnx._internal.exporter._registration", "onnxscript.optimizer._constant_folding")
-"""Loggers with harmless warnings, such as that torchvision is not installed."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +61,8 @@ class Exported:
 
     def describe(self) -> str:
         """Summarise the export."""
-        lines = [str(path) for path in self.files]
-        lines.append(f"compared on {self.samples:,} real samples: probabilities differ by up to {self.difference:.1g}")
-        lines.append(self.begins)
-        return "\n".join(lines)
+        compared = f"compared on {self.samples:,} real samples: probabilities differ by up to {self.difference:.1g}"
+        return "\n".join([*map(str, self.files), compared, self.begins])
 
 
 class Whole(nn.Module):
@@ -136,26 +130,21 @@ def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, netwo
     about = json.dumps(describe_graph(model, items, path.name), ensure_ascii=False, indent=1)
     # Copies: views keep tensors, and those of an exporter's dry run have no values.
     whole = Whole(copy.deepcopy(model.network), copy.deepcopy(model.views), model.temperature).eval()
-    call = _write_onnx(path, whole, items, about) if to == "onnx" else _write_torchscript(path, whole, items, about)
+    two = torch.cat([items[:2], items[:2]])[:2]  # a graph traced with a single item may fix the batch size
+    call = (_write_onnx if to == "onnx" else _write_torchscript)(path, whole, two, about)
     path.with_name(f"{path.name}.json").write_text(about + "\n", encoding="utf-8")
-    if tensors := model.preparation.tensors():
-        save_file(
-            {name: each.contiguous() for name, each in tensors.items()}, path.with_name(f"{path.name}.preparation.safetensors")
-        )
+    if tensors := {name: each.contiguous() for name, each in model.preparation.tensors().items()}:
+        save_file(tensors, path.with_name(f"{path.name}.preparation.safetensors"))
     return call
 
 
 def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
     """JSON of a graph in a file of this name: its input and output, the classes, and the preparation."""
+    kind = str(items.dtype).removeprefix("torch.")
     return {
         "format": 1,
         "classes": list(model.classes),
-        "input": {
-            "name": INPUT,
-            "type": str(items.dtype).removeprefix("torch."),
-            "shape": ["batch", *items.shape[1:]],
-            "is": begins(model.preparation),
-        },
+        "input": {"name": INPUT, "type": kind, "shape": ["batch", *items.shape[1:]], "is": begins(model.preparation)},
         "output": {"name": OUTPUT, "type": "float32", "shape": ["batch", len(model.classes)]},
         "temperature": model.temperature,
         "preparation": model.preparation.settings(),
@@ -163,7 +152,7 @@ def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
     }
 
 
-def _write_onnx(path: Path, whole: Whole, items: Tensor, about: str) -> Call:
+def _write_onnx(path: Path, whole: Whole, two: Tensor, about: str) -> Call:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # disables its telemetry
     try:
         import onnx  # noqa: F401  # the exporter needs it
@@ -171,16 +160,15 @@ def _write_onnx(path: Path, whole: Whole, items: Tensor, about: str) -> Call:
         import onnxscript  # noqa: F401  # the exporter needs it
     except ImportError as error:
         raise InputError(f"ONNX needs {error.name}: pip install 'softmatch[onnx]'.") from error
-    batch = torch.export.Dim("batch")
     with _exporting("ONNX"):
         program = torch.onnx.export(
             whole,
-            (_several(items),),
+            (two,),
             dynamo=True,
             verbose=False,
             input_names=[INPUT],
             output_names=[OUTPUT],
-            dynamic_shapes=({0: batch},),
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
         )
         assert program is not None
         program.model.metadata_props["softmatch"] = about
@@ -189,18 +177,13 @@ def _write_onnx(path: Path, whole: Whole, items: Tensor, about: str) -> Call:
     return lambda some: torch.from_numpy(session.run([OUTPUT], {INPUT: some.numpy()})[0])
 
 
-def _write_torchscript(path: Path, whole: Whole, items: Tensor, about: str) -> Call:
+def _write_torchscript(path: Path, whole: Whole, two: Tensor, about: str) -> Call:
     with _exporting("TorchScript"), torch.no_grad():
-        traced = torch.jit.trace(whole, (_several(items),), check_trace=False)  # type: ignore[no-untyped-call]  # torch's own
+        traced = torch.jit.trace(whole, (two,), check_trace=False)  # type: ignore[no-untyped-call]  # torch's own
         torch.jit.save(traced, path, _extra_files={EXTRA: about})
         loaded = torch.jit.load(path)  # type: ignore[no-untyped-call]  # torch's own
 
-    @torch.no_grad()
-    def call(some: Tensor) -> Tensor:
-        found: Tensor = loaded(some)
-        return found
-
-    return call
+    return cast(Call, torch.no_grad()(loaded))
 
 
 def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
@@ -219,9 +202,8 @@ def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
 @contextmanager
 def _exporting(what: str) -> Iterator[None]:
     """Explain failures of an exporter, and silence its harmless warnings."""
-    levels = {name: logging.getLogger(name).level for name in NEWS}
-    for name in NEWS:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    disabled = logging.root.manager.disable
+    logging.disable(max(disabled, logging.WARNING))  # such as that torchvision is not installed
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
@@ -234,20 +216,11 @@ def _exporting(what: str) -> Iterator[None]:
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InputError(f"this network cannot be exported as {what}: {reason}") from error
     finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-
-
-def _several(items: Tensor) -> Tensor:
-    """Return two items: a graph traced with a single one may fix the batch size."""
-    return items[:2] if len(items) > 1 else torch.cat([items, items])
+        logging.disable(disabled)
 
 
 def _compare(call: Call, items: Tensor, expected: Mapping[int, Tensor], to: Format) -> float:
-    """Largest difference of a probability, in batches of one, three and all samples.
-
-    Args:
-        expected: predictions of the original, by the number of first items.
+    """Largest difference of a probability from the predictions of the original, by the number of first items.
 
     Raises:
         SoftmatchError: it is too large, or a label differs.
@@ -259,9 +232,8 @@ def _compare(call: Call, items: Tensor, expected: Mapping[int, Tensor], to: Form
         except Exception as error:  # runtimes raise their own errors, for example for another batch size
             raise InputError(f"the model exported as {to} does not run on {number} samples: {error}") from error
         if found.shape != wanted.shape:
-            raise SoftmatchError(
-                f"the model exported as {to} returns shape {tuple(found.shape)}, not {tuple(wanted.shape)}. It was deleted."
-            )
+            shapes = f"{tuple(found.shape)}, not {tuple(wanted.shape)}"
+            raise SoftmatchError(f"the model exported as {to} returns shape {shapes}. It was deleted.")
         difference, best = float((found - wanted).abs().max()), wanted.topk(2).values
         other = (found.argmax(-1) != wanted.argmax(-1)) & (best[:, 0] - best[:, 1] > TIE)
         if not difference <= TOLERANCE or bool(other.any()):
@@ -288,10 +260,10 @@ def _samples(model: Model, run: Path | str, source: Any, columns: Columns | None
 
 def _move(folder: Path, path: Path) -> tuple[Path, ...]:
     """Move all files from the temporary folder to their place, the main one last; return their paths."""
-    made = sorted(folder.iterdir(), key=lambda each: each.name == path.name)
+    made = {each: path.with_name(each.name) for each in sorted(folder.iterdir(), key=lambda each: each.name == path.name)}
     with explained(path):
-        for each in made:
-            refuse_existing(path.with_name(each.name))
-        for each in made:
-            each.rename(path.with_name(each.name))
-    return tuple(path.with_name(each.name) for each in reversed(made))
+        for to in made.values():
+            refuse_existing(to)
+        for each, to in made.items():
+            each.rename(to)
+    return tuple(reversed(made.values()))

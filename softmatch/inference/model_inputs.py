@@ -1,13 +1,10 @@
 """Description of an exported graph's input, for use without this package where possible."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.images import ImagePreparation
-from softmatch.data.preparations.table import TablePreparation
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 
 INSIDE = {
     "image": "uint8 pixels: read and resize images first",
@@ -41,7 +38,7 @@ def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
         name: name of the graph's file.
     """
     if isinstance(preparation, ImagePreparation):
-        return {"how_to_use": [_pixels(preparation), WITHIN], "image": _image(preparation)}
+        return _image(preparation)
     if isinstance(preparation, TablePreparation):
         features = [feature for part in preparation.parts for feature in _features(part)]
         return {"how_to_use": [*TABLE, WITHIN], "features": features}
@@ -49,13 +46,15 @@ def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
 
 
 def _image(made: ImagePreparation) -> dict[str, Any]:
-    squashed = "bilinear (as in Pillow, with averaging when it shrinks), whole image squashed to "
-    if made.resize is None:
-        resampling = f"{squashed}width×height = {made.width}×{made.height}"
-    else:
-        resampling = f"{squashed}{made.resize}×{made.resize}, then centre-cropped to width×height = {made.width}×{made.height}"
-    return {
-        "channels": "RGB" if made.channels == 3 else "grey",
+    size, channels = f"width×height = {made.width}×{made.height}", "RGB" if made.channels == 3 else "grey"
+    to = size if made.resize is None else f"{made.resize}×{made.resize}, then centre-cropped to {size}"
+    resampling = f"bilinear (as in Pillow, with averaging when it shrinks), whole image squashed to {to}"
+    pixels = (
+        f"Read an image, {'apply its EXIF orientation, ' if made.upright else ''}put transparent parts over white, convert it "
+        f"to {channels}, resize it ({resampling}), and pass its values 0 … 255 as uint8 (batch, channels, height, width)."
+    )
+    image = {
+        "channels": channels,
         "layout": "NCHW",
         "type": "uint8",
         "width": made.width,
@@ -64,16 +63,7 @@ def _image(made: ImagePreparation) -> dict[str, Any]:
         "exif_orientation": "applied" if made.upright else "ignored",
         "transparency": "over white",
     }
-
-
-def _pixels(made: ImagePreparation) -> str:
-    found = _image(made)
-    turned = "apply its EXIF orientation, " if made.upright else ""
-    return (
-        f"Read an image, {turned}put transparent parts over white, convert it to {found['channels']}, "
-        f"resize it ({found['resampling']}), "
-        "and pass its values 0 … 255 as uint8 (batch, channels, height, width)."
-    )
+    return {"how_to_use": [pixels, WITHIN], "image": image}
 
 
 def _features(part: NumberColumn | CategoryColumn) -> list[str]:

@@ -1,11 +1,9 @@
 """Predictions of a trained model on files, rows, arrays or a single text, in pieces for data larger than memory."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -19,10 +17,9 @@ from softmatch.config import read_file
 from softmatch.data.pictures import UnreadableImage
 from softmatch.data.readers.class_folders import SUFFIXES
 from softmatch.data.readers.columns import NoColumn
-from softmatch.data.readers.image_folder import OpenedFolder
-from softmatch.data.readers.open_source import HUB_ID, open_source
+from softmatch.data.readers.open_source import open_source
 from softmatch.data.readers.table_source import is_table
-from softmatch.data.records import Columns, Inputs, Opened, Records
+from softmatch.data.records import Columns, Found, Inputs, Opened, Records
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
@@ -105,8 +102,7 @@ class Predictions:
             )
         if self.unknown_labels:
             lines.append(f"{self.unknown_labels:,} samples have a label that is not a class of the model")
-        if self.file is not None:
-            lines.append(str(self.file))
+        lines.append(str(self.file or ""))
         return "\n".join(line for line in lines if line)
 
 
@@ -144,29 +140,25 @@ def predict(
     """
     model = load_model(run, network)
     use_device(model, choose_device(device))
-    single = _is_single(model, source)
+    image = model.preparation.takes == "image" and isinstance(source, (str, Path)) and Path(source).suffix.lower() in SUFFIXES
+    single = _is_text(model, source) or (image and expand_home(source).is_file())
     try:
         pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
     except NoColumn as error:
         if model.preparation.takes != "text" or (columns is not None and columns.text is not None):
             raise
         raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text.") from error
-    tally = _Tally(model.classes)
-    path = None
-    if out == STDOUT:
-        path = out
-    elif out is not None or not single:
+    tally, path = _Tally(model.classes), out
+    if out != STDOUT and not (out is None and single):
         path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
-    header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number"}
-    if probabilities:
-        header |= {f"p_{name}": "number" for name in model.classes}
-    header["problem"] = "text"
+    shares: dict[str, Cell] = {f"p_{name}": "number" for name in model.classes} if probabilities else {}
+    header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number", **shares, "problem": "text"}
     with ExitStack() as stack:
         write = None if path is None else stack.enter_context(write_table(path, header, raw))
         for piece in pieces:
             tally.add(piece)
             if write is not None:
-                write(_table(piece, model.classes, probabilities))
+                write(_table(piece, model.classes))
             if progress is not None:
                 progress(tally.samples)
         if not tally.samples:
@@ -190,8 +182,10 @@ def predict_pieces(
     trained: Columns | None = None,
 ) -> Iterator[Predicted]:
     """Predict a source piece by piece; for `where` and `trained` see `open_records`."""
-    found = open_records(model, source, columns, rows or _rows(model), where, trained)
-    return (_piece(model, records) for records in found)
+    most = MOST_IMAGES if model.preparation.takes == "image" else MOST_ROWS
+    usual = min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
+    found = open_records(model, source, columns, rows or usual, where, trained)
+    return (Predicted(list(each.names), list(each.labels), *_try_inputs(model, each.inputs, len(each))) for each in found)
 
 
 def columns_for(model: Model, given: Columns | None) -> Columns:
@@ -225,7 +219,7 @@ def open_records(
             f"{opened.where} contains {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
             f"({model.preparation.describe()})."
         )
-    if isinstance(opened, OpenedFolder) and opened.test is not None:  # the test folder is predicted too
+    if isinstance(opened, Found) and opened.kind == "image" and opened.test is not None:  # the test folder is predicted too
         return chain(opened.stream(rows), opened.test.stream(rows))
     return opened.stream(rows)
 
@@ -234,11 +228,8 @@ def _open(source: Any, columns: Columns, trained: Columns) -> Opened:
     if columns.unlabeled is None:
         columns = replace(columns, unlabeled=trained.unlabeled)
     if columns.label is None and trained.label not in (None, columns.text, *(columns.features or ())):
-        try:
+        with suppress(InputError):  # there may be no such column; any other problem is reported below
             opened = open_source(source, replace(columns, label=trained.label), need_label=False)
-        except InputError:
-            pass  # there may be no such column; any other problem is reported below
-        else:
             if opened.columns.label is not None:
                 return opened
     return open_source(source, columns, need_label=False)
@@ -256,33 +247,11 @@ def _trained_columns(run: Path) -> Columns:
 
 def _is_text(model: Model, source: Any) -> bool:
     """Return whether the source is a text itself: not an existing path, and not a single word that ends like a table."""
-    if model.preparation.takes != "text" or not isinstance(source, str) or _is_there(source):
+    if model.preparation.takes != "text" or not isinstance(source, str):
+        return False
+    if os.path.exists(os.path.expanduser(source)):  # noqa: PTH110, PTH111  # a text may be too long to be a Path
         return False
     return len(source.split()) != 1 or not (is_table(Path(source)) or source.lower().endswith(ARRAYS))
-
-
-def _is_there(source: str | Path) -> bool:
-    return os.path.exists(os.path.expanduser(source))  # noqa: PTH110, PTH111  # a text may be too long to be a Path
-
-
-def _is_single(model: Model, source: Any) -> bool:
-    if _is_text(model, source):
-        return True
-    return model.preparation.takes == "image" and isinstance(source, (str, Path)) and _is_image(expand_home(source))
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and path.is_file()
-
-
-def _piece(model: Model, records: Records) -> Predicted:
-    probs, problems = _try_inputs(model, records.inputs, len(records))
-    return Predicted(list(records.names), list(records.labels), probs, problems)
-
-
-def _rows(model: Model) -> int:
-    most = MOST_IMAGES if model.preparation.takes == "image" else MOST_ROWS
-    return min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
 
 
 def _try_inputs(model: Model, inputs: Inputs, number: int, single: bool = False) -> tuple[Tensor, list[str]]:
@@ -313,38 +282,32 @@ def _cut(inputs: Inputs, start: int, stop: int) -> Inputs:
     return inputs[start:stop]
 
 
-def _table(piece: Predicted, classes: tuple[str, ...], probabilities: bool) -> dict[str, Values]:
+def _table(piece: Predicted, classes: tuple[str, ...]) -> dict[str, Values]:
     confidence, chosen = piece.probs.max(-1)
-    found: dict[str, Values] = {
+    return {
         "name": piece.names,
         "label": [None if problem else classes[k] for k, problem in zip(chosen.tolist(), piece.problems, strict=True)],
         "confidence": confidence,
         "problem": [problem or None for problem in piece.problems],
+        **{f"p_{name}": piece.probs[:, k] for k, name in enumerate(classes)},
     }
-    if probabilities:
-        found |= {f"p_{name}": piece.probs[:, k] for k, name in enumerate(classes)}
-    return found
 
 
 def _stem(source: Any) -> str:
     """Name for the predictions on a source."""
     if not isinstance(source, (str, Path)):
         return "predictions"
-    if _is_there(source):
-        return expand_home(source).resolve().stem or "predictions"
-    return Path(source).name if HUB_ID.fullmatch(str(source)) else "text"
+    path = expand_home(source)
+    return (path.resolve().stem if path.exists() else path.name) or "predictions"
 
 
 class _Tally:
-    """Counts over all pieces."""
+    """Counts over all pieces: of predicted classes, and of labels that are "right", "wrong" or "unknown"."""
 
     def __init__(self, classes: tuple[str, ...]) -> None:
-        self.classes, self.position = classes, {name: k for k, name in enumerate(classes)}
-        self.samples = self.used = self.known = self.wrong = self.unknown = 0
-        self.counts: Counter[int] = Counter()
-        self.confidence = 0.0
-        self.first = torch.zeros(0)
-        self.first_problem = ""
+        self.classes, self.known = classes, frozenset(classes)
+        self.samples, self.confidence, self.first_problem, self.first = 0, 0.0, "", torch.zeros(0)
+        self.predicted, self.compared = Counter[str](), Counter[str]()
 
     def add(self, piece: Predicted) -> None:
         """Count a piece. Raises InputError if it is the first one and no sample in it can be used."""
@@ -355,35 +318,29 @@ class _Tally:
             raise InputError(f"{which}{self.first_problem}")
         self.first = piece.probs[0] if not self.samples else self.first
         self.samples += len(piece.names)
-        self.used += len(good)
-        confidence, found = piece.probs[good].max(-1)
-        chosen: list[int] = found.tolist()
-        self.counts.update(chosen)
+        confidence, chosen = piece.probs[good].max(-1)
         self.confidence += float(confidence.double().sum())
-        labels = [piece.labels[k] for k in good]
-        for label, predicted in zip(labels, chosen, strict=True):
+        for place, position in zip(good, chosen.tolist(), strict=True):
+            label, predicted = piece.labels[place], self.classes[position]
+            self.predicted[predicted] += 1
             if label is not None:
-                true = self.position.get(label)
-                self.unknown += true is None
-                self.known += true is not None
-                self.wrong += true is not None and true != predicted
+                self.compared["unknown" if label not in self.known else "right" if label == predicted else "wrong"] += 1
 
     def result(self, file: Path | None) -> Predictions:
         """Summary of the counts."""
-        likeliest: tuple[tuple[str, float], ...] = ()
-        if self.samples == 1:
-            top = self.first.topk(min(SHOWN, len(self.classes)))
-            likeliest = tuple((self.classes[k], p) for p, k in zip(top.values.tolist(), top.indices.tolist(), strict=True))
+        used, wrong = self.predicted.total(), self.compared["wrong"]
+        known = self.compared["right"] + wrong
+        top = self.first.topk(min(SHOWN, len(self.classes)) if self.samples == 1 else 0)
         return Predictions(
             file=file,
             samples=self.samples,
-            counts={self.classes[k]: number for k, number in self.counts.most_common()},
-            confidence=self.confidence / self.used if self.used else None,
-            likeliest=likeliest,
-            problems=self.samples - self.used,
+            counts=dict(self.predicted.most_common()),
+            confidence=self.confidence / used if used else None,
+            likeliest=tuple((self.classes[k], p) for p, k in zip(top.values.tolist(), top.indices.tolist(), strict=True)),
+            problems=self.samples - used,
             first_problem=self.first_problem,
-            known=self.known,
-            error=self.wrong / self.known if self.known else None,
-            error_interval=wilson_interval(self.wrong, self.known) if self.known else None,
-            unknown_labels=self.unknown,
+            known=known,
+            error=wrong / known if known else None,
+            error_interval=wilson_interval(wrong, known) if known else None,
+            unknown_labels=self.compared["unknown"],
         )

@@ -1,7 +1,5 @@
 """The unlabelled pool of a run with its pseudo-labels, for review: what the method would train on, and how much it trusts it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -9,22 +7,18 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from softmatch.config import Config
 from softmatch.errors import InputError
 from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
-from softmatch.methods import METHODS, Method, code_in
+from softmatch.methods import METHODS, code_in
 from softmatch.networks import Network
 from softmatch.training.checkpoint import newest_good
 from softmatch.training.setup import build_method
 
 Order = Literal["doubtful", "certain", "source"]
 PART = 8192
-SCALES = (
-    "The column confidence is calibrated; λ is of the probability as the method sees it in training: aligned where it aligns, "
-    "and before calibration."
-)
+SCALES = "The confidence is calibrated; λ is of the probability as the method sees it: aligned where it aligns, uncalibrated."
 
 
 @dataclass(frozen=True)
@@ -85,77 +79,51 @@ def write_pseudo_labels(
     refuse_unfit(out)  # now, not after minutes
     pool = open_pool(run, source, device, network)
     probs = pool.probabilities(progress)
-    judged = _judge(pool, Path(run), method, probs)
-    confidence = pool.calibrated(probs).gather(1, judged.labels[:, None]).squeeze(1)
-    pseudo, given = [pool.model.classes[k] for k in judged.labels.tolist()], pool.given
+    labels, weights, reason = _judge(pool, Path(run), method, probs)
+    confidence = pool.model.calibrated(probs).gather(1, labels[:, None]).squeeze(1)
+    pseudo, given = [pool.model.classes[k] for k in labels.tolist()], pool.given
     disputed = [label is not None and label != made for label, made in zip(given, pseudo, strict=True)]
-    chosen = _ordered(order, confidence, torch.tensor(disputed, dtype=torch.bool))
-    places, names = chosen.tolist(), pool.names(pool.positions[chosen])
+    sure = confidence.tolist()
+    keys = {"doubtful": lambda k: (not disputed[k], sure[k]), "certain": lambda k: -sure[k], "source": lambda k: k}
+    places = sorted(range(len(sure)), key=keys[order])
+    names = pool.names(pool.positions[places])
     table: dict[str, Values] = {
         "name": names,
         "pseudo_label": [pseudo[k] for k in places],
-        "confidence": confidence[chosen],
-        "weight": [None] * len(places) if judged.weights is None else judged.weights[chosen],
+        "confidence": confidence[places],
+        "weight": [None] * len(places) if weights is None else weights[places],
         "given_label": [given[k] for k in places],
     }
     path = choose_path(out, Path(run), "pseudo_labels.csv")
     write_samples(path, table, ("confidence", "weight"), pool.texts(names), raw)
-    weight = None if judged.weights is None else float(judged.weights.double().mean())
-    return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, judged.reason)
+    weight = None if weights is None else float(weights.double().mean())
+    return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, reason)
 
 
-def _ordered(order: Order, confidence: Tensor, disputed: Tensor) -> Tensor:
-    if order == "source":
-        return torch.arange(len(confidence))
-    if order == "certain":
-        return confidence.argsort(descending=True, stable=True)
-    first = confidence.argsort(stable=True)
-    return first[(~disputed[first]).to(torch.int8).argsort(stable=True)]
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """Pseudo-labels (n,) with their weights, or the reason why there are none."""
-
-    labels: Tensor
-    weights: Tensor | None
-    reason: str = ""
-
-
-def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> _Judged:
-    """The whole pool by the method's final state; by the network alone where the method has no weights, or cannot be had."""
-    alone, config = probs.argmax(-1), _spelled_out(pool.task.config)
+def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple[Tensor, Tensor | None, str]:
+    """Pseudo-labels (n,) and weights by the method's final state; or labels by the network alone, and why without weights."""
+    alone, config = probs.argmax(-1), pool.task.config
+    inside = config.method_options.get("base")
+    if config.method in METHODS and isinstance(inside, str):  # the method inside another becomes part of the name: saw+softmatch
+        config = config.model_copy(update={"method": f"{config.method}+{inside}"})
     name = config.method if given is None or given == pool.task.config.method else given
     used = [name, config.method_options] if name == config.method else name  # as `build_method` does
     if unnamed := code_in(used) - code_in(given):
         reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
-        return _Judged(alone, None, f"no weights: {reason}")
+        return alone, None, f"no weights: {reason}"
     method = build_method(replace(pool.task, config=config), name)
     if method.judge(probs[:0], torch.arange(0)) is None:
-        return _Judged(alone, None, f"no weights: {name} has no λ for each sample")
+        return alone, None, f"no weights: {name} has no λ for each sample"
     saved, _ = newest_good(run / "checkpoints")
     if saved is None:
-        return _Judged(alone, None, "no weights: the run has no checkpoint any more, which holds the method's state")
+        return alone, None, "no weights: the run has no checkpoint any more, which holds the method's state"
     state = {key.removeprefix("method."): value for key, value in saved.tensors.items() if key.startswith("method.")}
-    _restore(method, pool, state)
-    parts = (method.judge(probs[part], part) for part in torch.split(torch.arange(len(probs)), PART))
-    found = [part for part in parts if part is not None]
-    return _Judged(torch.cat([part.labels for part in found]), torch.cat([part.weights for part in found]))
-
-
-def _spelled_out(config: Config) -> Config:
-    """The method inside another, which may be an option of that, as part of the name: saw+softmatch."""
-    inside = config.method_options.get("base")
-    if config.method not in METHODS or not isinstance(inside, str):
-        return config
-    return config.model_copy(update={"method": f"{config.method}+{inside}"})
-
-
-def _restore(method: Method, pool: Pool, state: dict[str, Tensor]) -> None:
-    """The state at the end of training; `begin` makes what a method has besides, such as a rewarder."""
-    method.begin(pool.model.network, lambda module: torch.optim.SGD(module.parameters(), lr=0.0))
+    method.begin(pool.model.network, lambda module: torch.optim.SGD(module.parameters(), lr=0.0))  # makes a rewarder, for example
     try:
         method.load_state_dict(state)
     except RuntimeError as error:
         raise InputError(f"the state of the method in the newest checkpoint is not that of this method: {error}") from error
     method.eval()
+    parts = (method.judge(probs[part], part) for part in torch.split(torch.arange(len(probs)), PART))
+    found = [part for part in parts if part is not None]
+    return torch.cat([part.labels for part in found]), torch.cat([part.weights for part in found]), ""

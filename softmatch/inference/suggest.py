@@ -1,7 +1,5 @@
 """Samples to label next: doubtful ones of a trained model, or the most typical ones before any training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,15 +11,13 @@ import torch
 from torch import Tensor
 
 from softmatch.data.fingerprint import digests, group
-from softmatch.data.loading import read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
-from softmatch.data.records import Opened
 from softmatch.data.records import Progress as ReadingProgress
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.data.understanding import Reading, fit_preparation
 from softmatch.errors import InputError
-from softmatch.inference.clusters import PART, SOME, Array, far_out, k_means, reduced, standardized, thumbnails, typical
+from softmatch.inference.clusters import SOME, Array, far_out, k_means, parts_of, reduced, standardized, thumbnails, typical
 from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
@@ -83,12 +79,11 @@ def suggest(
         network: your own network, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
     """
-    _refuse_number(number)
-    refuse_unfit(out)  # now, not after minutes
+    _refuse(number, out)
     pool = open_pool(run, source, device, network)
-    probs = pool.calibrated(pool.probabilities(progress))
-    margin = _margin(probs)
-    free = _free(pool)
+    probs = pool.model.calibrated(pool.probabilities(progress))
+    top, free = probs.topk(2).values, _free(pool)
+    margin = top[:, 0] - top[:, 1]
     if not len(free):
         raise InputError(f"every sample of {run}, or a copy of it, has a label. There is nothing left to label.")
     sizes = _doubtful(pool, margin, free, number, seed)
@@ -97,32 +92,24 @@ def suggest(
     path = choose_path(out, Path(run), "to_label.csv")
     table = {"name": names, "label": [None] * len(names), **_reasons(pool.model.classes, probs, chosen, sizes)}
     write_samples(path, table, ("margin",), pool.texts(names), raw)
-    mean, usual = float(margin[chosen].mean()), float(margin[free].mean())
     sure = bool((margin[chosen] > SURE).all())
     what = "different from each other; the model is certain of all" if sure else "doubtful and different"
-    return Suggestions(
-        tuple(names),
-        tuple(pool.positions[chosen].tolist()),
-        path,
-        f"{len(names)} of {len(free):,} unlabelled samples, {what}: the two likeliest classes are {mean:.2f} "
-        f"apart on average, {usual:.2f} among all.",
+    explanation = (
+        f"{len(names)} of {len(free):,} unlabelled samples, {what}: the two likeliest classes are {margin[chosen].mean():.2f} "
+        f"apart on average, {margin[free].mean():.2f} among all."
     )
-
-
-def _margin(probs: Tensor) -> Tensor:
-    """Margin between the two likeliest classes (n,)."""
-    best, second = probs.topk(2).values.unbind(-1)
-    return best - second
+    return Suggestions(tuple(names), tuple(pool.positions[chosen].tolist()), path, explanation)
 
 
 def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) -> dict[int, int]:
-    """Places in the pool of the most doubtful sample of each cluster, and the size of its cluster.
-
-    Args:
-        free: places to choose from.
-    """
+    """Places in the pool, among the free ones, of the most doubtful sample of each cluster, and the size of its cluster."""
     candidates = free[margin[free].argsort(stable=True)[: CANDIDATES * number]]
-    candidates, features = _without_oddities(pool, free, candidates, number, seed)
+    usual = free[torch.randperm(len(free), generator=stream(seed, "usual"))[:SOME]]
+    features = standardized(_features(pool.model, pool.examples.items[pool.positions[torch.cat([candidates, usual])]]))
+    features, theirs = features[: len(candidates)], features[len(candidates) :]
+    near = np.ones(len(candidates), dtype=bool) if len(usual) < 2 else ~far_out(features, theirs)
+    if near.sum() >= min(number, len(candidates)):  # else too few would be left without the outliers
+        candidates, features = candidates[torch.from_numpy(near)], features[near]
     clusters = torch.from_numpy(k_means(features, min(number, len(candidates)), seed))
     groups = [candidates[clusters == cluster] for cluster in range(int(clusters.max()) + 1)]
     return {int(members[0]): len(members) for members in groups if len(members)}  # candidates are sorted, most doubtful first
@@ -163,8 +150,7 @@ def cold_start(
         reading: columns, image size, encoder.
         raw: as of `suggest`.
     """
-    _refuse_number(number)
-    refuse_unfit(out)
+    _refuse(number, out)
     features, names, labeled, texts, notes = _read(source, reading or Reading(), seed, progress)
     if bool(labeled.all()):
         raise InputError(f"{source} has no unlabelled sample. There is nothing to choose.")
@@ -178,14 +164,21 @@ def cold_start(
     return Suggestions(tuple(picked), tuple(chosen), path, explanation, notes)
 
 
-def _refuse_number(number: int) -> None:
+def _refuse(number: int, out: Path | None) -> None:
+    """Raise InputError now, not after minutes."""
     if number < 1:
         raise InputError(f"--number {number} must be 1 or more.")
+    refuse_unfit(out)
 
 
 def _free(pool: Pool) -> Tensor:
     """Places in the pool of samples without a label, and without a labelled copy; of copies the first."""
-    groups = _groups(pool.examples.items) if pool.examples.groups is None else pool.examples.groups
+    groups, items = pool.examples.groups, pool.examples.items
+    if groups is None:  # a named source
+        if isinstance(items, ImageFiles):
+            groups = group("image", digests("image", items.paths, items))
+        else:
+            groups = group("array", digests("array", (), items))
     taken = set(groups[pool.task.split.labeled].tolist())
     free = []
     for place, content in enumerate(groups[pool.positions].tolist()):
@@ -195,33 +188,12 @@ def _free(pool: Pool) -> Tensor:
     return torch.tensor(free, dtype=torch.int64)
 
 
-def _groups(items: Tensor | ImageFiles) -> Tensor:
-    """Groups of copies in a named source, where they are not known yet."""
-    if isinstance(items, ImageFiles):
-        return group("image", digests("image", items.paths, items))
-    return group("array", digests("array", (), items))
-
-
-def _without_oddities(pool: Pool, free: Tensor, candidates: Tensor, number: int, seed: int) -> tuple[Tensor, Array]:
-    """Candidates without outliers, with their standardised features; all candidates if too few would be left."""
-    usual = free[torch.randperm(len(free), generator=stream(seed, "usual"))[:SOME]]
-    features = standardized(_features(pool.model, pool.examples.items[pool.positions[torch.cat([candidates, usual])]]))
-    ours, theirs = features[: len(candidates)], features[len(candidates) :]
-    if len(usual) < 2:
-        return candidates, ours
-    near = ~far_out(ours, theirs)
-    if near.sum() < min(number, len(candidates)):
-        return candidates, ours
-    return candidates[torch.from_numpy(near)], ours[near]
-
-
 @torch.no_grad()
 def _features(model: Model, items: Tensor | ImageFiles) -> Array:
     """Features of the network (N, D), or its logits if it shows none."""
     call = getattr(model.network, "features", model.network)
     where = next((parameter.device for parameter in model.network.parameters()), torch.device("cpu"))
-    parts = read_plain(items, PART) if isinstance(items, ImageFiles) else torch.split(items, PART)
-    found = [call(model.views.plain(part.to(where))).float().flatten(1).cpu() for part in parts]
+    found = [call(model.views.plain(part.to(where))).float().flatten(1).cpu() for part in parts_of(items)]
     return np.asarray(torch.cat(found).numpy(), dtype=np.float32)
 
 
@@ -252,17 +224,10 @@ def _read(
         features = _vectors(items)  # texts or an encoder: their lengths and directions are comparable
     labeled = np.array([records.labels[k] is not None for k in kept])
     texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
-    return reduced(features, seed), [records.names[k] for k in kept], labeled, texts, _notes(opened, reading)
-
-
-def _notes(opened: Opened, reading: Reading) -> tuple[str, ...]:
-    """Findings about the source, and a note that a label column without a usual name is used as a feature."""
-    found = [finding.text for finding in opened.findings if finding.level != "stop"]
+    notes = [finding.text for finding in opened.findings if finding.level != "stop"]
     if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
-        found.append(
-            f"{opened.where}: no label column was found. If there is one, name it with --label; now it is used as a feature."
-        )
-    return tuple(found)
+        notes.append(f"{opened.where}: no label column was found. If there is one, name it with --label; it is a feature now.")
+    return reduced(features, seed), [records.names[k] for k in kept], labeled, texts, tuple(notes)
 
 
 def _vectors(items: Tensor | ImageFiles) -> Array:

@@ -1,7 +1,5 @@
 """The unlabelled pool of a run: its data read again, and the predictions of its model."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from softmatch.calibration import scale
 from softmatch.config import Config, make_config, read_file
 from softmatch.data import Examples, Split
 from softmatch.data.evaluation import Evaluation
@@ -74,7 +71,7 @@ class Pool:
 
     def names(self, positions: Tensor) -> list[str]:
         """Names of examples: files or rows of a user's own data, else positions from 0."""
-        return [name_of(self.examples, k) for k in positions.tolist()]
+        return [self.examples.names[k] if self.examples.names else str(k) for k in positions.tolist()]
 
     def probabilities(self, progress: Progress | None = None) -> Tensor:
         """Predict p(y | x) of the whole pool (N_U, C), before temperature scaling."""
@@ -87,10 +84,6 @@ class Pool:
                 progress(done)
         return torch.cat(found)
 
-    def calibrated(self, probs: Tensor) -> Tensor:
-        """Apply the model's temperature."""
-        return probs if self.model.temperature == 1.0 else scale(probs, self.model.temperature)
-
     def texts(self, names: Sequence[str]) -> list[str] | None:
         """Texts of samples, so that a user can judge them; None for other kinds of data."""
         if self.model.preparation.takes != "text":
@@ -99,11 +92,6 @@ class Pool:
         for piece in _read_again(self.source, self.model, self.task.config):
             wanted |= {name: str(text) for name, text in zip(piece.names, piece.inputs, strict=True) if name in wanted}
         return [wanted[name] for name in names]
-
-
-def name_of(examples: Examples, position: int) -> str:
-    """Name of an example: a file or row of a user's own data, else its position from 0."""
-    return examples.names[position] if examples.names else str(position)
 
 
 def open_pool(run: Path | str, source: Any = None, device: str = "auto", network: Network | None = None) -> Pool:
@@ -124,19 +112,26 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
     if where is None or not isinstance(found, Mapping) or (source is None and not isinstance(where, str)):
         raise InputError(f"{run} does not name its data: config.yaml needs a source, split.json the positions.")
     config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
-    _refuse_missing(where, run)
+    online = isinstance(where, str) and (where in SOURCES or HUB_ID.fullmatch(where))
+    if isinstance(where, (str, Path)) and not online and not expand_home(where).exists():
+        raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")
     unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not needed here
     job = open_job(where, config.model_dump(include={*READING}), unused, where=f"{run}/config.yaml")
     split = Split.from_dict(found, len(job.examples))
     # With the trained network: a name in the settings would let the folder choose which code runs.
     task = make_task(replace(job, config=config), Evaluation("none", split), model.views, model.network, model.network)
     use_device(model, task.device)
-    _refuse_other(task, model, run, found.get("data"))
+    pool = Pool(model, task, where)
+    if (reason := _other(pool)) is not None:
+        raise InputError(f"{task.source} is not what {run} was trained on: {reason}. Give those data with --source.")
+    if (reason := _changed(pool, found.get("data"))) is not None:
+        said = f"{task.source} has changed since {run} was trained on it: {reason}"
+        raise InputError(f"{said}. Give the original data with --source, or train again.")
     examples = _prepared_as(model, task, where)
     if tuple(examples.items.shape[1:]) != model.shape:
         reason = f"it takes {'×'.join(map(str, model.shape))}, but prepares {'×'.join(map(str, examples.items.shape[1:]))}"
         raise InputError(f"the model of {run} cannot be used: {reason}.")
-    return Pool(model, replace(task, examples=examples), where)
+    return replace(pool, task=replace(task, examples=examples))
 
 
 def _read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
@@ -147,39 +142,9 @@ def _read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
     return open_source(where, columns, need_label=False).stream(ROWS)
 
 
-def _refuse_missing(where: Any, run: Path | str) -> None:
-    if not isinstance(where, (str, Path)) or str(where) in SOURCES or expand_home(where).exists():
-        return
-    if isinstance(where, str) and HUB_ID.fullmatch(where):
-        return
-    raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")
-
-
-def _refuse_other(task: Task, model: Model, run: Path | str, data: Any) -> None:
-    """Raise InputError unless the data have the samples, classes, shapes and labels that the run was trained on.
-
-    Args:
-        data: their fingerprint at the start of the run; None for runs of earlier versions.
-    """
-    reason = _other(task, model)
-    if reason is not None:
-        raise InputError(f"{task.source} is not what {run} was trained on: {reason}. Give those data with --source.")
-    examples, labeled = task.examples, task.split.labeled
-    lost = labeled[examples.labels[labeled] == UNLABELED].tolist()
-    if lost:
-        reason = f"sample {name_of(examples, lost[0])!r} has lost its label"
-    elif data is not None and data != fingerprint(examples.names, examples.labels, labeled):
-        reason = "samples were added, removed or moved, or labels have changed"
-    if reason is not None:
-        raise InputError(
-            f"{task.source} has changed since {run} was trained on it: {reason}. Give the original data with --source, or "
-            "train again."
-        )
-
-
-def _other(task: Task, model: Model) -> str | None:
-    """Reason why these cannot be the data of the run, if any."""
-    split, examples = task.split, task.examples
+def _other(pool: Pool) -> str | None:
+    """Reason why samples, classes or shapes cannot be those that the run was trained on, if any."""
+    split, examples, task, model = pool.task.split, pool.examples, pool.task, pool.model
     positions, number = torch.cat([split.labeled, split.unlabeled, split.test]), len(examples)
     first, last = (int(positions.min()), int(positions.max())) if len(positions) else (0, -1)
     takes, wanted = task.preparation.takes, model.preparation.takes
@@ -193,6 +158,17 @@ def _other(task: Task, model: Model) -> str | None:
         return f"it contains {WHAT[takes]}; the run was trained on {WHAT[wanted]}"
     if task.shape != model.shape and takes == "image":
         return f"its images are {'×'.join(map(str, task.shape))}, those of the run {'×'.join(map(str, model.shape))}"
+    return None
+
+
+def _changed(pool: Pool, data: Any) -> str | None:
+    """Reason why labels or order are not those of the run, if any; `data` is their fingerprint, None in earlier versions."""
+    examples, labeled = pool.examples, pool.task.split.labeled
+    lost = labeled[examples.labels[labeled] == UNLABELED]
+    if len(lost):
+        return f"sample {pool.names(lost)[0]!r} has lost its label"
+    if data is not None and data != fingerprint(examples.names, examples.labels, labeled):
+        return "samples were added, removed or moved, or labels have changed"
     return None
 
 

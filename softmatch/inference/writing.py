@@ -1,7 +1,5 @@
 """Tables written row by row as CSV, JSON lines or Parquet: complete or not at all, and never over another file."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -9,7 +7,9 @@ import secrets
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, Literal
 
 import torch
@@ -18,8 +18,8 @@ from torch import Tensor
 from softmatch.data.cells import guarded
 from softmatch.errors import InputError, SoftmatchError
 
-Cell = Literal["text", "number", "count"]
-"""Contents of a column: texts, float32 numbers, or whole numbers; None in any of them is an empty cell."""
+Cell = Literal["text", "number"]
+"""Contents of a column: texts or float32 numbers; None in any of them is an empty cell."""
 Values = Sequence[str | float | None] | Tensor
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 STDOUT = Path("-")
@@ -34,11 +34,8 @@ def free_path(folder: Path, name: str) -> Path:
     except OSError as error:
         raise InputError(f"{folder} cannot be created: {error.strerror or error}. Choose another place with --out.") from error
     wanted = Path(name)
-    path, number = folder / name, 1
-    while os.path.lexists(path):
-        number += 1
-        path = folder / f"{wanted.stem}-{number}{wanted.suffix}"
-    return path
+    others = (f"{wanted.stem}-{number}{wanted.suffix}" for number in count(2))
+    return next(folder / each for each in chain([name], others) if not os.path.lexists(folder / each))
 
 
 def refuse_existing(path: Path) -> None:
@@ -90,97 +87,50 @@ def explained(path: Path) -> Iterator[None]:
         raise SoftmatchError(f"{path} cannot be written: {error.strerror or error}. Nothing was left there.") from error
 
 
-class TableWriter:
-    """Writes a table piece by piece; only a piece is in memory.
+@contextmanager
+def write_table(path: Path, columns: Mapping[str, Cell], raw: bool = False) -> Iterator[Callable[[Mapping[str, Values]], None]]:
+    """Write a table piece by piece; it appears under its name when the block succeeds, and an interruption leaves no part of it.
 
-    Cells of CSV that hold delimiters, quotes or line breaks are quoted; cells that a spreadsheet would run as formulas get a
-    leading ' (see `softmatch.data.cells.guarded`). Characters that UTF-8 does not have, as in some file names, are written as
-    \\udc80.
+    Yields a function that writes some rows, given by column. Cells of CSV that hold delimiters, quotes or line breaks are quoted;
+    cells that a spreadsheet would run as formulas get a leading ' (see `softmatch.data.cells.guarded`). Characters that UTF-8
+    does not have, as in some file names, are written as \\udc80.
 
     Args:
         columns: names, and what each holds.
-        file: to write to instead of the path.
         raw: write cells of CSV as they are, without a leading '.
     """
-
-    def __init__(self, path: Path, columns: Mapping[str, Cell], file: IO[str] | None = None, raw: bool = False) -> None:
-        self.columns, self._raw, self._suffix = dict(columns), raw, path.suffix.lower()
-        self._parquet: Any = None
-        self._file: IO[str] | None = None
-        if self._suffix == ".parquet":
-            self._parquet, self._schema = _open_parquet(path, self.columns)
-            return
-        self._file = file or path.open("w", encoding="utf-8", newline="")
-        # The csv module of Python 3.11 quotes a carriage return only where it belongs to the ends of lines.
-        dialect: dict[str, Any] = {"delimiter": "\t" if self._suffix == ".tsv" else ",", "lineterminator": "\r\n"}
-        self._rows = csv.writer(_Lines(self._file), **dialect)
-        if self._suffix != ".jsonl":
-            self._rows.writerow(list(self.columns))
-
-    def write(self, piece: Mapping[str, Values]) -> None:
-        """Write some rows, given by column."""
-        cells = {name: _cells(piece[name], kind) for name, kind in self.columns.items()}
-        if self._parquet is not None:
-            import pyarrow as pa
-
-            self._parquet.write_table(pa.table(cells, schema=self._schema))
-        elif self._suffix == ".jsonl":
-            assert self._file is not None
-            rounded = [_rounded(cells[name], kind) for name, kind in self.columns.items()]
-            for row in zip(*rounded, strict=True):
-                self._file.write(json.dumps(dict(zip(self.columns, row, strict=True)), ensure_ascii=False) + "\n")
-        else:
-            shown = [_shown(cells[name], kind, self._raw) for name, kind in self.columns.items()]
-            self._rows.writerows(zip(*shown, strict=True))
-
-    def close(self) -> None:
-        """Write what is still in memory."""
-        if self._file is sys.stdout:
-            self._file.flush()
-            return
-        for each in (self._parquet, self._file):
-            if each is not None:
-                each.close()
-
-
-@contextmanager
-def write_table(path: Path, columns: Mapping[str, Cell], raw: bool = False) -> Iterator[Callable[[Mapping[str, Values]], None]]:
-    """Write a table that appears under its name when the block succeeds; an interruption leaves no part of it.
-
-    Yields a function that writes some rows, given by column.
-    """
     if path == STDOUT:
-        out = TableWriter(path, columns, sys.stdout, raw)
-        yield out.write
-        out.close()
+        yield _text_rows(sys.stdout, ".csv", columns, raw)
+        sys.stdout.flush()
         return
+    suffix = path.suffix.lower()
     with appearing(path) as temporary:
-        writer = TableWriter(temporary, columns, raw=raw)
+        if suffix == ".parquet":
+            file, write_rows = _parquet_rows(temporary, columns)
+        else:
+            file = temporary.open("w", encoding="utf-8", newline="")
+            write_rows = _text_rows(file, suffix, columns, raw)
 
         def write(piece: Mapping[str, Values]) -> None:
             with explained(path):
-                writer.write(piece)
+                write_rows(piece)
 
         try:
             yield write
         finally:
             with explained(path):
-                writer.close()
+                file.close()
 
 
 def write_samples(
-    path: Path,
-    table: Mapping[str, Values],
-    numbers: Collection[str],
-    texts: Sequence[str] | None = None,
-    raw: bool = False,
+    path: Path, table: Mapping[str, Values], numbers: Collection[str], texts: Sequence[str] | None = None, raw: bool = False
 ) -> None:
     """Write a whole table of samples.
 
     Args:
         numbers: names of the columns that hold numbers; all others hold texts.
         texts: the samples, which become the last column, where they are texts.
-        raw: see `TableWriter`.
+        raw: see `write_table`.
     """
     if texts is not None:
         table = {**table, "text": texts}
@@ -188,46 +138,54 @@ def write_samples(
         write(table)
 
 
-class _Lines:
-    """Ends rows with a line feed, as other tools of a shell expect."""
+def _text_rows(file: IO[str], suffix: str, columns: Mapping[str, Cell], raw: bool) -> Callable[[Mapping[str, Values]], None]:
+    """A function that writes rows of CSV or JSON lines; numbers have six significant digits."""
+    # The csv module of Python 3.11 quotes a carriage return only where it belongs to the ends of lines.
+    lines = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
+    rows = csv.writer(lines, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\r\n")
+    if suffix != ".jsonl":
+        rows.writerow(columns)
 
-    def __init__(self, file: IO[str]) -> None:
-        self.file = file
+    def write(piece: Mapping[str, Values]) -> None:
+        shown: list[list[Any]] = []
+        for name, kind in columns.items():
+            cells = _cells(piece[name], kind)
+            if kind == "number":
+                cells = [None if cell is None else f"{cell:.{DIGITS}g}" for cell in cells]
+            if suffix == ".jsonl" and kind == "number":
+                cells = [None if cell is None else float(cell) for cell in cells]
+            elif suffix != ".jsonl" and kind == "text" and not raw:
+                cells = [None if cell is None else guarded(cell) for cell in cells]
+            shown.append(cells)
+        if suffix == ".jsonl":
+            for row in zip(*shown, strict=True):
+                file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+        else:
+            rows.writerows(zip(*shown, strict=True))
 
-    def write(self, row: str) -> int:
-        return self.file.write(row.removesuffix("\r\n") + "\n")
-
-
-def _cells(values: Values, kind: Cell) -> list[Any]:
-    if isinstance(values, Tensor):
-        return [None if value != value else value for value in values.to(torch.float32).tolist()]
-    return [None if cell is None else _clean(str(cell)) for cell in values] if kind == "text" else list(values)
-
-
-def _clean(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
-
-
-def _shown(cells: list[Any], kind: Cell, raw: bool) -> list[str]:
-    """Cells of CSV."""
-    if kind == "number":
-        return ["" if cell is None else f"{cell:.{DIGITS}g}" for cell in cells]
-    return ["" if cell is None else str(cell) if raw or kind == "count" else guarded(cell) for cell in cells]
-
-
-def _rounded(cells: list[Any], kind: Cell) -> list[Any]:
-    """Cells of JSON lines."""
-    return [None if cell is None else float(f"{cell:.{DIGITS}g}") for cell in cells] if kind == "number" else cells
+    return write
 
 
-def _open_parquet(path: Path, columns: Mapping[str, Cell]) -> tuple[Any, Any]:
+def _parquet_rows(path: Path, columns: Mapping[str, Cell]) -> tuple[Any, Callable[[Mapping[str, Values]], None]]:
+    """An open file of Parquet, and a function that writes rows to it."""
     try:
         import pyarrow as pa
         import pyarrow.parquet
     except ImportError as error:
-        raise InputError(
-            "Parquet needs pyarrow: pip install 'softmatch[tables]', or give --out a name that ends with .csv."
-        ) from error
-    types = {"text": pa.string(), "number": pa.float32(), "count": pa.int64()}
-    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
-    return pa.parquet.ParquetWriter(path, schema), schema
+        raise InputError("Parquet needs pyarrow: pip install 'softmatch[tables]', or let --out end with .csv.") from error
+    schema = pa.schema([(name, pa.string() if kind == "text" else pa.float32()) for name, kind in columns.items()])
+    file = pa.parquet.ParquetWriter(path, schema)
+
+    def write(piece: Mapping[str, Values]) -> None:
+        file.write_table(pa.table({name: _cells(piece[name], kind) for name, kind in columns.items()}, schema=schema))
+
+    return file, write
+
+
+def _cells(values: Values, kind: Cell) -> list[Any]:
+    """Cells of a column; None for an empty one."""
+    if isinstance(values, Tensor):
+        return [None if value != value else value for value in values.to(torch.float32).tolist()]
+    if kind == "number":
+        return list(values)
+    return [None if cell is None else str(cell).encode("utf-8", "backslashreplace").decode() for cell in values]

@@ -3,8 +3,6 @@
 The formula and the options of each method are in its card, docs/methods/NAME.md.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -16,29 +14,19 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.errors import InputError, nearest
 from softmatch.methods.base import Method, Supervised
-from softmatch.methods.cgmatch import cgmatch
-from softmatch.methods.consistency import mean_teacher, pi_model, temporal_ensembling, vat
-from softmatch.methods.embeddings import comatch, simmatch
+from softmatch.methods.cgmatch import CGMatch
+from softmatch.methods.consistency import VAT, MeanTeacher, PiModel, TemporalEnsembling
+from softmatch.methods.embeddings import CoMatch, SimMatch
 from softmatch.methods.forward import Forward
-from softmatch.methods.influence import influence
-from softmatch.methods.longtail_heads import abc, cossl
-from softmatch.methods.longtail_labels import crest, crest_plus, darp
+from softmatch.methods.influence import Influence
+from softmatch.methods.longtail_heads import AuxiliaryBalanced, CoLearning
+from softmatch.methods.longtail_labels import CReST, CReSTPlus, darp
 from softmatch.methods.longtail_weights import adsh, saw
-from softmatch.methods.match import (
-    PAPER_STEPS,
-    Match,
-    dash,
-    fixmatch,
-    flexmatch,
-    freematch,
-    pseudo_label,
-    softmatch,
-    uda,
-)
+from softmatch.methods.match import PAPER_STEPS, Match, dash, fixmatch, flexmatch, freematch, pseudo_label, softmatch, uda
 from softmatch.methods.match_variants import AdaMatch, adamatch, debiaspl, sequencematch
-from softmatch.methods.meta import meta_pseudo_labels
-from softmatch.methods.mixmatch import mixmatch, remixmatch
-from softmatch.methods.semireward import semireward
+from softmatch.methods.meta import MetaPseudoLabels
+from softmatch.methods.mixmatch import MixMatch, ReMixMatch
+from softmatch.methods.semireward import SemiReward
 from softmatch.methods.sinkhorn import sla
 from softmatch.plugins import call_own, find_own
 from softmatch.weightings import Weighting
@@ -58,6 +46,10 @@ Builder = Callable[..., Method]
 Family = Literal["match", "weak views", "mixing", "memory", "learned", "long-tailed", "baseline"]
 BASELINE = "supervised"
 """The method that every run is compared with."""
+abc, cgmatch, comatch, cossl = AuxiliaryBalanced, CGMatch, CoMatch, CoLearning
+crest, crest_plus, influence, mean_teacher = CReST, CReSTPlus, Influence, MeanTeacher
+meta_pseudo_labels, mixmatch, pi_model, remixmatch = MetaPseudoLabels, MixMatch, PiModel, ReMixMatch
+semireward, simmatch, temporal_ensembling, vat = SemiReward, SimMatch, TemporalEnsembling, VAT
 
 
 @dataclass(frozen=True)
@@ -65,8 +57,7 @@ class Entry:
     """A method as `softmatch methods` lists it; no other module knows a method by name.
 
     Attributes:
-        builder: a function or class that takes num_classes, fields of a Problem and the method's options; it has the
-            method's name in its module.
+        builder: a function or class that takes num_classes, fields of a Problem and the method's options.
         name: the method's name as its authors write it.
         family: the group in which docs/methods.md lists it.
         remembers: its state grows with the number of unlabelled samples.
@@ -106,81 +97,61 @@ METHODS: dict[str, Entry] = {
     "softmatch": Entry(softmatch, "SoftMatch", "match",
         "soft weights: a truncated Gaussian fitted to the confidence, with uniform alignment",
         "Chen, Tao, Fan, Wang, Wang, Schiele, Xie, Raj, Savvides: SoftMatch. ICLR 2023"),
-    "freematch": Entry(freematch, "FreeMatch", "match",
-        "self-adaptive global and class thresholds, and a fairness term",
+    "freematch": Entry(freematch, "FreeMatch", "match", "self-adaptive global and class thresholds, and a fairness term",
         "Wang, Chen, Heng, Hou, Fan, Wu, et al.: FreeMatch. ICLR 2023"),
-    "flexmatch": Entry(flexmatch, "FlexMatch", "match",
-        "class-wise thresholds that follow how well each class is learned",
+    "flexmatch": Entry(flexmatch, "FlexMatch", "match", "class-wise thresholds that follow how well each class is learned",
         "Zhang, Wang, Hou, Wu, Wang, Okumura, Shinozaki: FlexMatch. NeurIPS 2021", remembers=True),
-    "adamatch": Entry(adamatch, "AdaMatch", "match",
-        "threshold relative to the confidence on labels, aligned targets",
+    "adamatch": Entry(adamatch, "AdaMatch", "match", "threshold relative to the confidence on labels, aligned targets",
         "Berthelot, Roelofs, Sohn, Carlini, Kurakin: AdaMatch. ICLR 2022"),
-    "dash": Entry(dash, "Dash", "match",
-        "a loss threshold that falls during training",
+    "dash": Entry(dash, "Dash", "match", "a loss threshold that falls during training",
         "Xu, Shang, Ye, Qian, Li, Sun, Li, Jin: Dash. ICML 2021"),
-    "fixmatch": Entry(fixmatch, "FixMatch", "match",
-        "hard labels above one fixed confidence threshold",
+    "fixmatch": Entry(fixmatch, "FixMatch", "match", "hard labels above one fixed confidence threshold",
         "Sohn, Berthelot, Li, Zhang, Carlini, Cubuk, et al.: FixMatch. NeurIPS 2020"),
-    "uda": Entry(uda, "UDA", "match",
-        "sharpened soft targets above a threshold; optional signal annealing",
+    "uda": Entry(uda, "UDA", "match", "sharpened soft targets above a threshold; optional signal annealing",
         "Xie, Dai, Hovy, Luong, Le: Unsupervised Data Augmentation. NeurIPS 2020"),
     "pseudo_label": Entry(pseudo_label, "Pseudo-Label", "weak views",
         "every sample trained on its own argmax, with a weight that ramps up",
         "Lee: Pseudo-Label. ICML 2013 workshop", strong=False, equal_batches=True),
-    "pi_model": Entry(pi_model, "Π-model", "weak views",
-        "two weak views get the same prediction (Π-model)",
+    "pi_model": Entry(pi_model, "Π-model", "weak views", "two weak views get the same prediction (Π-model)",
         "Laine, Aila: Temporal Ensembling for Semi-Supervised Learning. ICLR 2017", strong=False, equal_batches=True),
     "temporal_ensembling": Entry(temporal_ensembling, "Temporal Ensembling", "weak views",
         "the prediction stays near the average of the sample's earlier ones",
         "Laine, Aila: Temporal Ensembling for Semi-Supervised Learning. ICLR 2017",
         remembers=True, strong=False, equal_batches=True),
-    "mean_teacher": Entry(mean_teacher, "Mean Teacher", "weak views",
-        "the prediction follows that of the averaged weights",
+    "mean_teacher": Entry(mean_teacher, "Mean Teacher", "weak views", "the prediction follows that of the averaged weights",
         "Tarvainen, Valpola: Mean Teachers Are Better Role Models. NeurIPS 2017", strong=False, equal_batches=True),
-    "vat": Entry(vat, "VAT", "weak views",
-        "the prediction withstands the perturbation that changes it most",
+    "vat": Entry(vat, "VAT", "weak views", "the prediction withstands the perturbation that changes it most",
         "Miyato, Maeda, Koyama, Ishii: Virtual Adversarial Training. TPAMI 2019", strong=False, equal_batches=True),
-    "mixmatch": Entry(mixmatch, "MixMatch", "mixing",
-        "sharpened guesses, mixed with the labelled samples; squared error",
+    "mixmatch": Entry(mixmatch, "MixMatch", "mixing", "sharpened guesses, mixed with the labelled samples; squared error",
         "Berthelot, Carlini, Goodfellow, Papernot, Oliver, Raffel: MixMatch. NeurIPS 2019", strong=False, equal_batches=True),
-    "remixmatch": Entry(remixmatch, "ReMixMatch", "mixing",
-        "MixMatch with aligned guesses, strong views and a rotation task",
+    "remixmatch": Entry(remixmatch, "ReMixMatch", "mixing", "MixMatch with aligned guesses, strong views and a rotation task",
         "Berthelot, Carlini, Cubuk, Kurakin, Sohn, Zhang, Raffel: ReMixMatch. ICLR 2020", equal_batches=True),
     "influence": Entry(influence, "Influence", "learned",
         "a weight for every sample, learned from held-out labels; around any match method",
         "Ren, Yeh, Schwing: Not All Unlabeled Data Are Equal. NeurIPS 2020", remembers=True),
     "comatch": Entry(comatch, "CoMatch", "memory",
-        "predictions smoothed by a memory, and a graph of samples that embeddings follow",
-        "Li, Xiong, Hoi: CoMatch. ICCV 2021"),
-    "simmatch": Entry(simmatch, "SimMatch", "memory",
-        "predictions and similarities to the labelled samples correct each other",
+        "predictions smoothed by a memory, and a graph of samples that embeddings follow", "Li, Xiong, Hoi: CoMatch. ICCV 2021"),
+    "simmatch": Entry(simmatch, "SimMatch", "memory", "predictions and similarities to the labelled samples correct each other",
         "Zheng, You, Huang, Wang, Qian, Xu: SimMatch. CVPR 2022"),
-    "sla": Entry(sla, "SLA", "match",
-        "labels allocated to all samples by optimal transport, to classes of limited size",
+    "sla": Entry(sla, "SLA", "match", "labels allocated to all samples by optimal transport, to classes of limited size",
         "Tai, Bailis, Valiant: Sinkhorn Label Allocation. ICML 2021", remembers=True),
     "meta_pseudo_labels": Entry(meta_pseudo_labels, "Meta Pseudo Labels", "learned",
-        "a teacher that learns from how its labels help a student",
-        "Pham, Dai, Xie, Luong, Le: Meta Pseudo Labels. CVPR 2021"),
-    "debiaspl": Entry(debiaspl, "DebiasPL", "match",
-        "labels corrected by the mean prediction, and margins by it",
+        "a teacher that learns from how its labels help a student", "Pham, Dai, Xie, Luong, Le: Meta Pseudo Labels. CVPR 2021"),
+    "debiaspl": Entry(debiaspl, "DebiasPL", "match", "labels corrected by the mean prediction, and margins by it",
         "Wang, Wu, Lian, Yu: Debiased Learning from Naturally Imbalanced Pseudo-Labels. CVPR 2022"),
     "sequencematch": Entry(sequencematch, "SequenceMatch", "match",
-        "FlexMatch, and agreement along weak, medium and strong views",
-        "Nguyen: SequenceMatch. WACV 2024", remembers=True),
+        "FlexMatch, and agreement along weak, medium and strong views", "Nguyen: SequenceMatch. WACV 2024", remembers=True),
     "semireward": Entry(semireward, "SemiReward", "learned",
         "pseudo-labels selected by a learned reward; around any match method",
         "Li, Jin, Wang, Wu, Liu, Tan, Li: SemiReward. ICLR 2024"),
-    "cgmatch": Entry(cgmatch, "CGMatch", "memory",
-        "confident samples, and less confident ones whose label has been steady",
+    "cgmatch": Entry(cgmatch, "CGMatch", "memory", "confident samples, and less confident ones whose label has been steady",
         "Cheng, Lu, Tian, Zhao, Chang, Du: CGMatch. CVPR 2025", remembers=True),
-    "darp": Entry(darp, "DARP", "long-tailed",
-        "long-tailed: predictions refined to given class counts; around any match method",
+    "darp": Entry(darp, "DARP", "long-tailed", "long-tailed: predictions refined to given class counts; around any match method",
         "Kim, Hur, Park, Yang, Hwang, Shin: Distribution Aligning Refinery of Pseudo-label. NeurIPS 2020", remembers=True),
     "crest": Entry(crest, "CReST", "long-tailed",
         "long-tailed: generations, each with the rarer classes' pseudo-labels added; around any match method",
         "Wei, Sohn, Mellina, Yuille, Yang: CReST. CVPR 2021", remembers=True),
-    "crest_plus": Entry(crest_plus, "CReST+", "long-tailed",
-        "CReST with targets aligned to ever flatter class frequencies",
+    "crest_plus": Entry(crest_plus, "CReST+", "long-tailed", "CReST with targets aligned to ever flatter class frequencies",
         "Wei, Sohn, Mellina, Yuille, Yang: CReST. CVPR 2021", remembers=True),
     "abc": Entry(abc, "ABC", "long-tailed",
         "long-tailed: a second head trained on classes of equal size; around any match method",
@@ -188,14 +159,12 @@ METHODS: dict[str, Entry] = {
     "cossl": Entry(cossl, "CoSSL", "long-tailed",
         "long-tailed: a balanced head that later makes the labels; around any match method",
         "Fan, Dai, Kukleva, Schiele: CoSSL. CVPR 2022"),
-    "saw": Entry(saw, "SAW", "long-tailed",
-        "long-tailed: losses weighted by the size of their class; around any match method",
+    "saw": Entry(saw, "SAW", "long-tailed", "long-tailed: losses weighted by the size of their class; around any match method",
         "Lai, Wang, Gunawan, Cheung, Chuah: Smoothed Adaptive Weighting. ICML 2022", remembers=True),
     "adsh": Entry(adsh, "Adsh", "long-tailed",
         "long-tailed: thresholds that pass the same share of every class; around any match method",
         "Guo, Li: Class-Imbalanced Semi-Supervised Learning with Adaptive Thresholding. ICML 2022"),
-    "supervised": Entry(supervised, "Baseline (labels only)", "baseline",
-        "the labelled samples only",
+    "supervised": Entry(supervised, "Baseline (labels only)", "baseline", "the labelled samples only",
         "the baseline of every comparison", strong=False),
 }
 # fmt: on

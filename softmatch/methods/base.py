@@ -1,7 +1,5 @@
 """The interface between the training loop and a method: the data it needs, the state it keeps, its loss on a batch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, get_args

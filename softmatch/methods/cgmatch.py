@@ -1,7 +1,5 @@
 """CGMatch (Cheng et al. 2025): samples grouped by confidence and by how steady their pseudo-label has been."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -183,6 +181,3 @@ class CGMatch(Method):
     def statistics(self) -> dict[str, Tensor]:
         found = {"threshold": self.threshold(), "mean_gap": self.mean_gap.value, "ramp": self.ramp()}
         return {**found, "marginal": self.alignment.marginal.value}
-
-
-cgmatch = CGMatch

@@ -4,8 +4,6 @@ On two weak views (Π-model), now and in earlier epochs (temporal ensembling), b
 and with the perturbation that changes it most (VAT).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -30,7 +28,16 @@ class Consistency(Method):
     unlabeled_views: tuple[str, ...] = ("weak", "weak_2")
     tracked_views = ()
 
-    def __init__(self, total_steps: int, max_weight: float, ramp: float, ramp_shape: Shape) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        *,
+        total_steps: int = PAPER_STEPS,
+        max_weight: float = 50.0,
+        ramp: float = 0.4,
+        ramp_shape: Shape = "linear",
+    ) -> None:
+        del num_classes
         super().__init__()
         require("be positive", max_weight=max_weight)
         require("lie in [0, 1]", ramp=ramp)
@@ -80,8 +87,7 @@ class PiModel(Consistency):
         ramp_shape: Shape = "linear",
         both_branches: bool = False,
     ) -> None:
-        del num_classes
-        super().__init__(total_steps, max_weight, ramp, ramp_shape)
+        super().__init__(num_classes, total_steps=total_steps, max_weight=max_weight, ramp=ramp, ramp_shape=ramp_shape)
         self.both_branches = both_branches
 
     def step(self, forward: Forward, batch: Batch) -> Output:
@@ -111,7 +117,7 @@ class TemporalEnsembling(Consistency):
         ramp: float = 0.4,
         ramp_shape: Shape = "sigmoid",
     ) -> None:
-        super().__init__(total_steps, max_weight, ramp, ramp_shape)
+        super().__init__(num_classes, total_steps=total_steps, max_weight=max_weight, ramp=ramp, ramp_shape=ramp_shape)
         require("lie in [0, 1)", alpha=alpha)
         require("be 1 or more", num_unlabeled=num_unlabeled)
         self.alpha = alpha
@@ -133,38 +139,21 @@ class TemporalEnsembling(Consistency):
         target = torch.where(known[:, None], self.sums[index] / share[:, None], probs)
         output = self.compute(labeled_logits, labels, logits, target, known)
         if self.training:
-            self._take_in(gather(index), gather(probs))
+            index, new = gather(index), gather(probs)
+            self.sums.write(index, self.alpha * self.sums[index] + (1.0 - self.alpha) * new)
+            self.visits.write(index, self.visits[index] + 1)
         assert output.pseudo is not None
         return replace(output, pseudo=replace(output.pseudo, confidence=probs.max(-1).values))
-
-    def _take_in(self, index: Tensor, probs: Tensor) -> None:
-        self.sums.write(index, self.alpha * self.sums[index] + (1.0 - self.alpha) * probs)
-        self.visits.write(index, self.visits[index] + 1)
 
 
 class MeanTeacher(Consistency):
     """The target is the prediction of the run's averaged weights θ' on another weak view: D(p_θ'(ω₁(u)), z_θ(ω₂(u)))."""
-
-    def __init__(
-        self,
-        num_classes: int,
-        *,
-        total_steps: int = PAPER_STEPS,
-        max_weight: float = 50.0,
-        ramp: float = 0.4,
-        ramp_shape: Shape = "linear",
-    ) -> None:
-        del num_classes
-        super().__init__(total_steps, max_weight, ramp, ramp_shape)
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         (labeled,) = forward(batch.labeled["weak"])
         (teacher,) = forward.teach(batch.unlabeled["weak"])
         (student,) = forward(batch.unlabeled["weak_2"], tracking=False)
         return self.compute(labeled, batch.labels, student, torch.softmax(teacher.float(), dim=-1))
-
-
-pi_model, temporal_ensembling, mean_teacher = PiModel, TemporalEnsembling, MeanTeacher
 
 
 CIFAR_VALUES = 3 * 32 * 32
@@ -194,8 +183,7 @@ class VAT(Consistency):
         ramp: float = 0.4,
         ramp_shape: Shape = "linear",
     ) -> None:
-        del num_classes
-        super().__init__(total_steps, max_weight, ramp, ramp_shape)
+        super().__init__(num_classes, total_steps=total_steps, max_weight=max_weight, ramp=ramp, ramp_shape=ramp_shape)
         require("be positive", epsilon=epsilon)
         require("lie in (0, 1]", step=step)
         require("be 1 or more", iterations=iterations)
@@ -256,6 +244,3 @@ def _unit(direction: Tensor) -> Tensor:
     flat = flat / flat.abs().amax(1, keepdim=True).clamp_min(tiny)
     length: Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
     return (flat / length.clamp_min(tiny)).view_as(direction)
-
-
-vat = VAT

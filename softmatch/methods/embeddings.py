@@ -1,7 +1,5 @@
 """CoMatch and SimMatch: class predictions and embeddings of samples that correct each other."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -109,9 +107,7 @@ class CoMatch(Embedding):
 
     def step(self, forward: Forward, batch: Batch) -> Output:
         labeled, weak, strong, other = forward.encode(
-            batch.labeled["weak"],
-            *(batch.unlabeled[name] for name in self.unlabeled_views),
-            gradient=(True, False, True, True),
+            batch.labeled["weak"], *(batch.unlabeled[name] for name in self.unlabeled_views), gradient=(True, False, True, True)
         )
         with torch.no_grad():
             labeled, weak = (embed(forward, view) for view in (labeled, weak))
@@ -154,9 +150,6 @@ class CoMatch(Embedding):
         known = F.one_hot(labels, self.num_classes).float()
         self.embeddings.push(torch.cat([gather(weak), gather(labeled)]))
         self.probs.push(torch.cat([gather(probs), gather(known)]))
-
-
-comatch = CoMatch
 
 
 UNSEEN = -1
@@ -260,8 +253,5 @@ class SimMatch(Embedding):
 @torch.no_grad()
 def _teach(forward: Forward, *views: Tensor) -> list[Encoded]:
     """Embeddings and logits of each view by the averaged weights."""
-    features = forward.teach_features(*views, batch_statistics=False)
+    features = forward.teach_features(*views)
     return [Encoded(forward.head(each, "projector", averaged=True), forward.head(each, averaged=True)) for each in features]
-
-
-simmatch = SimMatch

@@ -1,7 +1,5 @@
 """The network as a method calls it: views in, logits and features of the whole batch out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal, NamedTuple
@@ -65,7 +63,7 @@ class Forward:
         """Called before each step, whose number seeds the random numbers of the network (dropout) for a share."""
         self._draws.begin(step)
 
-    def around(self, network: nn.Module) -> Forward:
+    def around(self, network: nn.Module) -> "Forward":
         """The same for another network, which a method trains in addition."""
         other = Forward(network, self.batch_statistics, self.micro_batch, sharded=self.sharded)
         other._draws = self._draws
@@ -119,20 +117,17 @@ class Forward:
         return self._gathered([found])[0][0]
 
     @torch.no_grad()
-    def teach(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        """Logits of each view by the averaged weights, without gradient; running statistics stay unchanged.
-
-        Args:
-            batch_statistics: normalise with the batch, as in training, or with the running statistics.
-        """
+    def teach(self, *views: Tensor) -> list[Tensor]:
+        """Logits of each view by the averaged weights, without gradient, normalised with the batch as in training."""
         assert self.average is not None, "this loop keeps no averaged weights"
-        return self._averaged(self.average, views, batch_statistics)
+        with frozen_running_statistics(self.average):
+            return self._averaged(self.average, views, batch_statistics=True)
 
     @torch.no_grad()
-    def teach_features(self, *views: Tensor, batch_statistics: bool = True) -> list[Tensor]:
-        """Features of each view by the averaged weights, like `teach`."""
+    def teach_features(self, *views: Tensor) -> list[Tensor]:
+        """Features of each view by the averaged weights, without gradient, normalised with the running statistics."""
         assert self.average is not None, "this loop keeps no averaged weights"
-        return self._averaged(self.average.features, views, batch_statistics)  # type: ignore[arg-type]  # a method of the module
+        return self._averaged(self.average.features, views, batch_statistics=False)  # type: ignore[arg-type]  # a method of it
 
     def rows(self, view: Tensor) -> int:
         """Number of rows of all processes: a method draws random numbers for all of them and takes its `own`."""
@@ -155,8 +150,14 @@ class Forward:
         """Each kind of output, for each view: the rows of all processes, in one message per kind."""
         if not self.sharded:
             return [list(shares) for shares in kinds]
-        numbers = numbers_of_rows([len(share) for share in kinds[0]])
-        return [_gather_views(shares, numbers) for shares in kinds]
+        by_process = list(zip(*numbers_of_rows([len(share) for share in kinds[0]]), strict=True))
+        found = []
+        for shares in kinds:
+            whole = gather_rows(torch.cat(list(shares)), [sum(each) for each in by_process])
+            parts = torch.split(whole, [number for each in by_process for number in each])
+            views = (torch.cat(parts[view :: len(shares)]) for view in range(len(shares)))
+            found.append([view if share.requires_grad else view.detach() for view, share in zip(views, shares, strict=True)])
+        return found
 
     def _own_draws(self) -> AbstractContextManager[None]:
         if not self.sharded:
@@ -176,7 +177,7 @@ class Forward:
         was = self.average.training
         self.average.train(batch_statistics)
         try:
-            with self._own_draws(), frozen_running_statistics(self.average) if batch_statistics else nullcontext():
+            with self._own_draws():
                 return self._gathered([self._pass(call, view) for view in views])[0]
         finally:
             self.average.train(was)
@@ -201,15 +202,6 @@ class Forward:
         number = 1 if self.micro_batch is None else -(-len(view) // self.micro_batch)
         found = [call(piece) for piece in torch.tensor_split(view, max(number, 1))]
         return found[0] if len(found) == 1 else torch.cat(found)
-
-
-def _gather_views(shares: Sequence[Tensor], numbers: Sequence[Sequence[int]]) -> list[Tensor]:
-    """The rows of all processes for each view, `numbers` of them; views without gradient stay without."""
-    by_process = list(zip(*numbers, strict=True))
-    whole = gather_rows(torch.cat(list(shares)), [sum(each) for each in by_process])
-    parts = torch.split(whole, [number for each in by_process for number in each])
-    views = (torch.cat(parts[view :: len(shares)]) for view in range(len(shares)))
-    return [view if share.requires_grad else view.detach() for view, share in zip(views, shares, strict=True)]
 
 
 class RecordedForward(Forward):

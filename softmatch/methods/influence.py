@@ -1,7 +1,5 @@
 """Influence (Ren, Yeh, Schwing 2020): a weight for every unlabelled sample, learned from held-out labels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -169,6 +167,3 @@ class Influence(Around):
 def _last_layer(encoded: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     features, logits = encoded
     return features.detach().float(), torch.softmax(logits.detach().float(), dim=-1)
-
-
-influence = Influence

@@ -1,7 +1,5 @@
 """Methods for long-tailed data with a second head trained on balanced classes: ABC and CoSSL."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -92,9 +90,6 @@ def _sample(probability: Tensor) -> Tensor:
     return (torch.rand(len(probability)).to(probability.device) < probability).float()
 
 
-abc = AuxiliaryBalanced
-
-
 class TaughtForward(RecordedForward):
     """A Forward that does not show one view to the network but returns a teacher's answer for it."""
 
@@ -156,15 +151,12 @@ class CoLearning(WithBalancedHead):
         number = len(labeled.labels)
         first = forward.whole(unlabeled, number)
         partners = forward.own(first[torch.arange(number, device=first.device) % len(first)])
-        ours, others = forward.teach_features(labeled.views["weak"], partners, batch_statistics=False)
+        ours, others = forward.teach_features(labeled.views["weak"], partners)
         chance, share = torch.rand(2, number, 1).to(ours.device)
         kept = torch.where(chance < self.blending[labeled.labels][:, None], self.mix + (1.0 - self.mix) * share, 1.0)
         return F.cross_entropy(forward.head(kept * ours + (1.0 - kept) * others, BALANCED).float(), labeled.labels)
 
     @torch.no_grad()
     def _taught(self, forward: Forward, weak: Tensor) -> Forward:
-        (features,) = forward.teach_features(weak, batch_statistics=False)
+        (features,) = forward.teach_features(weak)
         return TaughtForward(forward, weak, Encoded(features, forward.head(features, BALANCED)))
-
-
-cossl = CoLearning

@@ -1,7 +1,5 @@
 """Methods for long-tailed data that change pseudo-labels: DARP (to given class counts) and CReST (added to the labels)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -83,14 +81,7 @@ class Refinery(Refinement):
     counts: Tensor
 
     def __init__(
-        self,
-        counts: Tensor,
-        num_unlabeled: int,
-        warmup: int,
-        every: int,
-        alpha: float,
-        rounds: int,
-        tolerance: float,
+        self, counts: Tensor, num_unlabeled: int, warmup: int, every: int, alpha: float, rounds: int, tolerance: float
     ) -> None:
         super().__init__()
         self.warmup, self.every = warmup, every
@@ -272,6 +263,3 @@ class CReSTPlus(CReST):
         goal = self.prior ** self.power()
         assert isinstance(self.base.alignment, Alignment)
         self.base.alignment.goal.copy_(goal / goal.sum())
-
-
-crest, crest_plus = CReST, CReSTPlus

@@ -1,9 +1,6 @@
 """Methods for long-tailed data that change λ by class: Adsh (thresholds) and SAW (loss weights)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,18 +8,16 @@ from torch.nn import functional as F
 
 from softmatch import targets
 from softmatch.errors import InputError
-from softmatch.methods.base import require, require_choice
+from softmatch.methods.base import require
 from softmatch.methods.match import PAPER_STEPS, Match
 from softmatch.methods.wrapper import Base, epoch_steps, label_counts, match_method
 from softmatch.state import Registry, StepCount
 from softmatch.step import Seen, refuse_invalid
 from softmatch.weightings import Weighting
 
-Labels = Literal["rectified", "argmax"]
-
 
 class EqualShareThreshold(Weighting):
-    """λ = 1(p_ŷ ≥ T_ŷ), T_c = exp(−s_c): every class passes the same share of its samples as the head class.
+    """λ = 1(p_ŷ ≥ T_ŷ), T_c = exp(−s_c), ŷ = argmax p_c/T_c: every class passes the same share of its samples as the head class.
 
     A survey finds ρ, the share of the samples predicted as the head class whose confidence is ≥ τ, and for every other class
     T_c = min(τ, confidence at rank ⌊ρ·n_c⌋, or 1 if that is 0, among its n_c samples). T is τ before the first survey and
@@ -32,14 +27,13 @@ class EqualShareThreshold(Weighting):
         num_classes: C.
         head: the class with the most labels.
         threshold: τ.
-        labels: ŷ = argmax p_c/T_c ("rectified"), or argmax p_c.
     """
 
     thresholds: Tensor
 
-    def __init__(self, num_classes: int, head: int, threshold: float = 0.95, labels: Labels = "rectified") -> None:
+    def __init__(self, num_classes: int, head: int, threshold: float = 0.95) -> None:
         super().__init__()
-        self.num_classes, self.head, self.threshold, self.labels = num_classes, head, threshold, labels
+        self.num_classes, self.head, self.threshold = num_classes, head, threshold
         self.register_buffer("thresholds", torch.full((num_classes,), threshold))
 
     @torch.no_grad()
@@ -59,7 +53,7 @@ class EqualShareThreshold(Weighting):
 
     def target(self, probs: Tensor) -> Tensor:
         """One-hot ŷ."""
-        return targets.hard(probs / self.thresholds if self.labels == "rectified" else probs)
+        return targets.hard(probs / self.thresholds)
 
     def statistics(self) -> dict[str, Tensor]:
         return {"class_thresholds": self.thresholds}
@@ -80,19 +74,17 @@ def adsh(
     unlabeled_batch: int = 448,
     total_steps: int = PAPER_STEPS,
     threshold: float = 0.95,
-    labels: Labels = "rectified",
     every: int | None = None,
 ) -> Match:
     """Adsh: hard labels and class thresholds, updated each epoch, in place of a match method's own weights."""
     require("lie in (0, 1)", threshold=threshold)
-    require_choice(Labels, labels=labels)
     head = int(label_counts(class_counts, num_classes).argmax())
     method = match_method(base)
     if method.penalty is not None:
         raise InputError(
             "adsh replaces the base's thresholds, which this base's penalty needs. Use another base, such as fixmatch."
         )
-    weighting = EqualShareThreshold(num_classes, head, threshold, labels)
+    weighting = EqualShareThreshold(num_classes, head, threshold)
     method.weighting, method.target = weighting, weighting.target
     method.survey_every = epoch_steps(num_unlabeled, unlabeled_batch, total_steps, every)
     return method

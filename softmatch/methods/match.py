@@ -3,8 +3,6 @@
 A method is an alignment × a weighting λ × a target. Each function below is one such composition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,15 +21,7 @@ from softmatch.methods.forward import Forward
 from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output, Seen, refuse_invalid
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold, SignalAnnealing
-from softmatch.weightings import (
-    Constant,
-    Estimation,
-    RampUp,
-    Threshold,
-    TruncatedGaussian,
-    Weighting,
-    weight_curve,
-)
+from softmatch.weightings import Constant, Estimation, RampUp, Threshold, TruncatedGaussian, Weighting, weight_curve
 
 PAPER_STEPS = 2**20
 
@@ -189,10 +179,7 @@ class Match(Method):
             (weak,) = forward(batch.unlabeled["weak"], tracking=False)
             return self.compute(labeled, batch.labels, weak, None, batch.index)
         labeled, weak, strong = forward(
-            batch.labeled["weak"],
-            batch.unlabeled["weak"],
-            batch.unlabeled["strong"],
-            gradient=(True, False, True),
+            batch.labeled["weak"], batch.unlabeled["weak"], batch.unlabeled["strong"], gradient=(True, False, True)
         )
         return self.compute(labeled, batch.labels, weak, strong, batch.index)
 
@@ -297,12 +284,7 @@ def uda(
 
 
 def dash(
-    num_classes: int,
-    *,
-    total_steps: int = PAPER_STEPS,
-    warmup: int | None = None,
-    every: int | None = None,
-    floor: float = 0.05,
+    num_classes: int, *, total_steps: int = PAPER_STEPS, warmup: int | None = None, every: int | None = None, floor: float = 0.05
 ) -> Match:
     """Dash: samples whose pseudo-label loss is below a threshold that falls during training.
 

@@ -1,7 +1,5 @@
 """Match methods with a step, a refinement or views of their own: AdaMatch, DebiasPL and SequenceMatch."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 
@@ -12,7 +10,7 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.alignments import Alignment
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start, queue_for
-from softmatch.methods.base import require, require_choice
+from softmatch.methods.base import require
 from softmatch.methods.forward import Forward
 from softmatch.methods.match import PAPER_STEPS, Match, Refinement
 from softmatch.step import Batch, Output, Seen, refuse_invalid
@@ -127,20 +125,16 @@ def debiaspl(
     return Match(Threshold(threshold, max_weight=max_weight), divergence=debiasing.divergence, refinement=debiasing)
 
 
-Mask = Literal["confident", "selected"]
-
-
 class SequenceMatch(Match):
     """L = L_FlexMatch + K(ω → M) + K(M → Ω) + K(ω → Ω), M the medium view.
 
-    K(a → b) = mean m_a·KL(sharpen_T(p_a) ‖ p_b), p_a without gradient. The mask m_a is 1(max p_a ≥ τ) of the view that
-    gives the target ("confident"), or FlexMatch's λ of the weak view ("selected"). `forward` and `compute` take no medium view
+    K(a → b) = mean 1(max p_a ≥ τ)·KL(sharpen_T(p_a) ‖ p_b), p_a without gradient. `forward` and `compute` take no medium view
     and are FlexMatch's part.
     """
 
-    def __init__(self, weighting: CurriculumThreshold, temperature: float = 0.5, mask: Mask = "confident") -> None:
+    def __init__(self, weighting: CurriculumThreshold, temperature: float = 0.5) -> None:
         super().__init__(weighting)
-        self.threshold, self.temperature, self.mask = weighting.threshold, temperature, mask
+        self.threshold, self.temperature = weighting.threshold, temperature
         self.unlabeled_views = ("weak", "medium", "strong")
 
     def step(self, forward: Forward, batch: Batch) -> Output:
@@ -149,21 +143,16 @@ class SequenceMatch(Match):
         )
         refuse_invalid("medium_logits", medium)
         output = self.compute(labeled, batch.labels, weak, strong, batch.index)
-        assert output.pseudo is not None
         assert output.unsupervised_loss is not None
-        selected = output.pseudo.weights if self.mask == "selected" else None
-        divergence = (
-            self.divergence_between(weak, medium, selected)
-            + self.divergence_between(medium, strong, selected)
-            + self.divergence_between(weak, strong, selected)
-        )
+        pairs = (weak, medium), (medium, strong), (weak, strong)
+        divergence = torch.stack([self.divergence_between(*pair) for pair in pairs]).sum()
         unsupervised = output.unsupervised_loss + divergence.detach()
         return Output(output.loss + divergence, output.supervised_loss, unsupervised, output.pseudo)
 
-    def divergence_between(self, source: Tensor, trained: Tensor, selected: Tensor | None = None) -> Tensor:
-        """K(a → b) of logits (B, C); `selected` (B,) replaces the mask of confident samples."""
+    def divergence_between(self, source: Tensor, trained: Tensor) -> Tensor:
+        """K(a → b) of logits (B, C)."""
         probs = torch.softmax(source.detach().float(), dim=-1)
-        mask = (probs.max(-1).values >= self.threshold).to(probs.dtype) if selected is None else selected
+        mask = (probs.max(-1).values >= self.threshold).to(probs.dtype)
         return (mask * targets.kl_divergence(targets.sharpened(probs, self.temperature), trained)).mean()
 
 
@@ -173,12 +162,10 @@ def sequencematch(
     num_unlabeled: int,
     threshold: float = 0.95,
     temperature: float = 0.5,
-    mask: Mask = "confident",
     mapping: Literal["convex", "linear", "concave"] = "convex",
     threshold_warmup: bool = True,
 ) -> SequenceMatch:
     """SequenceMatch: FlexMatch with a medium view, whose prediction lies between those of the weak and the strong one."""
     require("be positive", temperature=temperature)
-    require_choice(Mask, mask=mask)
     weighting = CurriculumThreshold(num_classes, num_unlabeled, threshold, mapping, threshold_warmup)
-    return SequenceMatch(weighting, temperature, mask)
+    return SequenceMatch(weighting, temperature)

@@ -1,7 +1,5 @@
 """Meta Pseudo Labels (Pham et al. 2021): a teacher that learns from how well its student does on labels."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import AbstractContextManager
 from functools import partial
@@ -146,6 +144,3 @@ def _average_gradients(module: nn.Module) -> None:
     for parameter in module.parameters():
         if parameter.grad is not None:
             parameter.grad /= world().size
-
-
-meta_pseudo_labels = MetaPseudoLabels

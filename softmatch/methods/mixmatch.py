@@ -1,7 +1,5 @@
 """MixMatch and ReMixMatch (Berthelot et al. 2019, 2020): guessed labels, mixed with the labelled samples by mixup."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -72,22 +70,55 @@ def ramp_steps(total_steps: int, ramp: float | None = None) -> int:
     return max(round(share * total_steps), 1)
 
 
-def refuse_mixing_options(alpha: float, temperature: float, views: int, ramp: float | None, **weights: float) -> None:
-    """Raise InputError for invalid options of MixMatch and ReMixMatch."""
-    require("be positive", alpha=alpha, temperature=temperature)
-    require("be 1 or more", views=views)
-    require("lie in [0, 1]", ramp=ramp)
-    require("be 0 or more", **weights)
+class Mixing(Method):
+    """What MixMatch and ReMixMatch share: sharpened guesses as targets of mixed samples, and a ramp of the unlabelled loss."""
+
+    kinds = ("image", "vector")
+
+    def __init__(
+        self,
+        total_steps: int,
+        alpha: float,
+        temperature: float,
+        views: int,
+        ramp: float | None,
+        per_sample: bool,
+        **weights: float,
+    ) -> None:
+        super().__init__()
+        require("be positive", alpha=alpha, temperature=temperature)
+        require("be 1 or more", views=views)
+        require("lie in [0, 1]", ramp=ramp)
+        require("be 0 or more", **weights)
+        self.alpha, self.temperature, self.per_sample = alpha, temperature, per_sample
+        self.ramp = Ramp(ramp_steps(total_steps, ramp))
+
+    def mix(self, forward: Forward, batch: Batch, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and goals of the mixed samples, labelled ones first; the ramp advances in training mode."""
+        views = [batch.unlabeled[name] for name in self.unlabeled_views]
+        goals = [F.one_hot(batch.labels, target.shape[-1]).to(target.dtype), *[target] * len(views)]
+        mixed = mixed_logits(forward, [batch.labeled["weak"], *views], goals, self.alpha, self.per_sample)
+        refuse_invalid("mixed_logits", mixed[0])
+        if self.training:
+            self.ramp.advance()
+        return mixed
+
+    def output(self, supervised: Tensor, unsupervised: Tensor, target: Tensor, probs: Tensor) -> Output:
+        """The loss, and the guesses as pseudo-labels with the ramp as their weight."""
+        weights = self.ramp().expand(len(target))
+        pseudo = PseudoLabels(target.argmax(-1), weights, weights, probs.max(-1).values)
+        return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)
+
+    def statistics(self) -> dict[str, Tensor]:
+        return {"ramp": self.ramp()}
 
 
-class MixMatch(Method):
+class MixMatch(Mixing):
     """L = mean H(y', p(x')) + λ_u·w(t)·mean (t' − p(u'))², the second mean over samples, views and classes.
 
     t = sharpen_T of the mean prediction on the weak views of u, without gradient and without moving running statistics.
     Every x and every view of u is mixed with a random sample of all of them.
     """
-
-    kinds = ("image", "vector")
 
     def __init__(
         self,
@@ -102,42 +133,20 @@ class MixMatch(Method):
         per_sample: bool = True,
     ) -> None:
         del num_classes
-        super().__init__()
-        refuse_mixing_options(alpha, temperature, views, ramp, weight=weight)
-        self.unlabeled_views = view_names("weak", views)
-        self.weight, self.alpha, self.temperature, self.per_sample = weight, alpha, temperature, per_sample
-        self.ramp = Ramp(ramp_steps(total_steps, ramp))
+        super().__init__(total_steps, alpha, temperature, views, ramp, per_sample, weight=weight)
+        self.unlabeled_views, self.weight = view_names("weak", views), weight
 
     def step(self, forward: Forward, batch: Batch) -> Output:
-        views = [batch.unlabeled[name] for name in self.unlabeled_views]
         with torch.no_grad():
-            probs = self._mean_prediction(forward(*views, tracking=False))
+            weak = torch.stack(forward(*(batch.unlabeled[name] for name in self.unlabeled_views), tracking=False))
+            refuse_invalid("weak_logits", weak)
+            probs = torch.softmax(weak.float(), dim=-1).mean(0)
             target = targets.sharpened(probs, self.temperature)
-        labels = F.one_hot(batch.labels, target.shape[-1]).to(target.dtype)
-        logits, goals = mixed_logits(
-            forward, [batch.labeled["weak"], *views], [labels, *[target] * len(views)], self.alpha, self.per_sample
-        )
-        refuse_invalid("mixed_logits", logits)
-        if self.training:
-            self.ramp.advance()
-        ramp, number = self.ramp(), len(labels)
+        logits, goals = self.mix(forward, batch, target)
+        number = len(batch.labels)
         supervised = targets.cross_entropy(goals[:number], logits[:number]).mean()
         squared = (goals[number:] - torch.softmax(logits[number:].float(), dim=-1)).square().mean()
-        unsupervised = self.weight * ramp * squared
-        weights = ramp.expand(len(target))
-        pseudo = PseudoLabels(target.argmax(-1), weights, weights, probs.max(-1).values)
-        return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)
-
-    def _mean_prediction(self, logits: list[Tensor]) -> Tensor:
-        for view in logits:
-            refuse_invalid("weak_logits", view)
-        return torch.stack([torch.softmax(view.float(), dim=-1) for view in logits]).mean(0)
-
-    def statistics(self) -> dict[str, Tensor]:
-        return {"ramp": self.ramp()}
-
-
-mixmatch = MixMatch
+        return self.output(supervised, self.weight * self.ramp() * squared, target, probs)
 
 
 def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
@@ -149,14 +158,12 @@ def quarter_turns(images: Tensor, turns: Tensor) -> Tensor:
     return turned
 
 
-class ReMixMatch(Method):
+class ReMixMatch(Mixing):
     """L = mean H(y', p(x')) + w(t)·(a·mean H(t', p(u')) + b·mean H(t, p(Ω₁(u)))) + c·mean H(r, rotation head on r(Ω₁(u))).
 
     t = sharpen_T(Norm(p·r/s)) of the prediction p on ω(u), without gradient; r are the labelled class frequencies. x, ω(u) and
     every Ω_k(u) are mixed as in MixMatch; only the mixed passes move the running statistics. s learns p after it was used.
     """
-
-    kinds = ("image", "vector")
 
     def __init__(
         self,
@@ -180,48 +187,34 @@ class ReMixMatch(Method):
         start: Start = "paper",
         per_sample: bool = True,
     ) -> None:
-        super().__init__()
         weights = {"weight": weight, "strong_weight": strong_weight, "rotation_weight": rotation_weight}
-        refuse_mixing_options(alpha, temperature, views, ramp, **weights)
+        super().__init__(total_steps, alpha, temperature, views, ramp, per_sample, **weights)
         self.unlabeled_views = ("weak", *view_names("strong", views))
         self.needs_features = self.rotation = _rotates(rotation, kind, shape)
         self.weight, self.strong_weight, self.rotation_weight = weight, strong_weight, rotation_weight
-        self.alpha, self.temperature, self.per_sample = alpha, temperature, per_sample
         goal: Target = "uniform" if class_prior is None else class_prior
-        length = queue_for(total_steps, queue)
-        self.alignment = Alignment(num_classes, goal, momentum, queue=length, start=start, epsilon=epsilon)
-        self.ramp = Ramp(ramp_steps(total_steps, ramp))
+        self.alignment = Alignment(num_classes, goal, momentum, queue_for(total_steps, queue), start, epsilon)
 
     def heads(self, num_features: int) -> dict[str, nn.Module]:
         return {"rotation": nn.Linear(num_features, 4)} if self.rotation else {}
 
     def step(self, forward: Forward, batch: Batch) -> Output:
-        views = [batch.unlabeled[name] for name in self.unlabeled_views]
         with torch.no_grad():
             (weak,) = forward(batch.unlabeled["weak"], tracking=False)
             refuse_invalid("weak_logits", weak)
             probs = torch.softmax(weak.float(), dim=-1)
             target = targets.sharpened(self.alignment(probs), self.temperature)
-        labels = F.one_hot(batch.labels, target.shape[-1]).to(target.dtype)
-        logits, goals = mixed_logits(
-            forward, [batch.labeled["weak"], *views], [labels, *[target] * len(views)], self.alpha, self.per_sample
-        )
+        logits, goals = self.mix(forward, batch, target)
         (strong,) = forward(batch.unlabeled["strong"], tracking=False)
-        refuse_invalid("mixed_logits", logits)
         refuse_invalid("strong_logits", strong)
         if self.training:
-            self.ramp.advance()
             self.alignment.update(Seen.from_logits(weak, None, None, None))
-        ramp, number = self.ramp(), len(labels)
-        losses = targets.cross_entropy(goals, logits)
-        supervised = losses[:number].mean()
+        losses, number = targets.cross_entropy(goals, logits), len(batch.labels)
         strong_loss = targets.cross_entropy(target, strong).mean()
-        unsupervised = ramp * (self.weight * losses[number:].mean() + self.strong_weight * strong_loss)
+        unsupervised = self.ramp() * (self.weight * losses[number:].mean() + self.strong_weight * strong_loss)
         if self.rotation:
             unsupervised = unsupervised + self.rotation_weight * self.rotation_loss(forward, batch.unlabeled["strong"])
-        weights = ramp.expand(len(target))
-        pseudo = PseudoLabels(target.argmax(-1), weights, weights, probs.max(-1).values)
-        return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)
+        return self.output(losses[:number].mean(), unsupervised, target, probs)
 
     def rotation_loss(self, forward: Forward, images: Tensor) -> Tensor:
         """Mean cross-entropy of the rotation head, which predicts by how many quarters each image was turned."""
@@ -230,7 +223,7 @@ class ReMixMatch(Method):
         return F.cross_entropy(forward.head(encoded.features, "rotation").float(), turns.to(images.device))
 
     def statistics(self) -> dict[str, Tensor]:
-        return {"ramp": self.ramp(), "marginal": self.alignment.marginal.value}
+        return {**super().statistics(), "marginal": self.alignment.marginal.value}
 
 
 def _rotates(wanted: bool | None, kind: str, shape: tuple[int, ...]) -> bool:
@@ -240,6 +233,3 @@ def _rotates(wanted: bool | None, kind: str, shape: tuple[int, ...]) -> bool:
         what = f"images of {shape[-2]}×{shape[-1]} pixels" if kind == "image" and len(shape) > 1 else f"items of kind {kind!r}"
         raise InputError(f"the rotation task needs square images, not {what}: leave rotation out, or give false.")
     return square if wanted is None else wanted
-
-
-remixmatch = ReMixMatch

@@ -1,7 +1,5 @@
 """SemiReward (Li et al. 2024): a small network that scores pseudo-labels, around a match method."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -159,14 +157,8 @@ class SemiReward(Around):
             made = made.detach()
             wrong = self.reward(features, made) - similarity(made, truth), self.reward(features, truth) - 1.0
             rewarder_loss = (share * (wrong[0] ** 2 + wrong[1] ** 2)).sum()
-            for name, module, loss in (
-                ("generator", self.generator, generator_loss),
-                ("rewarder", self.rewarder, rewarder_loss),
-            ):
+            for name, module, loss in (("generator", self.generator, generator_loss), ("rewarder", self.rewarder, rewarder_loss)):
                 self.optimizers[name].zero_grad()
                 loss.backward(inputs=list(module.parameters()))  # type: ignore[no-untyped-call]  # torch's own signature
             for optimizer in self.optimizers.values():
                 optimizer.step()
-
-
-semireward = SemiReward

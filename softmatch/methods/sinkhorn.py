@@ -1,7 +1,5 @@
 """Sinkhorn label allocation (Tai, Bailis, Valiant 2021): pseudo-labels as a transport of samples to classes of limited size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist

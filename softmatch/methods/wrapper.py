@@ -1,7 +1,5 @@
 """Shared parts of the methods around a match method, and of those for long-tailed data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Networks by name. Each has `features(x)` and a linear `head`; its forward pass returns logits."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,9 +28,8 @@ Network = str | nn.Module | Callable[..., nn.Module]
 """A name, a network, or a function that returns one."""
 ENCODER = "encoder="
 """Prefix of the name of a pretrained encoder, before its folder or its id on the hub."""
-
-SMALL_SIDE = 16
-LARGE_SIDE = 128
+SIDES = {16: "small-conv", 64: "wrn-28-2", 128: "wrn-37-2"}
+"""Network for images up to this side."""
 
 
 def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
@@ -46,12 +43,7 @@ def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
         raise InputError("token ids need the network they were made for: encoder= with the folder or id of the encoder.")
     if kind == "vector":
         return "mlp"
-    side = max(shape[-2:])
-    if side <= SMALL_SIDE:
-        return "small-conv"
-    if side <= LARGE_SIDE // 2:
-        return "wrn-28-2"
-    return "wrn-37-2" if side <= LARGE_SIDE else "resnet-50"
+    return next((chosen for side, chosen in SIDES.items() if max(shape[-2:]) <= side), "resnet-50")
 
 
 def describe_network(network: Network) -> str:

@@ -1,7 +1,5 @@
 """Networks with a linear head on features, additional heads for methods, and settings for the head of an encoder."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

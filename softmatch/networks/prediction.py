@@ -1,7 +1,5 @@
 """Predictions of a network on many items, in bounded memory and on several processes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing
@@ -46,7 +44,9 @@ def predict_probabilities(
     shares = [processes.share(len(items), processes.World(rank, world.size)) for rank in range(world.size)]
     numbers = [share.stop - share.start for share in shares]
     rounds = max(-(-max(numbers) // size), 1)
-    order = _by_length(items, views, shares[world.rank])
+    order = None
+    if isinstance(views, TextViews) and not isinstance(items, ImageFiles):  # longest first
+        order = torch.argsort(text_lengths(items[shares[world.rank]], views.pad).cpu(), descending=True, stable=True)
     probs, was_training = list[Tensor](), network.training
     network.eval()
     try:
@@ -61,13 +61,6 @@ def predict_probabilities(
     width = processes.largest(probs[0].shape[1] if probs else 0) if world.size > 1 else 0
     found = torch.cat(probs) if probs else torch.zeros(0, width)
     return processes.gather_rows(found if order is None else found[torch.argsort(order)], numbers)
-
-
-def _by_length(items: Tensor | ImageFiles, views: Views, rows: slice) -> Tensor | None:
-    """Positions within these rows, longest texts first; None for other items."""
-    if not isinstance(views, TextViews) or isinstance(items, ImageFiles):
-        return None
-    return torch.argsort(text_lengths(items[rows], views.pad).cpu(), descending=True, stable=True)
 
 
 def _pieces(

@@ -1,7 +1,5 @@
 """Fine-tuning of pretrained encoders (extra `text`): `features(x)` come from the encoder, the `head` is new."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -174,7 +172,13 @@ def build_pretrained(
     if architecture is None:
         network = _load(encoder, of, num_classes, tuning or Tuning())
     else:
-        network = _rebuild(architecture, of, num_classes)
+        try:
+            if architecture["of"] != of:
+                raise InputError(f"the saved network is for {architecture['of']}s, and the items are {of}s.")
+            backbone = make_backbone(architecture["config"], of, architecture["pooler"])
+            network = _assemble(backbone, num_classes, architecture)
+        except KeyError as error:
+            raise InputError(f"the saved network's architecture is damaged: {error} is missing.") from error
     for module in network.modules():
         if isinstance(module, _BatchNorm):
             module.momentum = batch_norm_momentum
@@ -187,12 +191,10 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
     with recorded_calls(backbone.model) as calls:
         num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also checks the modality
     backbone.layers = find_layers(backbone.model, calls)
-    network: PretrainedImage | PretrainedText
-    if of == "image":
-        network = PretrainedImage(backbone, num_features, num_classes, side, tuning.head)
-    else:
-        pooling = read_text_settings(folder).pooling
-        network = PretrainedText(backbone, num_features, num_classes, load_tokenizer(folder).pad, pooling, tuning.head)
+    settings: dict[str, Any] = {"features": num_features, "head": tuning.head, "side": side}
+    if of == "text":
+        settings |= {"pad": load_tokenizer(folder).pad, "pooling": read_text_settings(folder).pooling}
+    network = _assemble(backbone, num_classes, settings)
     if tuning.layers is not None or tuning.lora is not None:
         backbone.freeze(tuning.layers)
     if tuning.lora is not None:
@@ -200,22 +202,11 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
     return network
 
 
-def _rebuild(saved: Mapping[str, Any], of: Modality, num_classes: int) -> PretrainedImage | PretrainedText:
-    try:
-        if saved["of"] != of:
-            raise InputError(f"the saved network is for {saved['of']}s, and the items are {of}s.")
-        backbone, head = make_backbone(saved["config"], of, saved["pooler"]), saved.get("head", "linear")
-        if of == "image":
-            return PretrainedImage(backbone, saved["features"], num_classes, saved["side"], head)
-        return PretrainedText(backbone, saved["features"], num_classes, saved["pad"], saved["pooling"], head)
-    except KeyError as error:
-        raise InputError(f"the saved network's architecture is damaged: {error} is missing.") from error
-
-
-def encoder_statistics(encoder: str) -> tuple[tuple[float, ...], tuple[float, ...], int]:
-    """Mean and standard deviation per channel for an image encoder's images, and their side."""
-    reading = read_image_settings(find_encoder(encoder))
-    return reading.mean, reading.std, reading.side
+def _assemble(backbone: Backbone, num_classes: int, settings: Mapping[str, Any]) -> PretrainedImage | PretrainedText:
+    features, head = settings["features"], settings.get("head", "linear")
+    if backbone.of == "image":
+        return PretrainedImage(backbone, features, num_classes, settings["side"], head)
+    return PretrainedText(backbone, features, num_classes, settings["pad"], settings["pooling"], head)
 
 
 def add_adapters(backbone: Backbone, rank: int, name: object) -> None:

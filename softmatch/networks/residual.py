@@ -1,7 +1,5 @@
 """Residual networks: WRN-d-k (Zagoruyko & Komodakis 2016) as FixMatch defines them, and ResNet-50 (He et al. 2016)."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor, nn
@@ -52,11 +50,10 @@ class WideResNet(FeatureNetwork):
         self, depth: int, width: int, num_classes: int, in_channels: int = 3, batch_norm_momentum: float = 0.001
     ) -> None:
         super().__init__()
-        strides: tuple[int, ...]
         if depth >= 10 and (depth - 4) % 6 == 0:
-            blocks, strides = (depth - 4) // 6, (1, 2, 2)
+            blocks, strides = (depth - 4) // 6, [1, 2, 2]
         elif depth >= 13 and (depth - 5) % 8 == 0:
-            blocks, strides = (depth - 5) // 8, (2, 2, 2, 2)
+            blocks, strides = (depth - 5) // 8, [2, 2, 2, 2]
         else:
             raise ValueError(f"the depth of a WRN is 10, 16, 22, 28, … or, with a fourth stage, 13, 21, 29, 37, …, not {depth}")
         if width < 1:
@@ -73,9 +70,6 @@ class WideResNet(FeatureNetwork):
         self.stages = nn.Sequential(*stages)
         self.norm = nn.BatchNorm2d(channels, eps=1e-3, momentum=batch_norm_momentum)
         self.head = nn.Linear(channels, num_classes)
-        self._initialize()
-
-    def _initialize(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels

@@ -1,7 +1,5 @@
 """Small networks: a multilayer perceptron for vectors, and a convolutional network for small images, sized for a laptop."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from torch import Tensor, nn

@@ -1,218 +1,263 @@
-"""The plan of a run: hours, memory and files on some GPUs or on this machine, and sums over runs and the paper's experiments."""
+"""The plan of a run: counts, hours, memory and files on GPUs or on this machine; sums over runs and the paper's experiments."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+from typing import Any
 
 import torch
 
+from softmatch.data.sources.text_datasets import TEXTS
+from softmatch.data.split import LONGEST_LIST
 from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
 from softmatch.experiments.sheet import Run
-from softmatch.networks import is_encoder
-from softmatch.planning.costs import FLOAT, Passes, random_task
-from softmatch.planning.counts import Counted, count, device_memory, host_memory, run_storage, shared_storage
-from softmatch.planning.gpus import GPUS_OF_A_MACHINE, Device, Range, rates
-from softmatch.planning.setting import named_setting
-from softmatch.training.bench import device_name, measure
+from softmatch.networks import choose_network
+from softmatch.planning import costs
+from softmatch.planning.costs import FLOAT, NetworkCost, Passes, count_passes, planned_method, planned_network, state_bytes
+from softmatch.planning.gpus import Device, Range, rates
+from softmatch.planning.setting import Setting, named_setting
+from softmatch.training import bench
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.setup import build_method, make_trainer
+from softmatch.training.setup import RECORDS_PER_RUN
 
-HOST_SECONDS = Range(1.1e-5, 5.9e-5)
-"""For the host to start an operation on a GPU. Low: in steps of tiny tensors on one core (benchmarks/results/plan.md). High:
-NVIDIA's ResNet-50 for one image on a V100, 10.4 ms for 176 operations, from the same page as `gpus.SHARES`."""
-ARITHMETIC, HOST, GRADIENTS = "arithmetic of the steps", "the host, in between", "sum of gradients"
-BASELINE, FEATURES, WHOLE, NONE = "the supervised baseline", "features, once", "paper", Range(0.0, 0.0)
-STEPS, BUDGET = 4, 30.0
-"""Steps that are timed on this machine, and most seconds for them."""
+BATCH, NUMBERS, HIDDEN = 16_384, 50_000_000, 16
+"""The largest batch and the most numbers in it, as a step is tried with real batches; features of a network that shows none."""
+INDEX, MOMENTS = 8, {"sgd": 1, "adam": 2, "adamw": 2}
+"""Bytes of a position; numbers that an optimiser keeps for each number of the weights."""
+AT_WORK, PATH, KEPT, SAMPLES = 5, 350, 3, 16
+"""Tensors of the largest size at work at once, and bytes of a file's path (benchmarks/results/plan.md); checkpoints that are
+kept, and samples in a model's folder."""
+HOST, OF_ONE_VIEW = Range(0.003, 0.07), 0.25
+"""Seconds in which a host starts the operations of a step, from a perceptron's to CIFAR-10's with its views; a GPU is not faster.
+An earlier version counted them (docs/scale.md). One view of each sample takes about a quarter."""
+WHOLE, NONE = "paper", Range(0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run on some GPUs, or on this machine (device None).
+class Counted:
+    """Figures of a run that do not depend on the device.
 
     Attributes:
-        step, parts: seconds of a step, and of the whole run by part.
-        speed: source of the times, in words.
+        passes, baseline: of a step of the method, and of its supervised baseline.
+        heads: numbers in the heads that the method adds to the network.
+        state, state_trained, state_per_sample: bytes that the method remembers, its own parameters among them, and growth.
+        folds, baselines: further trainings of a cross-fit, and trainings of the baseline.
+        surveys: times that a training predicts the whole unlabelled set.
     """
 
-    counted: Counted
-    gpus: int
-    device: Device | None
-    step: Range
-    parts: dict[str, Range]
-    speed: str
+    setting: Setting
+    network: str
+    cost: NetworkCost
+    passes: Passes
+    baseline: Passes
+    heads: int
+    state: int
+    state_trained: int
+    state_per_sample: int
+    labeled: int
+    unlabeled: int
+    tested: int
+    folds: int
+    baselines: int
+    surveys: int
 
     @property
-    def seconds(self) -> Range:
-        return sum(self.parts.values(), NONE)
+    def predicted(self) -> int:
+        """Samples that all trainings predict: test samples in evaluations, and the unlabelled set in surveys."""
+        steps, every = self.setting.config.steps, self.setting.config.evaluate_every
+        evaluations = ((self.folds or 1) + self.baselines) * ceil(steps / (every or max(steps // RECORDS_PER_RUN, 1)))
+        return evaluations * self.tested + (self.folds + 1) * self.surveys * self.unlabeled
+
+    def step_flops(self, passes: Passes) -> float:
+        """FLOPs of a step. A derivative by the input alone costs as much as a forward pass."""
+        inputs = passes.backward_rows - passes.learned_rows
+        return (passes.forward_rows + inputs) * self.cost.forward + passes.learned_rows * self.cost.backward
 
     @property
-    def gpu_hours(self) -> Range:
-        return self.seconds * (self.gpus / 3600)
-
-    @property
-    def overhead(self) -> Range:
-        """Share of the time that is not the arithmetic of the method's own steps."""
-        own, total = self.parts[ARITHMETIC], self.seconds
-        return Range(*sorted((1 - own.low / max(total.low, 1e-12), 1 - own.high / max(total.high, 1e-12))))
-
-    @property
-    def left_out(self) -> str | None:
-        """Sentence on what the hours leave out."""
-        if not self.counted.state_per_sample or self.device is None:
-            return None
-        name = self.counted.setting.config.method
-        return f"{name} remembers every sample: work that grows with the unlabelled set is not in these hours (docs/scale.md)."
-
-    def as_dict(self) -> dict[str, Any]:
-        """The plan in bytes, seconds and FLOPs; estimates are ranges."""
-        counted, (_, config, data) = self.counted, self.counted.setting
-        return {
-            "method": config.method,
-            "network": counted.network,
-            "parameters": counted.cost.parameters + counted.heads,
-            "trained_parameters": counted.cost.trained + counted.heads,
-            "classes": data.classes,
-            "labeled": counted.labeled,
-            "unlabeled": counted.unlabeled,
-            "tested": counted.tested,
-            "steps": config.steps,
-            "samples_per_step": counted.passes.samples,
-            "views_per_step": counted.passes.views,
-            "samples": config.steps * counted.passes.samples,
-            "epochs": counted.epochs,
-            "forward_flops_of_a_sample": counted.cost.forward,
-            "flops_per_step": counted.step_flops(counted.passes),
-            "flops": counted.flops,
-            "trainings": counted.folds + 1,
-            "baselines": counted.baselines,
-            "step_seconds": self.step,
-            "seconds": self.seconds,
-            "seconds_by_part": self.parts,
-            "overhead_share": self.overhead,
-            "gpu_hours": self.gpu_hours,
-            "memory_bytes": device_memory(self.counted, self.gpus),
-            "host_bytes": host_memory(self.counted),
-            "state_bytes": counted.state,
-            "state_bytes_per_sample": counted.state_per_sample,
-            "storage_bytes": run_storage(self.counted),
-            "speed": self.speed,
-            "left_out": self.left_out,
-        }
+    def flops(self) -> float:
+        """FLOPs of the whole run."""
+        steps = (self.folds + 1) * self.step_flops(self.passes) + self.baselines * self.step_flops(self.baseline)
+        return self.setting.config.steps * steps + self.predicted * self.cost.forward
 
 
-def gpu_plan(counted: Counted, device: Device, gpus: int = 1) -> Plan:
-    """Estimate by data sheet. A GPU computes while its host starts operations; gradients are summed after the backward pass."""
-    work = "texts" if is_encoder(counted.network) or counted.network.startswith("mlp") else "images"
-    rate = rates(device, work, counted.setting.config.precision)
-    alone = Range(1 / rate.high, 1 / rate.low)
-    where = f"Estimate: NVIDIA {device.sheet}; shares of the peak from the paper's times (low) and NVIDIA's own (high)"
-    sent = 2 * (gpus - 1) / gpus * (FLOAT * (counted.cost.trained + counted.heads) + counted.state_trained)
-    sent /= device.link if gpus <= GPUS_OF_A_MACHINE else device.between
+def count(setting: Setting, processes: int = 1) -> Counted:
+    """Count what a run does; InputError if the method or the network cannot serve the setting."""
+    config, data = setting.config, setting.data
+    name = choose_network(config.network, data.kind, data.shape)
+    network, cost = planned_network(name, data.shape, data.classes)
+    features = cost.features or HIDDEN
+    most = min(BATCH, NUMBERS // (features + data.classes))
+    for option, value in (("--labeled-batch", config.labeled_batch), ("--unlabeled-batch", config.unlabeled_batch)):
+        if value > most:
+            raise InputError(f"{option} {value}: a plan is made for batches of up to {most:,} here. Give fewer.")
+    task = costs.probe_task(setting, features)
+    split, folds = task.split, len(task.evaluation.folds)
+    unlabeled = len(split.unlabeled) + data.train - len(task.examples)
+    asked = replace(task, num_features=cost.features, network=name, processes=processes)
+    method = planned_method(asked, unlabeled)
+    grown = state_bytes(planned_method(asked, unlabeled + 1)) - state_bytes(method)
+    method.begin(network, lambda module: torch.optim.SGD(module.parameters(), lr=1.0))
+    return Counted(
+        setting=setting,
+        network=name,
+        cost=cost,
+        passes=count_passes(task, config.method),
+        baseline=count_passes(task, "supervised"),
+        heads=sum(weight.numel() for head in method.heads(features).values() for weight in head.parameters()),
+        state=state_bytes(method),
+        state_trained=sum(weight.nbytes for weight in method.parameters()),
+        state_per_sample=grown,
+        labeled=len(split.labeled),
+        unlabeled=unlabeled,
+        tested=data.tested or len(split.test) or (len(split.labeled) // folds if folds else 0),
+        folds=folds,
+        baselines=(folds or 1) * task.has_baseline,
+        surveys=method.generations - 1 + ((config.steps - 1) // method.survey_every if method.survey_every else 0),
+    )
 
-    def step(passes: Passes) -> tuple[Range, Range, Range]:
-        arithmetic, host = alone * (counted.step_flops(passes) / gpus), HOST_SECONDS * counted.step_operations(passes)
-        waiting = Range(max(host.low - arithmetic.low, 0.0), max(host.high - arithmetic.high, 0.0))
-        return arithmetic, waiting, Range(sent, 2 * sent)
 
-    steps, own, baseline = counted.setting.config.steps, step(counted.passes), sum(step(counted.baseline), NONE)
-    parts = {name: part * (steps * (counted.folds + 1)) for name, part in zip((ARITHMETIC, HOST, GRADIENTS), own, strict=True)}
-    parts |= {BASELINE: baseline * (steps * counted.baselines), **_readings(counted, alone, gpus)}
-    return Plan(counted, gpus, device, sum(own, NONE), {name: part for name, part in parts.items() if part.high}, where)
-
-
-def _readings(counted: Counted, alone: Range, gpus: int) -> dict[str, Range]:
-    """Seconds beside the steps. Features are computed by one process, for which all wait."""
-    surveys = (counted.folds + 1) * counted.surveys * counted.unlabeled
+def device_memory(counted: Counted, processes: int = 1) -> dict[str, float]:
+    """Bytes on the device of each process, without CUDA's own part: weights and data are whole, activations are its share."""
+    (_, config, data), cost, passes = counted.setting, counted.cost, counted.passes
+    trained, half = FLOAT * (cost.parameters + counted.heads), 0.5 if config.precision != "float32" else 1.0
+    moments, joint = MOMENTS[config.optimizer], 2 if config.batch_statistics == "joint" else 1  # all views once more
     return {
-        "evaluations": alone * (counted.evaluations * counted.tested * counted.read / gpus),
-        "predictions of the unlabelled set": alone * (surveys * counted.read / gpus),
-        FEATURES: alone * counted.prepared,
+        "weights": cost.state + FLOAT * counted.heads,
+        "gradients": trained * (1 if processes == 1 else 2),  # once more as one message
+        "optimiser": trained * moments,
+        "averaged weights": cost.state + FLOAT * counted.heads,
+        "activations": cost.saved * half * passes.learned_rows / processes,
+        "work on the largest layer": AT_WORK * cost.largest * half * passes.forward_rows / max(passes.forward, 1) / processes,
+        "views of the batch": passes.views / processes * FLOAT * prod(data.shape) * joint,
+        "data": data.held + INDEX * counted.unlabeled + counted.labeled * data.item_bytes * (data.files is None),
+        "the method's state": counted.state + counted.state_trained * (1 + moments),
     }
 
 
-def measured_plan(counted: Counted, device: str) -> Plan:
-    """Time a few steps of the method, and of its baseline, on this machine (auto, cpu, cuda, mps) with random data."""
-    if is_encoder(counted.network):
-        raise InputError("--measure needs the texts and the encoder: use softmatch train with the same settings and --dry-run.")
-    keep_freed_memory()
-    task = random_task(counted.setting, counted.setting.data.shape, device)
-    found = {}
-    for name in dict.fromkeys((task.config.method, *(["supervised"] if counted.baselines else []))):
-        trainer = make_trainer(task, build_method(task, name))
-        found[name] = measure(trainer, STEPS, budget=BUDGET)
-        trainer.batches.close()
-    own, steps = found[task.config.method], counted.setting.config.steps
-    computed = sum(own.parts.get(part, 0.0) for part in ("forward", "backward")) / sum(own.parts.values())
-    each = Range(own.seconds, own.seconds)
-    parts = {ARITHMETIC: each * (steps * (counted.folds + 1) * computed)}
-    parts["views, loss, optimiser, records"] = each * (steps * (counted.folds + 1) * (1 - computed))
-    if counted.baselines:
-        seconds = found["supervised"].seconds
-        parts[BASELINE] = Range(seconds, seconds) * (steps * counted.baselines)
-    parts |= _readings(counted, each * (1 / own.flops), 1)
-    where = f"Measured: {len(own.step)} steps on {device_name(task.device)}, {torch.get_num_threads()} threads, random data"
-    return Plan(counted, 1, None, each, {name: part for name, part in parts.items() if part.high}, where)
+def host_memory(counted: Counted) -> dict[str, float]:
+    """Bytes on the host of each process that grow with the data."""
+    data = counted.setting.data
+    files = {"paths of files": PATH * data.train} if data.files is not None else {"data": data.held}
+    return {"shuffles and positions": 3 * INDEX * counted.unlabeled, "labels": INDEX * data.train, **files}
 
 
-class Total(NamedTuple):
-    """Cost of several runs; price in the currency that was given, storage in bytes with what the runs share."""
+def checkpoint_bytes(counted: Counted, baseline: bool = False) -> float:
+    """A checkpoint: weights, average, optimiser and last predictions; of the method itself also its state."""
+    cost, moments, heads = counted.cost, MOMENTS[counted.setting.config.optimizer], 0 if baseline else FLOAT * counted.heads
+    own = 0 if baseline else counted.state + moments * counted.state_trained
+    weights = 2 * (cost.state + heads) + moments * (FLOAT * cost.parameters + heads)
+    return weights + own + FLOAT * counted.tested * counted.setting.data.classes
 
-    runs: int
-    gpu_hours: Range
-    price: Range | None
-    storage_bytes: float
+
+def run_storage(counted: Counted) -> dict[str, float]:
+    """A finished run folder but its records and report, which take less than a megabyte as a rule."""
+    data, long = counted.setting.data, counted.unlabeled == counted.setting.data.train >= LONGEST_LIST  # a row of two numbers
+    listed = counted.labeled + (0 if long else counted.unlabeled + counted.tested * (not data.tested))
+    baseline = KEPT * checkpoint_bytes(counted, baseline=True) + counted.cost.state
+    return {
+        "checkpoints": KEPT * checkpoint_bytes(counted),
+        "model": counted.cost.state + SAMPLES * data.item_bytes,
+        "baseline": baseline * (counted.baselines == 1 and not counted.folds),
+        "split.json": listed * (4 + len(str(data.train))),
+    }
 
 
-def sum_up(plans: Sequence[Plan], seeds: int, price: float | None) -> Total:
-    """The plans with so many seeds each; features of an encoder are computed for the first run and kept for all others."""
-    runs, first = seeds * len(plans), plans[0]
-    hours = sum((plan.gpu_hours for plan in plans), NONE) * seeds
-    hours += first.parts.get(FEATURES, NONE) * (first.gpus / 3600 * (1 - runs))
-    storage = seeds * sum(sum(run_storage(plan.counted).values()) for plan in plans) + sum(
-        shared_storage(first.counted.setting).values()
+def gpu_plan(counted: Counted, device: Device, gpus: int = 1) -> dict[str, Any]:
+    """Estimate by data sheet: arithmetic at a range of speeds, but no step faster than its host."""
+    rate = rates(device, counted.setting.config.precision)
+    of_a_flop = Range(1 / rate.high / gpus, 1 / rate.low / gpus)
+    own, baseline = (
+        (of_a_flop * counted.step_flops(passes)).at_least(HOST * (OF_ONE_VIEW if passes.views == passes.samples else 1.0))
+        for passes in (counted.passes, counted.baseline)
     )
-    return Total(runs, hours, None if price is None else hours * price, storage)
+    speed = f"Estimate: NVIDIA {device.sheet}; shares of the peak from the paper's times (low) and NVIDIA's own (high)"
+    grows = ". Work of the method that grows with the unlabelled set is left out" if counted.state_per_sample else ""
+    return _figures(counted, (own, baseline, of_a_flop), gpus, speed + grows)
 
 
-class Share(NamedTuple):
-    """One experiment of the paper, or all of them together; runs that differ in their seed alone cost the same."""
-
-    name: str
-    runs: int
-    flops: float
-    gpu_hours: Range
-    storage_bytes: float
-
-
-def is_experiment(name: str | None) -> bool:
-    """True for a table or figure of the paper, and for "paper", which is all of them."""
-    return name == WHOLE or name in EXPERIMENTS
+def measured_plan(counted: Counted, device: str) -> dict[str, Any]:
+    """Time a few steps of the method, and of its baseline, on this machine (auto, cpu, cuda, mps) with random data."""
+    keep_freed_memory()
+    found = bench.plan(costs.random_job(counted.setting, counted.setting.data.shape, device))
+    own, baseline = found.measurement.seconds, found.baseline or 0.0
+    times = tuple(Range(value, value) for value in (own, baseline, own / found.measurement.flops))
+    where = f"{bench.device_name(found.task.device)}, {torch.get_num_threads()} threads"
+    return _figures(counted, times, 1, f"Measured: {len(found.measurement.step)} steps on {where}, random data")
 
 
-def plan_experiments(name: str, device: Device, gpus: int = 1) -> list[Share]:
-    """Each experiment at the paper's scale; last all together, where runs that several share are counted once."""
+def _figures(counted: Counted, times: tuple[Range, ...], gpus: int, speed: str) -> dict[str, Any]:
+    """The plan in bytes, seconds and FLOPs; estimates are ranges.
+
+    Args:
+        times: seconds of a step, of a step of the baseline, and of a FLOP of predictions.
+    """
+    (_, config, data), (step, baseline, of_a_flop) = counted.setting, times
+    parts = {
+        "steps": step * (config.steps * (counted.folds + 1)),
+        "the supervised baseline": baseline * (config.steps * counted.baselines),
+        "evaluations and surveys": of_a_flop * (counted.predicted * counted.cost.forward),
+    }
+    seconds = sum(parts.values(), NONE)
+    return {
+        "method": config.method,
+        "network": counted.network,
+        "parameters": counted.cost.parameters + counted.heads,
+        "classes": data.classes,
+        "labeled": counted.labeled,
+        "unlabeled": counted.unlabeled,
+        "tested": counted.tested,
+        "steps": config.steps,
+        "samples_per_step": counted.passes.samples,
+        "views_per_step": counted.passes.views,
+        "samples": config.steps * counted.passes.samples,
+        "epochs": config.steps * (counted.passes.samples - counted.baseline.samples) / counted.unlabeled,
+        "forward_flops_of_a_sample": counted.cost.forward,
+        "flops_per_step": counted.step_flops(counted.passes),
+        "flops": counted.flops,
+        "trainings": counted.folds + 1,
+        "baselines": counted.baselines,
+        "step_seconds": step,
+        "seconds": seconds,
+        "seconds_by_part": {name: part for name, part in parts.items() if part.high},
+        "gpu_hours": seconds * (gpus / 3600),
+        "memory_bytes": device_memory(counted, gpus),
+        "host_bytes": host_memory(counted),
+        "state_bytes": counted.state,
+        "state_bytes_per_sample": counted.state_per_sample,
+        "storage_bytes": run_storage(counted),
+        "data_bytes": data.files or (data.train + data.tested) * (data.item_bytes + INDEX),
+        "speed": speed,
+    }
+
+
+def sum_up(plans: Sequence[Mapping[str, Any]], seeds: int = 1, price: float | None = None) -> dict[str, Any]:
+    """Sum over plans with so many seeds each."""
+    hours = sum((plan["gpu_hours"] for plan in plans), NONE) * seeds
+    return {
+        "runs": seeds * len(plans),
+        "flops": seeds * sum(plan["flops"] for plan in plans),
+        "gpu_hours": hours,
+        "price": None if price is None else hours * price,
+        "storage_bytes": seeds * sum(sum(plan["storage_bytes"].values()) for plan in plans),
+    }
+
+
+def plan_experiments(name: str, device: Device, gpus: int = 1, price: float | None = None) -> list[dict[str, Any]]:
+    """Each experiment at the paper's scale; for all of them without those on texts, last all together, shared runs once."""
     chosen = EXPERIMENTS.values() if name == WHOLE else [EXPERIMENTS[name]]
     sheets = {each.name: {run.key: run for sheet in each.sheets.get("paper", ()) for run in sheet.runs()} for each in chosen}
-    sheets = {key: runs for key, runs in sheets.items() if runs}
-    if not sheets:
+    if not any(sheets.values()):
         raise InputError(f"{name} is drawn without training anything: there is nothing to plan.")
-    if len(sheets) > 1:
+    if name == WHOLE:
+        sheets = {key: runs for key, runs in sheets.items() if runs and not any(run.source in TEXTS for run in runs.values())}
         sheets["all"] = {key: run for runs in sheets.values() for key, run in runs.items()}
-    planned: dict[str, Plan] = {}
+    planned: dict[str, dict[str, Any]] = {}
 
-    def plan(run: Run) -> Plan:
-        key = repr((run.source, {name: value for name, value in run.settings.items() if name != "seed"}))
+    def plan(run: Run) -> dict[str, Any]:
+        key = repr((run.source, {**run.settings, "seed": None}))  # seeds cost the same
         if key not in planned:
-            planned[key] = gpu_plan(count(named_setting(run.source, (run.settings,), "cuda", run.name), gpus), device, gpus)
+            planned[key] = gpu_plan(count(named_setting(run.source, "cuda", run.settings, where=run.name), gpus), device, gpus)
         return planned[key]
 
-    return [_share(key, [plan(run) for run in runs.values()]) for key, runs in sheets.items()]
-
-
-def _share(name: str, plans: Sequence[Plan]) -> Share:
-    hours, storage = sum((plan.gpu_hours for plan in plans), NONE), sum(sum(run_storage(plan.counted).values()) for plan in plans)
-    return Share(name, len(plans), sum(plan.counted.flops for plan in plans), hours, storage)
+    return [{"name": key, **sum_up([plan(run) for run in runs.values()], 1, price)} for key, runs in sheets.items()]

@@ -1,7 +1,5 @@
 """The report of a run folder: one HTML file that needs no network and no other file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

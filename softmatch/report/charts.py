@@ -1,10 +1,8 @@
 """Line charts of the report as data: series over the steps, their scale, and a sentence on how to read them."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import Any, TypeVar
 
 from softmatch.report.run_contents import Contents, Record, number
@@ -34,42 +32,34 @@ def compact(value: Any, digits: int = 5) -> float | int | None:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def shorten(name: str) -> str:
-    return name if len(name) <= NAME else name[: NAME - 1] + "…"
+def line(label: str, values: Iterable[Any], color: str = "run", dash: bool = False) -> Series:
+    return {"label": label, "values": [compact(value) for value in values], "color": color, "dash": dash}
 
 
-def line(records: Sequence[Record], label: str, get: Callable[[Record], Any], color: str, dash: bool = False) -> Series:
-    return {"label": label, "values": [compact(get(r)) for r in records], "color": color, "dash": dash}
-
-
-def chart(name: str, title: str, caption: str, records: Sequence[Record], series: list[Series], **scale: Any) -> Chart | None:
+def chart(name: str, title: str, caption: str, steps: Sequence[int], series: list[Series], **scale: Any) -> Chart | None:
     """One chart, or None where no series has a value; `scale` is unit="percent" or "number", zero, top."""
     series = [s for s in series if any(value is not None for value in s["values"])]
-    if not series:
-        return None
-    steps = [record["step"] for record in records]
-    return {"name": name, "title": title, "caption": caption, "x": steps, "series": series, **scale}
+    return {"name": name, "title": title, "caption": caption, "x": steps, "series": series, **scale} if series else None
 
 
 def error_chart(contents: Contents, method: str) -> Chart | None:
     """Evaluation error of the run and of the baseline; their steps may differ."""
-    own, baseline = ({r["step"]: r for r in records} for records in (contents.records, contents.baseline_records))
+    own, baseline = ({r["step"]: r.get("test_error") for r in some} for some in (contents.records, contents.baseline_records))
     hint = ". The unlabelled data help where the solid line stays clearly below the dashed one" if own and baseline else ""
-    steps = thin([{"step": step} for step in sorted(own.keys() | baseline.keys())], POINTS)
+    steps = thin(sorted(own.keys() | baseline.keys()), POINTS)
+    share = f"{'test' if contents.measured_by == 'test' else 'held-out'} samples that are classified wrongly"
     if contents.measured_by == "crossfit":
         share = (
             "labelled samples that are classified wrongly by the network that has not seen them, over all parts of the cross-fit"
         )
-    else:
-        share = f"{'test' if contents.measured_by == 'test' else 'held-out'} samples that are classified wrongly"
     return chart(
         "error",
         "Evaluation error",
         f"The share of {share}, in the course of training: lower is better{hint} (compare the paper’s figure 2a).",
         steps,
         [
-            line(steps, method, lambda r: own.get(r["step"], {}).get("test_error"), "run"),
-            line(steps, "Baseline (labels only)", lambda r: baseline.get(r["step"], {}).get("test_error"), "baseline", dash=True),
+            line(method, map(own.get, steps)),
+            line("Baseline (labels only)", map(baseline.get, steps), "baseline", dash=True),
         ],
         unit="percent",
         zero=True,
@@ -83,10 +73,10 @@ def pseudo_label_chart(contents: Contents) -> Chart | None:
         "Quantity and quality of pseudo-labels",
         "Quantity f is the average weight λ of the unlabelled samples, quality g the share of that weight on correct "
         "pseudo-labels. A threshold usually trades one for the other; both should be high (figures 1b, 1c, 2b and 2c).",
-        records,
+        [r["step"] for r in records],
         [
-            line(records, "Quantity f", lambda r: r.get("quantity"), "run"),
-            line(records, "Quality g", lambda r: r.get("quality"), "quality"),
+            line("Quantity f", [r.get("quantity") for r in records]),
+            line("Quality g", [r.get("quality") for r in records], "quality"),
         ],
         unit="percent",
         zero=True,
@@ -96,22 +86,21 @@ def pseudo_label_chart(contents: Contents) -> Chart | None:
 
 def loss_charts(contents: Contents) -> list[Chart]:
     records = thin(contents.records, POINTS)
-    losses = chart(
-        "loss",
-        "Losses",
-        "Averages over the steps since the previous record. The unsupervised loss may rise when more pseudo-labels get weight.",
-        records,
-        [
-            line(records, "Total", lambda r: r.get("loss"), "text"),
-            line(records, "Supervised", lambda r: r.get("supervised_loss"), "baseline", dash=True),
-            line(records, "Unsupervised", lambda r: r.get("unsupervised_loss"), "run"),
-        ],
-        unit="number",
-        zero=True,
+    steps = [r["step"] for r in records]
+    means = (
+        "Averages over the steps since the previous record. The unsupervised loss may rise when more pseudo-labels get weight."
     )
-    rates = [line(records, "Learning rate", lambda r: r.get("lr"), "run")]
-    rate = chart("rate", "Learning rate", "The learning rate at each record.", records, rates, unit="number", zero=True)
-    return [c for c in (losses, rate) if c]
+    losses = [
+        line("Total", [r.get("loss") for r in records], "text"),
+        line("Supervised", [r.get("supervised_loss") for r in records], "baseline", dash=True),
+        line("Unsupervised", [r.get("unsupervised_loss") for r in records]),
+    ]
+    rates = [line("Learning rate", [r.get("lr") for r in records])]
+    found = (
+        chart("loss", "Losses", means, steps, losses, unit="number", zero=True),
+        chart("rate", "Learning rate", "The learning rate at each record.", steps, rates, unit="number", zero=True),
+    )
+    return [c for c in found if c]
 
 
 # title, caption, and the statistics (name → symbol) of one chart, in the order of the page
@@ -172,11 +161,7 @@ STATISTICS: list[tuple[str, str, dict[str, str]]] = [
         {"feedback": "feedback"},
     ),
     ("Sample weight", "Mean of the learned sample weights.", {"sample_weight": "weight"}),
-    (
-        "Mean count gap",
-        "Mean difference in votes between the first and the second label of a sample.",
-        {"mean_gap": "gap"},
-    ),
+    ("Mean count gap", "Mean difference in votes between the first and the second label of a sample.", {"mean_gap": "gap"}),
 ]
 
 
@@ -189,35 +174,31 @@ def statistics_charts(contents: Contents) -> list[Chart]:
     found: list[Chart | None] = []
     for title, caption, symbols in [*STATISTICS, *own]:
         series = [s for name in names if name in symbols for s in _lines(records, name, symbols[name], contents.classes)]
-        found.append(chart(f"statistic-{len(found)}", title, caption, records, _colored(series), unit="number"))
+        if len(series) > 1:
+            series = [{**s, "color": place % LINES, "dash": place >= LINES} for place, s in enumerate(series)]
+        found.append(chart(f"statistic-{len(found)}", title, caption, [r["step"] for r in records], series, unit="number"))
     return [c for c in found if c]
 
 
 def _lines(records: Sequence[Record], name: str, symbol: str, classes: Sequence[str]) -> list[Series]:
     """One line for a scalar; for a list, one line per class, or its mean and extremes."""
-
-    def get(record: Record) -> Any:
-        value = (record.get("statistics") or {}).get(name)
-        return _root(value) if name == "variance" else value
-
-    width = max((len(value) for r in records if isinstance(value := get(r), list)), default=0)
+    values = [(record.get("statistics") or {}).get(name) for record in records]
+    if name == "variance":
+        values = [_root(value) for value in values]
+    lists = [value if isinstance(value, list) else [] for value in values]
+    width = max(map(len, lists), default=0)
     if not width:
-        return [line(records, symbol, get, "")]
+        return [line(symbol, values)]
     if width > LINES:
-        return [
-            line(records, f"{symbol}, lowest class", lambda r: _over(get(r), min), ""),
-            line(records, f"{symbol}, mean", lambda r: _over(get(r), _mean), ""),
-            line(records, f"{symbol}, highest class", lambda r: _over(get(r), max), ""),
-        ]
-    labels = [shorten(name) for name in classes] if len(classes) == width else [str(place) for place in range(width)]
-    return [line(records, f"{symbol} {labels[place]}", partial(_item, get, place), "") for place in range(width)]
-
-
-def _colored(series: list[Series]) -> list[Series]:
-    """Colour one line as the run, several by the palette."""
-    if len(series) == 1:
-        return [{**series[0], "color": "run"}]
-    return [{**s, "color": place % LINES, "dash": place >= LINES} for place, s in enumerate(series)]
+        known = [[value for value in own if value is not None] for own in lists]
+        summaries: dict[str, Callable[[list[float]], float]] = {"lowest class": min, "mean": fmean, "highest class": max}
+        return [line(f"{symbol}, {what}", [over(own) if own else None for own in known]) for what, over in summaries.items()]
+    short = [name if len(name) <= NAME else name[: NAME - 1] + "…" for name in classes]
+    labels = short if len(short) == width else range(width)
+    return [
+        line(f"{symbol} {label}", [own[place] if place < len(own) else None for own in lists])
+        for place, label in enumerate(labels)
+    ]
 
 
 def _root(value: Any) -> Any:
@@ -225,17 +206,3 @@ def _root(value: Any) -> Any:
         return [_root(item) for item in value]
     found = number(value)
     return None if found is None or found < 0 else math.sqrt(found)
-
-
-def _over(value: Any, function: Callable[[list[float]], float]) -> float | None:
-    numbers = [n for n in map(number, value if isinstance(value, list) else []) if n is not None]
-    return function(numbers) if numbers else None
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _item(get: Callable[[Record], Any], place: int, record: Record) -> Any:
-    value = get(record)
-    return value[place] if isinstance(value, list) and place < len(value) else None

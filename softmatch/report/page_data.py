@@ -1,7 +1,5 @@
 """Data of the page: what its script draws, small enough to embed, and the table of the classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
@@ -27,7 +25,7 @@ COLUMNS = {
 }
 SEARCH_FROM = 20
 """Number of classes above which the table can be searched."""
-Row = dict[str, Any]
+Row = dict[str, float | None]
 
 
 def page_data(contents: Contents) -> dict[str, Any]:
@@ -42,7 +40,8 @@ def page_data(contents: Contents) -> dict[str, Any]:
         "statistics": statistics_charts(contents),
         "losses": loss_charts(contents),
         "moments": moments,
-        "confidence": _grid(contents.records),
+        # confidences at which λ(p) is recorded, the same at every record
+        "confidence": next((_numbers(r["curve"]["confidence"]) for r in contents.records if r.get("curve")), None),
         "largest_weight": max((w for m in moments for w in m["weights"] or () if w is not None), default=None),
         "histograms": any(moment["all"] for moment in moments),
         "truth": compact(contents.known_share, 4),
@@ -77,11 +76,6 @@ def _numbers(values: Sequence[Any] | None) -> list[float | int | None] | None:
     return [None if (n := number(value)) is None else compact(round(n, 4)) for value in values]
 
 
-def _grid(records: Sequence[Record]) -> list[float | int | None] | None:
-    """Confidences at which λ(p) is recorded, the same at every record."""
-    return next((_numbers(record["curve"]["confidence"]) for record in records if record.get("curve")), None)
-
-
 def _is_aligned(record: Record) -> bool:
     classes = record.get("classes") or {}
     before, after = classes.get("unaligned_quantity"), classes.get("quantity")
@@ -99,25 +93,24 @@ def _boundary(contents: Contents) -> dict[str, Any] | None:
             "probs": [[round(1000 * (number(p) or 0.0)) for p in row] for row in found["probs"]],
         }
         for title, found in both
-        if found.get("probs") and found.get("x") and found.get("y")
+        if found
     ]
     if not panels:
         return None
     source = contents.boundary or contents.baseline_boundary
-    points, truth, labeled = (source.get(key) or [] for key in ("points", "truth", "labeled"))
-    chosen = set(labeled)
+    points, truth, chosen = source["points"], source["truth"], set(source["labeled"])
     kept = [p for p in range(len(points)) if p % (len(points) // DOTS + 1) == 0 or p in chosen]
-    dots = [
-        [compact(points[p][0], 4), compact(points[p][1], 4), truth[p] if p < len(truth) else -1, int(p in chosen)] for p in kept
-    ]
+    dots = [[compact(points[p][0], 4), compact(points[p][1], 4), truth[p], int(p in chosen)] for p in kept]
     return {"panels": panels, "dots": dots}
 
 
 def results_section(contents: Contents) -> dict[str, Any] | None:
     """Heads, rows and sentences of the table of the classes, the worst first; None where the run has no such figures."""
     found = contents.result.get("classes")
-    rows = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    columns = [key for key in COLUMNS if any(_known(row, key) for row in rows)]
+    classes = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    rows = [(str(one.get("name")), {key: number(one.get(key)) for key in COLUMNS}) for one in classes]
+    # a column of zero test samples says nothing
+    columns = [key for key in COLUMNS if any(row[key] or (row[key] == 0 and key != "test_samples") for _, row in rows)]
     if not columns:
         return None
     rows.sort(key=_worst_first)
@@ -125,52 +118,47 @@ def results_section(contents: Contents) -> dict[str, Any] | None:
         "heads": [COLUMNS[key] for key in columns],
         "measured": "error" in columns,
         "compared": "supervised_error" in columns,
-        "rows": [_row(row, columns) for row in rows],
-        "sentences": _sentences(rows),
+        "rows": [
+            {
+                "name": name,
+                "cells": [_cell(key, row[key]) for key in columns],
+                "bar": None if row["error"] is None else compact(round(100 * row["error"], 1)),
+                "place": None if row["error"] is None else columns.index("error"),
+            }
+            for name, row in rows
+        ],
+        "sentences": _sentences([row for _, row in rows]),
         "search": len(rows) > SEARCH_FROM,
     }
 
 
-def _known(row: Row, column: str) -> bool:
-    """Tell a known figure; a count of zero test samples is not one."""
-    value = number(row.get(column))
-    return bool(value) if column == "test_samples" else value is not None
-
-
-def _worst_first(row: Row) -> tuple[float, float, str]:
+def _worst_first(named: tuple[str, Row]) -> tuple[float, float, str]:
     """Sort by error, highest first, and by test samples; classes without an error come last, by their labels."""
-    error, samples, labels = (number(row.get(key)) for key in ("error", "test_samples", "labels"))
-    if error is None:
-        return 1.0, labels or 0.0, str(row.get("name"))
-    return -error, -(samples or 0.0), str(row.get("name"))
+    name, row = named
+    if row["error"] is None:
+        return 1.0, row["labels"] or 0.0, name
+    return -row["error"], -(row["test_samples"] or 0.0), name
 
 
-def _row(row: Row, columns: list[str]) -> dict[str, Any]:
-    error, values = number(row.get("error")), [number(row.get(key)) for key in columns]
-    return {
-        "name": str(row.get("name")),
-        "cells": [percent(v) if k in SHARES else "–" if v is None else count(v) for k, v in zip(columns, values, strict=True)],
-        "bar": None if error is None else compact(round(100 * error, 1)),
-        "place": None if error is None else columns.index("error"),
-    }
+def _cell(column: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return percent(value) if column in SHARES else count(value)
 
 
 def _sentences(rows: list[Row]) -> list[str]:
     """Sum up the rows in sentences."""
-    errors = [error for row in rows if (error := number(row.get("error"))) is not None]
-    both = [
-        (error, alone)
-        for row in rows
-        if (error := number(row.get("error"))) is not None and (alone := number(row.get("supervised_error"))) is not None
-    ]
+    errors = [error for row in rows if (error := row["error"]) is not None]
+    both = [(row["error"], row["supervised_error"]) for row in rows]
+    differences = [error - alone for error, alone in both if error is not None and alone is not None]
     sentences = []
     if len(errors) > 2:
         sentences.append(f"Half of the classes have an error of {percent(median(errors))} or less.")
-    if both:
-        lower, higher = sum(e < a for e, a in both), sum(e > a for e, a in both)
+    if differences:
+        lower, higher = sum(each < 0 for each in differences), sum(each > 0 for each in differences)
         sentences.append(
             f"Compared with the baseline, the error is lower in {count(lower, 'class', 'classes')}, "
-            f"higher in {higher:,} and the same in {len(both) - lower - higher:,}."
+            f"higher in {higher:,} and the same in {len(differences) - lower - higher:,}."
         )
     if errors and len(errors) < len(rows):
         sentences.append(f"No sample of {count(len(rows) - len(errors), 'class', 'classes')} was tested.")

@@ -1,13 +1,11 @@
 """Pages of charts: one file with its data, its style and one script, which the page allows by its hash alone."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +46,18 @@ class Page:
     scripts: Sequence[Path]
     styles: Sequence[Path] = ()
 
+    @cached_property  # compiling takes longer than the rest of a page
     def compiled(self) -> Template:
-        return _compiled(self.template)
+        loader = FileSystemLoader([self.template.parent, HERE])
+        made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        made.filters["percent"] = percent
+        return made.get_template(self.template.name)
 
     def render(self, data: Any, **values: Any) -> str:
         """Render the page from the data that its scripts draw and the values that its template shows."""
         script = self._script()
         styles = (VENDOR / "uPlot.min.css", HERE / "report.css", *self.styles)
-        return self.compiled().render(
+        return self.compiled.render(
             **values,
             data=data,
             json=embed(data),
@@ -68,14 +70,6 @@ class Page:
         """uPlot under its licence notice, then our own scripts."""
         notice = "/* uPlot 1.6.32\n" + _read(VENDOR / "LICENSE") + "*/\n"
         return notice + "\n".join(map(_read, (VENDOR / "uPlot.iife.min.js", HERE / "drawing.js", *self.scripts)))
-
-
-@cache  # compiling takes longer than the rest of a page
-def _compiled(path: Path) -> Template:
-    loader = FileSystemLoader([path.parent, HERE])
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["percent"] = percent
-    return environment.get_template(path.name)
 
 
 def embed(value: Any) -> Markup:

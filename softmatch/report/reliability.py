@@ -1,7 +1,5 @@
 """Section on calibration: figures, sentences, and reliability diagrams as shapes for the template's SVG."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

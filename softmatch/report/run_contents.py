@@ -1,7 +1,5 @@
 """The contents of a run folder for its report; a file may be missing, and a value of another form than expected is left out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,20 +157,22 @@ def clean_record(record: Record) -> Record:
     return {key: value for key, value in record.items() if key not in parts} | {key: part for key, part in parts.items() if part}
 
 
-def clean_boundary(found: dict[str, Any]) -> dict[str, Any]:
+def clean_boundary(found: Any) -> dict[str, Any]:
     """Keep points and the grid of probabilities; an empty dict where the grid is not one."""
+    found = mapping(found)
     x, y = figures(found.get("x")), figures(found.get("y"))
     rows = [figures(row) for row in found["probs"]] if isinstance(found.get("probs"), list) else []
-    if not x or not y or not rows or None in (x[0], x[-1], y[0], y[-1]) or any(row is None for row in rows):
+    if not x or not y or None in x or None in y or [len(row or ()) for row in rows] != [len(x)] * len(y):
         return {}
     points = [figures(point) for point in found["points"]] if isinstance(found.get("points"), list) else []
-    whole = [point is not None and len(point) == 2 and None not in point for point in points]
+    points = points if all(point and len(point) == 2 and None not in point for point in points) else []
+    truth = _positions(found.get("truth"))
     return {
         "x": x,
         "y": y,
         "probs": [[min(max(p or 0.0, 0.0), 1.0) for p in row or ()] for row in rows],
-        "points": points if all(whole) else [],
-        "truth": _positions(found.get("truth")),
+        "points": points,
+        "truth": truth if len(truth) == len(points) else [-1] * len(points),
         "labeled": _positions(found.get("labeled")),
     }
 

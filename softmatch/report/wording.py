@@ -1,7 +1,5 @@
 """Sentences and key figures of the report: title, verdict, evaluation, tiles, and what is missing."""
 
-from __future__ import annotations
-
 from softmatch.data.split import count_positions
 from softmatch.formatting import duration, signed
 from softmatch.methods import BASELINE, proper_name
@@ -14,17 +12,15 @@ MOSTLY = 0.999  # a share from which on a part counts as all
 
 def subtitle(contents: Contents) -> list[str]:
     """Parts of the line under the title: method, labels, steps, seed; unknown ones are left out."""
-    parts = [proper_name(contents.method)]
-    if contents.labels:
-        parts.append(count(contents.labels, "label", "labels"))
-    if contents.split.get("unlabeled"):
-        pool = count_positions("unlabeled", contents.split["unlabeled"])
-        parts.append(count(pool, "unlabelled sample", "unlabelled samples"))
-    if contents.setting("steps"):
-        parts.append(count(contents.setting("steps"), "step", "steps"))
-    if contents.setting("seed") is not None:
-        parts.append(f"seed {contents.setting('seed')}")
-    return parts
+    pool, steps, seed = contents.split.get("unlabeled"), contents.setting("steps"), contents.setting("seed")
+    parts = (
+        proper_name(contents.method),
+        count(contents.labels, "label", "labels") if contents.labels else "",
+        count(count_positions("unlabeled", pool), "unlabelled sample", "unlabelled samples") if pool else "",
+        count(steps, "step", "steps") if steps else "",
+        "" if seed is None else f"seed {seed}",
+    )
+    return [part for part in parts if part]
 
 
 def verdict(contents: Contents) -> tuple[str, str]:
@@ -91,22 +87,8 @@ def how_measured(contents: Contents) -> str | None:
                 "predicted by a network that was trained without it and saw neither its labels nor its samples. The saved "
                 "model was then trained on all labels, so its own error is expected to be slightly lower."
             )
-        case None:
-            return _measured_earlier(contents, samples)
         case _:
             return None
-
-
-def _measured_earlier(contents: Contents, samples: int) -> str:
-    """Explain the evaluation of a run of an earlier version: on the source's test set, or on a share of its samples."""
-    if not contents.split.get("test"):
-        return f"The source has a test set of {count(samples, 'sample', 'samples')}. None of them was trained on."
-    share = number(contents.config.get("test_fraction"))
-    part = f", {percent(share)} of the data," if share else ""
-    return (
-        f"{count(samples, 'sample', 'samples')}{part} {'was' if samples == 1 else 'were'} held out "
-        "before training, and the error is measured on them."
-    )
 
 
 def tiles(contents: Contents) -> list[dict[str, str]]:
@@ -148,30 +130,25 @@ def warnings(contents: Contents) -> list[str]:
 
 def missing(contents: Contents) -> list[str]:
     """Explain what this page cannot show."""
-    notes = []
-    if not contents.config:
-        notes.append("config.yaml is missing: the settings are not known.")
-    if not contents.result:
-        notes.append("result.json is missing: the run was interrupted or is not finished. The figures are of its last record.")
-    if not contents.records:
-        notes.append(f"metrics.jsonl has no records: there are no charts of {proper_name(contents.method)}.")
-    supervised = contents.method == BASELINE
-    if supervised:
-        notes.append("The method is supervised: there are no pseudo-labels, weights or thresholds to show.")
-    elif number(contents.result.get("supervised_test_error")) is not None and not contents.baseline_records:
-        notes.append("twin/metrics.jsonl is missing: only the final error of the baseline is known.")
-    elif not contents.baseline_records and not contents.unmeasured:
-        notes.append("No baseline was trained, so there is nothing to compare with.")
-    if contents.records and not supervised:
-        if not any("histogram" in r for r in contents.records):
-            notes.append("This method records no pseudo-labels: quantity, quality and confidence cannot be shown.")
-        elif not contents.known_share:
-            notes.append(
-                "The true classes of the unlabelled samples are not known: quality and wrong pseudo-labels cannot be shown."
-            )
-        elif contents.known_share < MOSTLY:
-            notes.append(
-                f"The true class is known for {percent(contents.known_share)} of the pseudo-labels. Their quality is measured on "
-                "those only, and they include labelled samples that were trained on: it is not an estimate for all."
-            )
-    return notes
+    supervised, share = contents.method == BASELINE, contents.known_share
+    pseudo = bool(contents.records) and not supervised
+    recorded = pseudo and any("histogram" in record for record in contents.records)
+    alone = not supervised and not contents.baseline_records
+    compared = number(contents.result.get("supervised_test_error")) is not None
+    notes = {
+        "config.yaml is missing: the settings are not known.": not contents.config,
+        "result.json is missing: the run was interrupted or is not finished. The figures are of its last record.": (
+            not contents.result
+        ),
+        f"metrics.jsonl has no records: there are no charts of {proper_name(contents.method)}.": not contents.records,
+        "The method is supervised: there are no pseudo-labels, weights or thresholds to show.": supervised,
+        "twin/metrics.jsonl is missing: only the final error of the baseline is known.": alone and compared,
+        "No baseline was trained, so there is nothing to compare with.": alone and not compared and not contents.unmeasured,
+        "This method records no pseudo-labels: quantity, quality and confidence cannot be shown.": pseudo and not recorded,
+        "The true classes of the unlabelled samples are not known: quality and wrong pseudo-labels cannot be shown.": (
+            recorded and not share
+        ),
+        f"The true class is known for {percent(share)} of the pseudo-labels. Their quality is measured on those only, and they "
+        "include labelled samples that were trained on: it is not an estimate for all.": recorded and 0 < (share or 0) < MOSTLY,
+    }
+    return [note for note, applies in notes.items() if applies]

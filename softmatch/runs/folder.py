@@ -8,8 +8,6 @@ boundary.json   points and decision regions, for two-dimensional data
 folds/          metrics of each part of a cross-fit held_out.csv   predictions of held-out samples
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -36,7 +34,7 @@ class RunFolder:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path) -> RunFolder:
+    def create(cls, path: Path) -> "RunFolder":
         """Create the folder. Raises InputError for one with content: runs are never overwritten."""
         refuse_used(path)
         try:
@@ -46,7 +44,7 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def create_new(cls, root: Path, name: str) -> RunFolder:
+    def create_new(cls, root: Path, name: str) -> "RunFolder":
         """Create root/name, or root/name-2, -3, … where that exists."""
         number = 1
         while True:
@@ -92,11 +90,11 @@ class RunFolder:
     def report(self) -> Path:
         return self.path / "report.html"
 
-    def baseline(self) -> RunFolder:
+    def baseline(self) -> "RunFolder":
         """Folder of the baseline."""
         return RunFolder(self.path / "twin")
 
-    def fold(self, number: int) -> RunFolder:
+    def fold(self, number: int) -> "RunFolder":
         """Folder of one part of a cross-fit."""
         return RunFolder(self.path / "folds" / str(number))
 
@@ -139,9 +137,7 @@ class RunFolder:
     def read_json(self, name: str) -> Any:
         """Read a JSON file of the run; None where it does not exist."""
         path = self.path / name
-        if not path.exists():
-            return None
-        return parse_json(read_text(path), path)
+        return parse_json(read_text(path), path) if path.exists() else None
 
 
 def is_finished(folder: Path) -> bool:

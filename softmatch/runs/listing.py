@@ -1,8 +1,6 @@
 """A list of run folders with their results and states, read from the folders alone."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -43,67 +41,45 @@ def list_runs(folder: Path) -> list[Listed]:
     """The runs in a folder, or the folder itself if it is a run; the newest first."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}. Give a folder of runs, or start one with softmatch train.")
-    places = [folder, *sorted(folder.iterdir())]
-    found = [listed for path in places if (path / SETTINGS).is_file() for listed in _read(RunFolder(path))]
-    return sorted(found, key=lambda run: run.date, reverse=True)
+    found = [_read(RunFolder(path)) for path in [folder, *sorted(folder.iterdir())] if (path / SETTINGS).is_file()]
+    return sorted((run for run in found if run is not None), key=lambda run: run.date, reverse=True)
 
 
-def _read(run: RunFolder) -> Iterator[Listed]:
-    """The run in a list; nothing for a folder whose config.yaml is not that of a run."""
-    try:
+def _read(run: RunFolder) -> Listed | None:
+    """The run in a list; None for a folder whose config.yaml is not that of a run."""
+    settings = result = None
+    with suppress(InputError):  # of either file
         settings = parse_yaml(read_text(run.path / SETTINGS), run.path / SETTINGS)
-    except InputError:
-        settings = None
+        result = run.read_json("result.json") if run.report.is_file() else None
     if not isinstance(settings, dict) or "source" not in settings:
-        return
-    result = _result(run)
+        return None
+    result = result if isinstance(result, dict) else {}
     newest = max((path.stat().st_mtime for path in run.path.iterdir() if path.is_file()), default=0.0)
-    yield Listed(
+    return Listed(
         run=run.path,
-        source=_text(settings["source"]),
-        method=_text(settings.get("method")),
-        labels=_whole(result.get("labels")) or _whole(settings.get("labels")),
-        error=_share(result.get("test_error")),
-        baseline=_share(result.get("supervised_test_error")),
-        state="finished" if result else _state(run, _whole(settings.get("steps"))),
+        source=_typed(settings["source"], str),
+        method=_typed(settings.get("method"), str),
+        labels=_typed(result.get("labels"), int) or _typed(settings.get("labels"), int),
+        error=_typed(result.get("test_error"), int, float),
+        baseline=_typed(result.get("supervised_test_error"), int, float),
+        state="finished" if result else _state(run, _typed(settings.get("steps"), int)),
         date=datetime.fromtimestamp(newest).astimezone(),
     )
 
 
-def _result(run: RunFolder) -> Mapping[str, Any]:
-    try:
-        found = run.read_json("result.json") if run.report.is_file() else None
-    except InputError:
-        found = None
-    return found if isinstance(found, dict) else {}
-
-
 def _state(run: RunFolder, steps: int | None) -> str:
     """State of a run without a result."""
-    if _is_locked(run.path / LOCK):
+    try:
+        if (run.path / LOCK).exists():
+            with FileLock(run.path / LOCK, timeout=0):
+                pass
+    except (Timeout, OSError):
         return "running"
     saved = sorted(path.stem for path in run.checkpoints.glob("step-*.safetensors"))
     step = int(saved[-1].removeprefix("step-")) if saved and saved[-1].removeprefix("step-").isdecimal() else 0
     return f"stopped at step {step:,}" + (f" of {steps:,}" if steps else "")
 
 
-def _is_locked(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except (Timeout, OSError):
-        return True
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _share(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _typed(value: Any, *kinds: type) -> Any:
+    """The value if it has one of the types, else None; true and false are not numbers."""
+    return value if isinstance(value, kinds) and not isinstance(value, bool) else None

@@ -1,7 +1,5 @@
 """The trained model in a run folder: saved, loaded, and used on new data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -55,7 +53,10 @@ class Model:
         """
         items = self._items(given)
         where = next((parameter.device for parameter in self.network.parameters()), device("cpu"))
-        probs = predict_probabilities(self.network, self.views, items, where)
+        return self.calibrated(predict_probabilities(self.network, self.views, items, where))
+
+    def calibrated(self, probs: Tensor) -> Tensor:
+        """Apply the temperature to predictions of the network."""
         return probs if self.temperature == 1.0 else scale(probs, self.temperature)
 
     def predict(self, given: Any) -> list[str]:
@@ -90,9 +91,10 @@ def save_model(run: RunFolder, model: Model, name: str) -> None:
     """Write model/: weights as safetensors, the rest as JSON. LoRA adapters are merged into the encoder's weights."""
     folder, network, samples = run.path / "model", merged(model.network), model.samples
     folder.mkdir(exist_ok=True)
-    _write_tensors(folder / "model.safetensors", network.state_dict())
-    _write_tensors(folder / "preparation.safetensors", model.preparation.tensors())
-    _write_tensors(folder / "samples.safetensors", {} if samples is None else {"items": samples.to(ITEMS[model.views.kind])})
+    items = {} if samples is None else {"items": samples.to(ITEMS[model.views.kind])}
+    for file, tensors in ("model", network.state_dict()), ("preparation", model.preparation.tensors()), ("samples", items):
+        if tensors:
+            write_checked(folder / f"{file}.safetensors", tensors, {})
     about = {
         "format": FORMAT,
         "network": name,
@@ -104,11 +106,6 @@ def save_model(run: RunFolder, model: Model, name: str) -> None:
         "temperature": 1.0,
     }
     run.write_json("model/model.json", about)
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    if tensors:
-        write_checked(path, tensors, {})
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

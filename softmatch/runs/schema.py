@@ -1,7 +1,5 @@
 """Schema of model.json, and a check of the saved weights against it before memory is allocated."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -13,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 from softmatch.errors import InputError, explain
 from softmatch.files.tensors import Header
 from softmatch.networks import ENCODER, build_network, shapes_only
-
-__all__ = ["FORMAT", "Description", "describe", "refuse_other_weights"]
 
 FORMAT = 1
 LARGEST_ITEM = 2**26

@@ -1,7 +1,5 @@
 """The verdict of a run: the one sentence that says whether the unlabelled data helped."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from softmatch.formatting import signed

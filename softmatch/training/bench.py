@@ -1,7 +1,6 @@
 """Cost of a training step and of its parts: `softmatch bench`, and the estimate of `softmatch train --dry-run`."""
 
-from __future__ import annotations
-
+import copy
 import statistics
 import sys
 import time
@@ -9,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,16 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from softmatch.data import Batches, Examples
 from softmatch.errors import InputError
-from softmatch.methods.forward import Forward
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
 from softmatch.training.loop import Clock, Trainer
 from softmatch.training.opening import Job
 from softmatch.training.setup import build_method, make_trainer, micro_batch, prepare_job
 from softmatch.training.task import Task
-from softmatch.views import Views
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")
+STEP_SETTINGS = ("method", "labeled_batch", "unlabeled_batch", "batch_statistics", "precision", "compile")
 MATRIX = 2048
 EVALUATED = 512
 
@@ -77,8 +75,8 @@ class Measurement:
         }
 
 
-def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | None = None) -> Measurement:
-    """Train for a few steps and time them; this changes the trainer's weights.
+def measure(trainer: Trainer, steps: int = 5, budget: float | None = None) -> Measurement:
+    """Train for one step to warm up, then for a few that are timed; this changes the trainer's weights.
 
     Args:
         budget: number of seconds after which measuring stops early, after at least one step.
@@ -87,20 +85,17 @@ def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | N
     trainer.network.train()
     trainer.method.train()
     peak_before, before = matmul_flops(device), peak_memory(device)
-    counted = _CountedForward(trainer.forward)
-    trainer.forward = counted
+    watch, passed, images = Stopwatch(device), trainer.forward, list[int]()
+    for name in ("_run", "_averaged"):
+        setattr(passed, name, watch("forward")(_counted(getattr(passed, name), images)))
     with FlopCounterMode(display=False) as counter:
         trainer.advance()
-    images, counted.images = counted.images, 0
-    for _ in range(warmup - 1):
-        trainer.advance()
-    seconds: list[float] = []
-    processor: list[float] = []
-    parts: list[dict[str, float]] = []
-    watch = Stopwatch(device)
-    counted.clock = trainer.clock = watch
+    number, trainer.clock = sum(images), watch
     if isinstance(trainer.batches, Batches):  # otherwise other processes make them, and waiting for them is "data"
-        trainer.batches.views = _TimedViews(trainer.batches.views, watch)
+        timed = trainer.batches.views = copy.copy(trainer.batches.views)
+        for name in ("plain", "weak", "medium", "strong"):
+            setattr(timed, name, watch("views")(getattr(timed, name)))
+    seconds, processor, parts = list[float](), list[float](), list[dict[str, float]]()
     while len(seconds) < steps and not (seconds and budget is not None and time.perf_counter() - began > budget):
         watch.seconds = {}
         started, used = time.perf_counter(), time.process_time()
@@ -114,7 +109,7 @@ def measure(trainer: Trainer, steps: int = 5, warmup: int = 1, budget: float | N
         step=seconds,
         cpu=processor,
         parts={name: statistics.median(part.get(name, 0.0) for part in parts) for name in names},
-        images=images,
+        images=number,
         flops=counter.get_total_flops(),
         peak_flops=max(peak_before, matmul_flops(device)),
         memory=peak_memory(device),
@@ -176,54 +171,21 @@ class Stopwatch(Clock):
         return time.perf_counter()
 
 
-class _CountedForward(Forward):
-    """Forward pass that counts images and is timed."""
+def _counted(call: Callable[..., list[Tensor]], images: list[int]) -> Callable[..., list[Tensor]]:
+    """The same forward pass; the number of its images is added to the list."""
 
-    def __init__(self, inner: Forward) -> None:
-        super().__init__(inner.network, inner.batch_statistics, inner.micro_batch, inner.average, inner.compiled)
-        self.images = 0
-        self.clock = Clock()
+    def counted(network: Any, views: tuple[Tensor, ...], *options: Any) -> list[Tensor]:
+        images.append(sum(map(len, views)))
+        return call(network, views, *options)
 
-    def _run(self, call: Any, views: tuple[Tensor, ...], gradient: tuple[bool, ...] | None, tracking: bool) -> list[Tensor]:
-        self.images += sum(map(len, views))
-        with self.clock("forward"):
-            return super()._run(call, views, gradient, tracking)
-
-    def _averaged(self, call: Any, views: tuple[Tensor, ...], batch_statistics: bool) -> list[Tensor]:
-        self.images += sum(map(len, views))
-        with self.clock("forward"):
-            return super()._averaged(call, views, batch_statistics)
+    return counted
 
 
-class _TimedViews:
-    """Views whose calls are timed."""
-
-    def __init__(self, inner: Views, clock: Clock) -> None:
-        self._inner, self._clock = inner, clock
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
-        if name not in ("plain", "weak", "medium", "strong"):
-            return found
-        return self._timed(found)
-
-    def _timed(self, view: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def timed(*arguments: Any) -> Tensor:
-            with self._clock("views"):
-                return view(*arguments)
-
-        return timed
-
-
-@dataclass(frozen=True)
-class Bench:
+class Bench(NamedTuple):
     """Result of `softmatch bench`: the setting and its measurement."""
 
     setting: dict[str, Any]
     measurement: Measurement
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"setting": self.setting, **self.measurement.as_dict()}
 
 
 def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, images: int, repeats: int) -> Bench:
@@ -245,17 +207,12 @@ def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, im
     task = prepare_job(Job("random images", config, examples))
     measured = measure(make_trainer(task, build_method(task, config.method)), repeats)
     setting = {
+        **config.model_dump(include={*STEP_SETTINGS}),
         "network": task.network_name,
         "parameters": task.parameters,
         "image": f"{channels}×{side}×{side}",
         "classes": classes,
-        "method": config.method,
-        "labeled_batch": config.labeled_batch,
-        "unlabeled_batch": config.unlabeled_batch,
-        "batch_statistics": config.batch_statistics,
         "micro_batch": micro_batch(task),
-        "precision": config.precision,
-        "compile": config.compile,
         "device": device_name(task.device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,

@@ -1,7 +1,5 @@
 """Checkpoints: the state of a run after a step as one checked file, written in the background."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping
@@ -89,7 +87,7 @@ class CheckpointWriter:
         finally:
             self._thread.shutdown()
 
-    def __enter__(self) -> CheckpointWriter:
+    def __enter__(self) -> "CheckpointWriter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,7 +1,5 @@
 """Averaged weights, which are evaluated and saved."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 

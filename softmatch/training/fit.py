@@ -1,7 +1,5 @@
 """Training of one network of a run, from its first step or its last checkpoint to the end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from softmatch.data.loading import LOST_WORKER
 from softmatch.distributed.processes import is_lost_process, tell, tell_tensors, world
-from softmatch.errors import InputError, LoadingError, OutOfMemory, ProcessLost, Stopped, TrainingError
+from softmatch.errors import InputError, LoadingError, ProcessLost, SoftmatchError, Stopped, TrainingError
 from softmatch.files.tensors import read_checked, write_checked
 from softmatch.methods import Method
 from softmatch.networks.prediction import predict_probabilities
@@ -85,15 +83,8 @@ class Fitted:
         figures = {key: value for key, value in self.record.items() if isinstance(value, int | float) or value is None}
         return {"record": figures, "judged": self.judged, "seconds": self.seconds, "best": self.best}
 
-    def is_best(self, error: float | None) -> bool:
-        """Return whether an error is the lowest so far, and remember it."""
-        if error is None or (self.best is not None and error >= self.best):
-            return False
-        self.best = error
-        return True
-
     @classmethod
-    def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> Fitted:
+    def read(cls, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> "Fitted":
         found = {int(name.removeprefix(WRONG)): value for name, value in tensors.items() if name.startswith(WRONG)}
         wrong = {step: found[step] for step in sorted(found)}  # their order in a file differs
         lines = bytearray(tensors[RECORDS].numpy().tobytes())
@@ -156,11 +147,7 @@ def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitt
         fitted = _resume(task, trainer, to)
         with CheckpointWriter(to.run.checkpoints) if world().is_main else nullcontext() as writer:
             _train(task, trainer, fitted, to, writer, known)
-    except (LoadingError, OutOfMemory, InputError) as error:
-        raise type(error)(f"{error}\n{_last_checkpoint(to.run)}") from error
-    except TrainingError as error:
-        raise TrainingError(f"{error}\n{_rescue(to.run)}") from error
-    except RuntimeError as error:
+    except (SoftmatchError, RuntimeError) as error:
         raise _explained(error, to.run) from error
     finally:
         trainer.batches.close()
@@ -218,7 +205,9 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
             trainer.clear()
             if to.listener is not None:
                 to.listener.record(to.role, record, task.config.steps)
-            best = fitted.is_best(record.get("test_error"))
+            error = record.get("test_error")
+            best = error is not None and (fitted.best is None or error < fitted.best)
+            fitted.best = error if best else fitted.best
             if trainer.step % every == 0 or trainer.step == task.config.steps or best:
                 save()
     except Stopping:
@@ -281,20 +270,16 @@ def _say(to: Fit, text: str) -> None:
         to.listener.note(text)
 
 
-def _explained(error: RuntimeError, run: RunFolder) -> Exception:
-    """Explain errors that the user can fix; return others as they are."""
-    text = str(error)
-    if "DataLoader worker" in text:  # raised by torch's signal handler at any point
-        return LoadingError(f"{LOST_WORKER}\n{_last_checkpoint(run)}")
-    if is_lost_process(error):
-        return ProcessLost(f"one of the {world().size} processes has ended.\n{_last_checkpoint(run)}")
-    return error
-
-
-def _last_checkpoint(run: RunFolder) -> str:
+def _explained(error: Exception, run: RunFolder) -> Exception:
+    """Explain errors that the user can fix, and name the last checkpoint; return others as they are."""
     saved = list_checkpoints(run.checkpoints)
-    return f"The last good checkpoint is {saved[-1]}." if saved else "There is no checkpoint yet."
-
-
-def _rescue(run: RunFolder) -> str:
-    return f"{_last_checkpoint(run)} Try a lower --lr, --clip 1, --precision float32, or check the data for extreme values."
+    last = f"The last good checkpoint is {saved[-1]}." if saved else "There is no checkpoint yet."
+    if type(error) is TrainingError:
+        last += " Try a lower --lr, --clip 1, --precision float32, or check the data for extreme values."
+    if isinstance(error, SoftmatchError):
+        return type(error)(f"{error}\n{last}")
+    if "DataLoader worker" in str(error):  # raised by torch's signal handler at any point
+        return LoadingError(f"{LOST_WORKER}\n{last}")
+    if is_lost_process(error):
+        return ProcessLost(f"one of the {world().size} processes has ended.\n{last}")
+    return error

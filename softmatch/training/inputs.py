@@ -1,7 +1,5 @@
 """Views and batches of a task."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar

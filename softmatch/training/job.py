@@ -1,7 +1,5 @@
 """The main job: from a source and settings to a run folder with a trained classifier and its measured error."""
 
-from __future__ import annotations
-
 import json
 import platform
 import time
@@ -23,7 +21,7 @@ from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import set_temperature
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
-from softmatch.training.measure import HeldOut, measure_error, pool, write_held_out
+from softmatch.training.measure import HeldOut, Measured, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
 from softmatch.training.setup import build_method, prepare_job, restored_state
@@ -31,16 +29,13 @@ from softmatch.training.stop import Stop
 from softmatch.training.task import Task
 
 
-@dataclass(frozen=True)
-class Result:
-    """Final figures, as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %.
+@dataclass(frozen=True, kw_only=True)
+class Result(Measured):
+    """Final figures of a run.
 
     Attributes:
-        test_error: None where it could not be measured; see `evaluation`.
-        supervised_test_error: error of the baseline, the same network trained on the labels only.
+        quantity, quality: of the pseudo-labels at the last record that has them.
         evaluation: kind ("test", "holdout", "crossfit", "none"), samples, folds, reason.
-        calibration: see `softmatch.calibration.Calibration`.
-        classes: for each class its labelled and test samples, error, the baseline's error, precision and recall.
     """
 
     run: Path
@@ -48,21 +43,11 @@ class Result:
     labels: int
     steps: int
     seed: int
-    test_samples: int
-    test_error: float | None
-    test_error_interval: tuple[float, float] | None
-    supervised_test_error: float | None
-    difference: float | None
-    difference_interval: tuple[float, float] | None
     quantity: float | None
     quality: float | None
     seconds: float
     supervised_seconds: float | None
-    class_errors: dict[str, float | None]
     evaluation: dict[str, Any]
-    calibration: dict[str, Any] | None
-    classes: list[dict[str, Any]]
-    warnings: list[str]
 
 
 def train(
@@ -108,18 +93,14 @@ def train(
         return run_job(job, listener, network, found)
 
 
+@restored_state()
 def run_job(job: Job, listener: Listener | None = None, network: Network | None = None, run: RunFolder | None = None) -> Result:
     """Train a job: a source that was read, with complete settings.
 
     Args:
         run: an unfinished run of this job to resume.
     """
-    with restored_state():
-        return _run_job(job, listener if world().is_main else None, network, run)
-
-
-def _run_job(job: Job, listener: Listener | None, network: Network | None, run: RunFolder | None) -> Result:
-    started = time.perf_counter()
+    started, listener = time.perf_counter(), listener if world().is_main else None
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
     task = prepare_job(job, network)
@@ -185,7 +166,8 @@ def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
     if world().is_main:
         write_held_out(run, found, task.examples.classes)
         figures = {key: value for key, value in asdict(result).items() if key != "run"}
-        run.write_json("result.json", {**figures, "processes": world().size, "versions": _versions()})
+        versions = {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}
+        run.write_json("result.json", {**figures, "processes": world().size, "versions": versions})
         write_report(run)
         run.finish()
     return result
@@ -195,9 +177,8 @@ def _make_folder(task: Task) -> RunFolder:
     config = task.config
     if config.out is not None:
         return RunFolder.create(config.out)
-    method = _file_name(config.method)
-    name = f"{task.name}-{method}-{len(task.split.labeled)}-labels-seed-{config.seed}"
-    return RunFolder.create_new(RUNS, name)
+    labels = len(task.split.labeled)
+    return RunFolder.create_new(RUNS, f"{task.name}-{_file_name(config.method)}-{labels}-labels-seed-{config.seed}")
 
 
 def _file_name(method: str) -> str:
@@ -233,39 +214,23 @@ def _cross_fit(task: Task, to: Fit) -> tuple[HeldOut, Curve, float | None]:
 
 
 def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds: float, baseline_seconds: float | None) -> Result:
-    evaluation, classes = task.evaluation, task.examples.classes
+    evaluation, classes, number = task.evaluation, task.examples.classes, len(found.labels)
     counts = torch.bincount(task.examples.labels[task.split.labeled], minlength=len(classes)).tolist()
-    measured = measure_error(found if len(found.labels) else None, classes, counts, evaluation)
-    if world().is_main and measured.calibration is not None and measured.calibration.temperature is not None:
-        set_temperature(run, measured.calibration.temperature)
+    measured = measure_error(found, classes, counts, evaluation)
+    if world().is_main and measured.calibration is not None and measured.calibration["temperature"] is not None:
+        set_temperature(run, measured.calibration["temperature"])
+    warnings = [*(finding.text for finding in task.findings if finding.level == "warning"), *measured.warnings]
+    about = {"kind": evaluation.kind, "samples": number, "folds": len(evaluation.folds) or None, "reason": evaluation.reason}
     return Result(
+        **{**vars(measured), "warnings": warnings},
         run=run.path,
         method=task.config.method,
         labels=len(task.split.labeled),
         steps=task.config.steps,
         seed=task.config.seed,
-        test_samples=len(found.labels),
-        test_error=measured.error,
-        test_error_interval=measured.error_interval,
-        supervised_test_error=measured.baseline_error,
-        difference=measured.difference,
-        difference_interval=measured.difference_interval,
         quantity=fitted.judged.get("quantity"),
         quality=fitted.judged.get("quality"),
         seconds=seconds,
         supervised_seconds=baseline_seconds,
-        class_errors={row["name"]: row.get("error") for row in measured.classes},
-        evaluation={
-            "kind": evaluation.kind,
-            "samples": len(found.labels),
-            "folds": len(evaluation.folds) or None,
-            "reason": evaluation.reason,
-        },
-        calibration=None if measured.calibration is None else measured.calibration.as_dict(),
-        classes=measured.classes,
-        warnings=[*(finding.text for finding in task.findings if finding.level == "warning"), *measured.warnings],
+        evaluation=about,
     )
-
-
-def _versions() -> dict[str, str]:
-    return {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}

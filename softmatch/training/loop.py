@@ -1,22 +1,21 @@
 """The training loop: batch → loss → backward → step → average, with a record every few steps."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from softmatch.config import Config
 from softmatch.data.batches import Batches
 from softmatch.data.loading import LoadedBatches
 from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
 from softmatch.errors import InputError, OutOfMemory, TrainingError
 from softmatch.methods.base import Method
-from softmatch.methods.forward import BatchStatistics, Forward
+from softmatch.methods.forward import Forward
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import trained
 from softmatch.step import Batch, Output, whole_batches
@@ -75,47 +74,33 @@ class Trainer:
         predict_pool: returns a network's predictions (N_U, C) on all unlabelled samples.
         truth: labels of the unlabelled samples where known, −1 elsewhere. Only the meter sees them.
         every: number of steps between two records.
-        warmup: number of first steps of each generation in which the learning rate rises.
+        micro_batch: largest number of items in one pass; None for whole views.
     """
 
-    network: nn.Module
-    batches: Batches | LoadedBatches
-    optimizer: torch.optim.Optimizer
-    average: ModelAverage
     forward: Forward
 
     def __init__(
         self,
         make_parts: Callable[[int, Tensor | None], Parts],
         method: Method,
+        config: Config,
         *,
         make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
         predict_pool: Callable[[nn.Module], Tensor],
-        steps: int,
-        lr: float,
         num_classes: int,
         truth: Tensor,
         every: int,
         device: torch.device,
-        warmup: int = 0,
-        clip: float | None = None,
-        precision: Literal["float32", "bf16", "fp16"] = "float32",
-        batch_statistics: BatchStatistics = "joint",
-        micro_batch: int | None = None,
-        compiled: bool = False,
+        micro_batch: int | None,
     ) -> None:
-        self.method, self.predict_pool = method, predict_pool
-        self.steps, self.lr, self.warmup, self.clip, self.every = steps, lr, warmup, clip, every
-        self.num_classes, self.device, self.precision = num_classes, device, precision
+        self.method, self.config, self.predict_pool = method, config, predict_pool
+        self.num_classes, self.steps, self.every, self.device = num_classes, config.steps, every, device
         self.clock = Clock()
-        self._make_parts, self._make_optimizer = make_parts, make_optimizer
-        self._passes: tuple[BatchStatistics, int | None] = batch_statistics, micro_batch
-        self._compiled = compiled
+        self._make_parts, self._make_optimizer, self._micro_batch = make_parts, make_optimizer, micro_batch
         self._followers: list[torch.optim.Optimizer] = []
         self._begin_generation(0)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
-        self.step = 0
-        self.seconds = 0.0
+        self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
+        self.step, self.seconds = 0, 0.0
         self._truth = truth.to(device)
         self._meter = PseudoLabelMeter(num_classes, device)
         self._losses = torch.zeros(3, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
@@ -129,10 +114,8 @@ class Trainer:
     def _begin_generation(self, number: int) -> None:
         self._followers.clear()
         self.network, self.batches, self.optimizer, self.average = self._make_parts(number, self.method.added_labels())
-        statistics, micro_batch = self._passes
-        self.forward = Forward(
-            self.network, statistics, micro_batch, self.average.network, self._compiled, sharded=world().size > 1
-        )
+        passes = self.config.batch_statistics, self._micro_batch
+        self.forward = Forward(self.network, *passes, self.average.network, self.config.compile, sharded=world().size > 1)
         self.method.begin(self.network, self._follow)
         self.method.to(self.device)
         self.network.train()
@@ -156,7 +139,7 @@ class Trainer:
     def factor(self, step: int) -> float:
         """Factor of the learning rate at a step; each generation has the whole schedule."""
         _, begun, end = self._generation(step)
-        return cosine_factor(step - begun, end - begun, self.warmup)
+        return cosine_factor(step - begun, end - begun, self.config.warmup)
 
     def _generation(self, step: int) -> tuple[int, int, int]:
         """Generation of a step: its number, its first step, and the first step of the next one."""
@@ -197,7 +180,7 @@ class Trainer:
             self._between_steps()
             self.forward.begin(step)
             for optimizer in (self.optimizer, *self._followers):
-                set_learning_rate(optimizer, self.lr * self.factor(step))
+                set_learning_rate(optimizer, self.config.lr * self.factor(step))
             with clock("data"):
                 batch = self.batches(step)
             with clock("weighting and loss"), self._autocast():
@@ -209,9 +192,9 @@ class Trainer:
                     sum_gradients(self.network)
                     average_running_statistics(self.network)
             with clock("optimiser"):
-                if self.clip is not None:
+                if self.config.clip is not None:
                     self.scaler.unscale_(self.optimizer)
-                    nn.utils.clip_grad_norm_(self.network.parameters(), self.clip)
+                    nn.utils.clip_grad_norm_(self.network.parameters(), self.config.clip)
                 self.scaler.step(self.optimizer)
                 self.scaler.update()
                 self.optimizer.zero_grad()
@@ -233,13 +216,12 @@ class Trainer:
         return output
 
     def _autocast(self) -> AbstractContextManager[None]:
-        kind = torch.float16 if self.precision == "fp16" else torch.bfloat16
-        return torch.autocast(self.device.type, dtype=kind, enabled=self.precision != "float32")
+        kind = torch.float16 if self.config.precision == "fp16" else torch.bfloat16
+        return torch.autocast(self.device.type, dtype=kind, enabled=self.config.precision != "float32")
 
     def _measure(self, output: Output, index: Tensor) -> None:
-        unsupervised = output.unsupervised_loss
-        parts = [output.loss.detach(), output.supervised_loss]
-        parts.append(torch.zeros_like(parts[0]) if unsupervised is None else unsupervised)
+        loss, unsupervised = output.loss.detach(), output.unsupervised_loss
+        parts = [loss, output.supervised_loss, torch.zeros_like(loss) if unsupervised is None else unsupervised]
         self._losses += torch.stack(parts).to(self._losses.dtype)
         self._since += 1
         if output.pseudo is not None:
@@ -253,7 +235,7 @@ class Trainer:
         record: Record = {
             "step": self.step,
             "seconds": self.seconds,
-            "lr": self.lr * self.factor(self.step - 1),
+            "lr": self.config.lr * self.factor(self.step - 1),
             "loss": loss,
             "supervised_loss": supervised,
         }
@@ -313,10 +295,9 @@ class Trainer:
         if "cuda" in rng:
             torch.cuda.set_rng_state(rng["cuda"], self.device)
         if self.scaler.is_enabled():
-            saved = part("scaler")
-            fresh = self.scaler.state_dict()
-            fresh |= {"scale": float(saved["scale"]), "_growth_tracker": int(saved["_growth_tracker"])}
-            self.scaler.load_state_dict(fresh)
+            scale, tracker = (part("scaler")[key] for key in ("scale", "_growth_tracker"))
+            fresh = {"scale": float(scale), "_growth_tracker": int(tracker)}
+            self.scaler.load_state_dict({**self.scaler.state_dict(), **fresh})
         meter = part("meter")
         self._meter.load_state(meter)
         self._losses.copy_(meter["losses"])

@@ -1,17 +1,15 @@
 """Figures of a classifier and its baseline from predictions on held-out samples, and its decision boundary."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from softmatch.calibration import Calibration, calibrate, class_figures
+from softmatch.calibration import calibrate, class_figures
 from softmatch.data.cells import guarded
 from softmatch.data.evaluation import Evaluation
 from softmatch.files.atomic import write_atomically
@@ -43,59 +41,58 @@ class HeldOut:
     baseline: Tensor | None
     names: Sequence[str] = ()
 
-    @property
-    def wrong(self) -> Tensor:
-        return self.probs.argmax(-1) != self.labels
 
-    @property
-    def baseline_wrong(self) -> Tensor | None:
-        return None if self.baseline is None else self.baseline.argmax(-1) != self.labels
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
-    """All figures, as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %."""
+    """Figures as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %.
 
-    error: float | None
-    error_interval: tuple[float, float] | None
-    baseline_error: float | None
-    difference: float | None
-    difference_interval: tuple[float, float] | None
-    calibration: Calibration | None
+    Attributes:
+        test_error: None where it could not be measured.
+        supervised_test_error: error of the baseline, the same network trained on the labels only.
+        calibration: see `softmatch.calibration.Calibration`.
+        classes: for each class its labelled and test samples, error, the baseline's error, precision and recall.
+    """
+
+    test_samples: int = 0
+    test_error: float | None = None
+    test_error_interval: tuple[float, float] | None = None
+    supervised_test_error: float | None = None
+    difference: float | None = None
+    difference_interval: tuple[float, float] | None = None
+    class_errors: dict[str, float | None]
+    calibration: dict[str, Any] | None = None
     classes: list[dict[str, Any]]
     warnings: list[str]
 
 
-def measure_error(found: HeldOut | None, classes: Sequence[str], counts: Sequence[int], evaluation: Evaluation) -> Measured:
+def measure_error(found: HeldOut, classes: Sequence[str], counts: Sequence[int], evaluation: Evaluation) -> Measured:
     """Compute all figures.
 
     Args:
-        found: None where nothing was held out.
         counts: number of labelled training samples of each class.
     """
     rows: list[dict[str, Any]] = [{"name": name, "labels": count} for name, count in zip(classes, counts, strict=True)]
-    if found is None or not len(found.labels):
-        return Measured(None, None, None, None, None, None, rows, [evaluation.reason] if evaluation.reason else [])
-    wrong, baseline = found.wrong, found.baseline_wrong
-    figures = class_figures(found.probs.argmax(-1), found.labels, len(classes))
-    others = None if found.baseline is None else class_figures(found.baseline.argmax(-1), found.labels, len(classes))
-    for position, row in enumerate(rows):
-        row |= {
-            "test_samples": figures[position].samples,
-            "error": figures[position].error,
-            "supervised_error": None if others is None else others[position].error,
-            "precision": figures[position].precision,
-            "recall": figures[position].recall,
-        }
-    difference = None if baseline is None else float(wrong.double().mean() - baseline.double().mean())
+    if not len(found.labels):
+        reasons = [evaluation.reason] if evaluation.reason else []
+        return Measured(class_errors=dict.fromkeys(classes), classes=rows, warnings=reasons)
+    made, other = found.probs.argmax(-1), None if found.baseline is None else found.baseline.argmax(-1)
+    wrong, baseline = (made != found.labels).double(), None if other is None else (other != found.labels).double()
+    figures = class_figures(made, found.labels, len(classes))
+    others = None if other is None else class_figures(other, found.labels, len(classes))
+    for position, (row, figure) in enumerate(zip(rows, figures, strict=True)):
+        supervised = None if others is None else others[position].error
+        row |= {"test_samples": figure.samples, "error": figure.error, "supervised_error": supervised}
+        row |= {"precision": figure.precision, "recall": figure.recall}
     interval = None if baseline is None else error_interval(wrong, baseline)
     return Measured(
-        error=float(wrong.double().mean()),
-        error_interval=error_interval(wrong),
-        baseline_error=None if baseline is None else float(baseline.double().mean()),
-        difference=difference,
+        test_samples=len(found.labels),
+        test_error=float(wrong.mean()),
+        test_error_interval=error_interval(wrong),
+        supervised_test_error=None if baseline is None else float(baseline.mean()),
+        difference=None if baseline is None else float(wrong.mean() - baseline.mean()),
         difference_interval=interval,
-        calibration=calibrate(found.probs, found.labels),
+        class_errors={row["name"]: row["error"] for row in rows},
+        calibration=asdict(calibrate(found.probs, found.labels)),
         classes=rows,
         warnings=_warnings(interval, rows, evaluation),
     )

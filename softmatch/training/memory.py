@@ -1,7 +1,5 @@
 """Settings of the C library's memory for tensors that are freed in every step."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

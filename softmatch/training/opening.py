@@ -1,7 +1,5 @@
 """From a source and its settings to a job: examples, complete settings, and the split."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -69,11 +67,7 @@ def open_again(source: Any, config: Config) -> Job:
 
 
 def open_job(
-    source: Any,
-    *given: Mapping[str, Any],
-    where: str = "settings",
-    progress: Progress | None = None,
-    resuming: bool = False,
+    source: Any, *given: Mapping[str, Any], where: str = "settings", progress: Progress | None = None, resuming: bool = False
 ) -> Job:
     """Read the source and complete the settings.
 

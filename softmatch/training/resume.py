@@ -1,7 +1,5 @@
 """Unfinished runs: how the one of a command is found, and how it is opened again to resume."""
 
-from __future__ import annotations
-
 import glob
 import json
 import shlex

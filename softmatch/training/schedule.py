@@ -1,7 +1,5 @@
 """η₀·cos(7πk/16K) after a warm-up, and optimisers whose weight decay spares biases and normalisation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Literal

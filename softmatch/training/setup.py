@@ -1,8 +1,6 @@
 """From a job to a trainer: task, method, network, batches and averages."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -36,7 +34,7 @@ from softmatch.views import Views
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
 POOL_PART = 8192
-LONG_SETTING = 20
+LONGEST_SETTING = 500
 CPU_MICRO_BATCH = 64
 """Number of images whose activations fit into a processor's cache; see benchmarks/results/step.md."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
@@ -73,10 +71,7 @@ def restored_state() -> Iterator[None]:
 def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, built: nn.Module) -> Task:
     """Put a task together; `built` is the network as a module."""
     return Task(
-        source=job.source,
-        name=job.name,
-        config=job.config,
-        examples=job.examples,
+        **vars(job),
         split=evaluation.final,
         views=views,
         network=network,
@@ -84,7 +79,6 @@ def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, 
         num_features=feature_size(built),
         device=choose_device(job.config.device),
         evaluation=evaluation,
-        findings=job.findings,
         processes=processes.world().size,
         trained=sum(p.numel() for p in built.parameters() if p.requires_grad),
     )
@@ -129,16 +123,17 @@ def _try_network(network: nn.Module, name: str, examples: Examples, views: Views
 def effective(task: Task) -> dict[str, Any]:
     """All settings as plain values, with "auto" and open settings resolved."""
     config = task.config
-    found = config.model_dump(mode="json")
     share = "the network's own" if is_own(task.network) else _norm_share(task, build_method(task, config.method))
-    found |= {
+    # Nobody reads long lists, such as the means of 256 features.
+    views = {key: value for key, value in task.views.settings().items() if key != "kind" and len(str(value)) <= LONGEST_SETTING}
+    return config.model_dump(mode="json") | {
         "labels": len(task.split.labeled),
         "network": task.network_name,
         "device": str(task.device),
         "processes": task.processes,
         "threads": torch.get_num_threads(),
         "split_seed": split_seed(config),
-        "views": {key: value for key, value in task.views.settings().items() if key != "kind" and not _is_long(value)},
+        "views": views,
         "statistics_momentum": _momentum(config, config.statistics_momentum),
         "model_momentum": _momentum(config, config.model_momentum),
         "batch_norm_momentum": share,
@@ -147,12 +142,6 @@ def effective(task: Task) -> dict[str, Any]:
         "evaluate_every": _evaluate_every(config),
         "checkpoint_every": checkpoint_every(config),
     }
-    return found
-
-
-def _is_long(value: Any) -> bool:
-    """Tell long lists, such as the means of 256 features, which nobody reads."""
-    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > LONG_SETTING
 
 
 def micro_batch(task: Task) -> int:
@@ -231,17 +220,11 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
         )
     if method.generations > task.config.steps:
         raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
-    _refuse_small_batches(task, method, name)
-
-
-def _refuse_small_batches(task: Task, method: Method, name: str) -> None:
-    """Raise InputError where a batch has fewer rows than there are processes."""
-    config, number = task.config, task.processes
-    if number == 1:
+    if (number := task.processes) == 1:
         return
-    batches = {"--labeled-batch": config.labeled_batch}
+    batches = {"--labeled-batch": task.config.labeled_batch}
     if method.unlabeled_views or "validation" in method.streams:
-        batches["--unlabeled-batch"] = config.unlabeled_batch
+        batches["--unlabeled-batch"] = task.config.unlabeled_batch
     for option, size in batches.items():
         if size < number:
             raise InputError(
@@ -286,20 +269,14 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
     return Trainer(
         make_parts,
         method.to(task.device),
+        config,
         make_optimizer=make,
         predict_pool=partial(_predict_pool, task, check),
-        steps=config.steps,
-        lr=config.lr,
         num_classes=len(task.examples.classes),
         truth=_truth(task),
         every=_evaluate_every(config),
         device=task.device,
-        warmup=config.warmup,
-        clip=config.clip,
-        precision=config.precision,
-        batch_statistics=config.batch_statistics,
         micro_batch=micro_batch(task) or None,
-        compiled=config.compile,
     )
 
 

@@ -1,7 +1,5 @@
 """Signals that stop a run, from a spot machine, Slurm or a user: it saves its state and says how to resume."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -27,7 +25,7 @@ class Stop:
         self.signal = ""
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():
             for name in SIGNALS:
                 number = getattr(signal, name, None)  # Windows has no SIGUSR1

@@ -1,44 +1,35 @@
 """The task of a run: all decisions made before training starts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from softmatch.config import Config
-from softmatch.data import Examples, Split
+from softmatch.data import Split
 from softmatch.data.evaluation import Evaluation
 from softmatch.data.loading import read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
-from softmatch.data.records import Finding
 from softmatch.networks import Network, describe_network
 from softmatch.runs.model import Model
+from softmatch.training.opening import Job
 from softmatch.views import Views
 
 SAMPLES = 16
 
 
-@dataclass(frozen=True)
-class Task:
-    """All decisions made before training starts.
+@dataclass(frozen=True, kw_only=True)
+class Task(Job):
+    """A job with all decisions made before training starts.
 
     Attributes:
-        name: short name of the source, for folders and headings.
         split: training samples and, in `test`, held-out ones; of the saved model, or of a fold of its evaluation.
         num_features: size of the network's features; None where it does not show them.
-        findings: notes about a user's own data.
         processes: number of processes that train the network together.
         trained: number of parameters that training changes.
     """
 
-    source: str
-    name: str
-    config: Config
-    examples: Examples
     split: Split
     views: Views
     network: Network
@@ -46,9 +37,8 @@ class Task:
     num_features: int | None
     device: torch.device
     evaluation: Evaluation
-    findings: tuple[Finding, ...] = ()
-    processes: int = 1
-    trained: int = 0
+    processes: int
+    trained: int
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,15 +1,12 @@
 """ω and Ω: the weak and strong views of each modality, computed for whole batches on the device."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+import torch
 from torch import Generator, Tensor
 
-from softmatch.errors import InputError, explain
+from softmatch.errors import InputError
 from softmatch.views.image import ImageViews
 from softmatch.views.text import TextViews
 from softmatch.views.vector import VectorViews
@@ -42,78 +39,25 @@ class Views(Protocol):
         """Numbers and strings from which `views_from_settings` restores the object."""
 
 
+KINDS: dict[str, type[ImageViews] | type[TextViews] | type[VectorViews]]
+KINDS = {"image": ImageViews, "text": TextViews, "vector": VectorViews}
+
+
 def views_from_settings(settings: Mapping[str, Any]) -> Views:
-    """Inverse of `Views.settings`, for a saved model."""
-    rest = dict(settings)
-    kind = rest.pop("kind", None)
-    kinds: dict[str, type[ImageViews] | type[TextViews] | type[VectorViews]]
-    kinds = {"image": ImageViews, "text": TextViews, "vector": VectorViews}
-    if not isinstance(kind, str) or kind not in kinds:
-        raise InputError(f"unknown kind of preprocessing {str(kind)[:99]!r}; this version has {sorted(kinds)}.")
-    check_settings(settings)
+    """Inverse of `Views.settings`, for a saved model. Raises InputError for settings that views cannot have saved."""
+    given = {name: value for name, value in settings.items() if name != "kind"}
+    kind = settings.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"unknown kind of preprocessing {str(kind)[:99]!r}; this version has {sorted(KINDS)}.")
     try:
-        return kinds[kind](**rest)
-    except TypeError as error:
+        for name in given.keys() & {"mean", "std"}:
+            numbers = torch.tensor(given[name], dtype=torch.float64)
+            fits = numbers.isfinite() & ((numbers >= 0) | (name == "mean"))
+            if numbers.ndim != 1 or not 0 < len(numbers) == len(given["mean"]) or not bool(fits.all()):
+                raise InputError(f"{name} must be finite numbers, a std of 0 or more for each mean.")
+        views = KINDS[kind](**given)
+    except (KeyError, TypeError, ValueError, RuntimeError, InputError) as error:
         raise InputError(f"the saved preprocessing cannot be used: {error}") from error
-
-
-__all__ = ["check_settings"]
-
-Positive = Annotated[FiniteFloat, Field(ge=0)]
-Id = Annotated[int, Field(ge=0, lt=2**31)]
-"""Id of a token."""
-
-
-class _Settings(BaseModel):
-    """Missing settings have defaults; the views themselves check shares."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class _Image(_Settings):
-    kind: Literal["image"]
-    mean: list[FiniteFloat] = Field(min_length=1)
-    std: list[Positive] = Field(min_length=1)
-    pad: Annotated[int, Field(ge=0, le=2**14)] = 0
-    flip: bool = True
-    reflect: bool = True
-    operations: Annotated[int, Field(ge=0, le=1000)] = 0
-    names: list[str] = Field(default=["identity"], min_length=1)
-    cutout: FiniteFloat = 0.0
-    order: str = ""
-
-
-class _Text(_Settings):
-    kind: Literal["text"]
-    pad: Id
-    mask: Id | None = None
-    special: list[Id] = []
-    weak: FiniteFloat = 0.0
-    strong: FiniteFloat = 0.0
-    replace: FiniteFloat = 0.0
-    swap: FiniteFloat = 0.0
-    drop: FiniteFloat = 0.0
-    span: FiniteFloat = 0.0
-
-
-class _Vector(_Settings):
-    kind: Literal["vector"]
-    mean: list[FiniteFloat] = Field(min_length=1)
-    std: list[Positive] = Field(min_length=1)
-    weak_noise: Positive = 0.0
-    strong_noise: Positive = 0.0
-    swap: FiniteFloat = 0.0
-    drop: FiniteFloat = 0.0
-
-
-_ANY: TypeAdapter[Any] = TypeAdapter(Annotated[_Image | _Text | _Vector, Field(discriminator="kind")])
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise InputError for settings that views cannot have saved."""
-    try:
-        found = _ANY.validate_json(json.dumps(settings))
-    except ValidationError as error:
-        raise InputError(f"the saved preprocessing cannot be used: {explain(error)}") from error
-    if not isinstance(found, _Text) and len(found.mean) != len(found.std):
-        raise InputError(f"the saved preprocessing cannot be used: {len(found.mean)} means, {len(found.std)} deviations.")
+    if unknown := given.keys() - views.settings().keys():
+        raise InputError(f"the saved preprocessing cannot be used: unknown settings {', '.join(sorted(unknown))[:99]}.")
+    return views

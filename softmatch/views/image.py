@@ -3,36 +3,29 @@
 The medium view is the strong one with a single operation of RandAugment.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError, nearest
 from softmatch.views import randaugment as ops
-from softmatch.views.rows import Rows, cut
+from softmatch.views.rows import Rows, check_number, cut
 
 Order = Literal["randaugment-first", "crop-first"]
 
 
-class PixelOperation(Protocol):
-    def __call__(self, images: Tensor, magnitude: Tensor, /) -> Tensor: ...
-
-
-class Geometry(Protocol):
-    def __call__(self, magnitude: Tensor, height: int, width: int, /) -> Tensor: ...
-
-
 class Choice(NamedTuple):
-    """Range of an operation's magnitude, and the operation: on pixel values, or on pixel positions."""
+    """Range of an operation's magnitude, and the operation: on pixel values, or on pixel positions.
+
+    `pixels` takes images and magnitudes; `geometry` takes magnitudes, height and width.
+    """
 
     low: float
     high: float
-    pixels: PixelOperation | None = None
-    geometry: Geometry | None = None
+    pixels: Callable[[Tensor, Tensor], Tensor] | None = None
+    geometry: Callable[[Tensor, int, int], Tensor] | None = None
 
 
 RANDAUGMENT: dict[str, Choice] = {
@@ -155,13 +148,10 @@ class ImageViews:
         if order not in get_args(Order):
             raise InputError(f"unknown order {order!r} of the strong view. {nearest(order, get_args(Order))}")
         names = (names,) if isinstance(names, str) else names
-        whole, share = {"pad": pad, "operations": operations}, cutout
-        for key, value in whole.items():
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise InputError(f"{key} must be a whole number of 0 or more, not {value!r}.")
-        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-            raise InputError(f"cutout must be a share between 0 and 1, not {share!r}.")
-        for name in names:
+        check_number("pad", pad, "a whole number from 0 to 16,384", 2**14, whole=True)
+        check_number("operations", operations, "a whole number from 0 to 1,000", 1000, whole=True)
+        check_number("cutout", cutout, "a share between 0 and 1", 1.0)
+        for name in names or ("",):
             if name not in RANDAUGMENT:
                 raise InputError(f"unknown operation {name!r}. {nearest(name, RANDAUGMENT)}")
         self.mean, self.std = tuple(mean), tuple(std)

@@ -3,8 +3,6 @@
 Same operations, ranges and switches as `ImageViews`; given the same draws the pixels are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -16,17 +14,12 @@ from torch import Generator, Tensor
 from softmatch.views.image import RANDAUGMENT, ImageViews
 from softmatch.views.randaugment import cutout_color
 
-Operation = Callable[[Image.Image, float], Image.Image]
+
+def _affine(image: Image.Image, *matrix: float) -> Image.Image:
+    return image.transform(image.size, Image.Transform.AFFINE, matrix)
 
 
-def _affine(matrix: Callable[[float, int, int], tuple[float, ...]]) -> Operation:
-    def apply(image: Image.Image, magnitude: float) -> Image.Image:
-        return image.transform(image.size, Image.Transform.AFFINE, matrix(magnitude, *image.size))
-
-    return apply
-
-
-OPERATIONS: dict[str, Operation] = {
+OPERATIONS: dict[str, Callable[[Image.Image, float], Image.Image]] = {
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),
     "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
@@ -36,11 +29,11 @@ OPERATIONS: dict[str, Operation] = {
     "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
     "rotate": lambda image, degrees: image.rotate(degrees),
     "sharpness": lambda image, factor: ImageEnhance.Sharpness(image).enhance(factor),
-    "shear_x": _affine(lambda amount, width, height: (1, amount, 0, 0, 1, 0)),
-    "shear_y": _affine(lambda amount, width, height: (1, 0, 0, amount, 1, 0)),
+    "shear_x": lambda image, amount: _affine(image, 1, amount, 0, 0, 1, 0),
+    "shear_y": lambda image, amount: _affine(image, 1, 0, 0, amount, 1, 0),
     "solarize": lambda image, threshold: ImageOps.solarize(image, threshold),  # type: ignore[arg-type]  # takes any number
-    "translate_x": _affine(lambda share, width, height: (1, 0, share * width, 0, 1, 0)),
-    "translate_y": _affine(lambda share, width, height: (1, 0, 0, 0, 1, share * height)),
+    "translate_x": lambda image, share: _affine(image, 1, 0, share * image.width, 0, 1, 0),
+    "translate_y": lambda image, share: _affine(image, 1, 0, 0, 0, 1, share * image.height),
 }
 """Pillow's name of each operation of `RANDAUGMENT`."""
 
@@ -95,7 +88,8 @@ class PillowViews:
         weak = self.draw_weak(generator)
         chosen = torch.randint(len(names), (number,), generator=generator).tolist()
         *shares, side, x, y = torch.rand(number + 3, generator=generator).tolist()
-        operations = [(names[c], _magnitude(names[c], share)) for c, share in zip(chosen, shares, strict=True)]
+        choices = [(names[place], RANDAUGMENT[names[place]], share) for place, share in zip(chosen, shares, strict=True)]
+        operations = [(name, choice.low + (choice.high - choice.low) * share) for name, choice, share in choices]
         return weak._replace(operations=operations, square=(side, x, y) if self.views.cutout else None)
 
     def apply(self, image: Image.Image, draw: Draw) -> Image.Image:
@@ -142,11 +136,6 @@ def to_image(item: Tensor) -> Image.Image:
     return planes[0] if len(planes) == 1 else Image.merge("RGB", planes)
 
 
-def _magnitude(name: str, share: float) -> float:
-    low, high = RANDAUGMENT[name].low, RANDAUGMENT[name].high
-    return low + (high - low) * share
-
-
 def _covered(center: float, side: float, size: int) -> tuple[int, int]:
     """First and last pixel of the square on one axis, as in `operations.cutout`."""
     start = int(max(0.0, center - side / 2.0))
@@ -156,14 +145,9 @@ def _covered(center: float, side: float, size: int) -> tuple[int, int]:
 def _shifted(image: Image.Image, dx: int, dy: int, reflect: bool) -> Image.Image:
     """Moved by whole pixels; what comes in is a reflection, or black."""
     if not reflect:
-        return image.transform(image.size, Image.Transform.AFFINE, (1, 0, -dx, 0, 1, -dy))
-    pixels = np.asarray(image)
-    pixels = pixels.take(_reflected(image.height, dy), axis=0).take(_reflected(image.width, dx), axis=1)
-    return Image.fromarray(pixels)
-
-
-def _reflected(size: int, shift: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Which position each of 0 … size − 1 comes from, mirrored at the edge pixels."""
-    period = max(2 * (size - 1), 1)
-    position = (np.arange(size) - shift) % period
-    return np.minimum(position, period - position)
+        return _affine(image, 1, 0, -dx, 0, 1, -dy)
+    rows, columns = (
+        np.abs((np.arange(size) - shift + size - 1) % max(2 * (size - 1), 1) - (size - 1))  # mirrored at the edge pixels
+        for size, shift in ((image.height, dy), (image.width, dx))
+    )
+    return Image.fromarray(np.asarray(image).take(rows, axis=0).take(columns, axis=1))

@@ -10,8 +10,6 @@ For speed on a CPU, arithmetic uses 8-bit and 32-bit numbers in contiguous memor
 images, and masks are applied as bits. `torch.where` and indexing by tensors take ten times as long.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,24 +1,14 @@
 """Views of texts as token ids: ω hides few words or none, Ω changes a share of them in several ways."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from torch import Generator, Tensor
 
 from softmatch.errors import InputError
-from softmatch.views.rows import cut
-from softmatch.views.text_operations import (
-    Draws,
-    cut_span,
-    drop_words,
-    find_words,
-    hide_words,
-    replace_words,
-    swap_words,
-    word_table,
-)
+from softmatch.views import text_operations as ops
+from softmatch.views.rows import check_number, cut
 from softmatch.views.text_statistics import WordStatistics
 
 SHARES = ("weak", "strong", "replace", "swap", "drop", "span")
@@ -65,11 +55,11 @@ class TextViews:
     ) -> None:
         self.shares = dict(zip(SHARES, (weak, strong, replace, swap, drop, span), strict=True))
         for name, share in self.shares.items():
-            if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share < 1:
-                raise InputError(f"{name} must be a share of words from 0 to below 1, not {share!r}.")
+            check_number(name, share, "a share of words from 0 to below 1", math.nextafter(1.0, 0.0))
+        for number in (pad, *(() if mask is None else (mask,)), *special):
+            check_number("the id of a token", number, "a whole number from 0 to 2,147,483,647", 2**31 - 1, whole=True)
         self.pad, self.mask, self.special = pad, mask, tuple(special)
         self.continues, self.statistics = continues, statistics
-        self._words: Tensor | None = None
 
     def plain(self, items: Tensor) -> Tensor:
         return items.long()
@@ -90,33 +80,26 @@ class TextViews:
         ids = items.long()
         if not (hide or replace or swap or drop or span):
             return ids
-        draw = Draws(rows, generator, ids.device)
-        if self._words is None:  # untrusted settings may have ids of any size; plain views need no table
-            self._words = word_table((self.pad, *self.special))
-        self._words = self._words.to(ids.device)
+        draw = ops.Draws(rows, generator, ids.device)
         self.continues = None if self.continues is None else self.continues.to(ids.device)
-        text = find_words(ids, self.pad, self._words, self.continues)
+        text = ops.find_words(ids, self.pad, self.special, self.continues)
         if replace:
-            text = replace_words(text, replace, self._statistics(ids), draw)
+            if self.statistics is None:
+                raise InputError(
+                    "replace: views cannot replace words without statistics of the training texts, and a saved model has none. "
+                    "Train from the texts, or with replace 0."
+                )
+            self.statistics = self.statistics.to(ids.device)
+            text = ops.replace_words(text, replace, self.statistics, draw)
         if swap:
-            text = swap_words(text, swap, draw)
+            text = ops.swap_words(text, swap, draw)
         if drop:
-            text = drop_words(text, drop, draw)
+            text = ops.drop_words(text, drop, draw)
         if hide:
-            text = hide_words(text, hide, self.mask, draw)
+            text = ops.hide_words(text, hide, self.mask, draw)
         if span:
-            text = cut_span(text, span, self.mask, draw)
+            text = ops.cut_span(text, span, self.mask, draw)
         return text.ids
-
-    def _statistics(self, ids: Tensor) -> WordStatistics:
-        """The word statistics, moved to the device of these ids."""
-        if self.statistics is None:
-            raise InputError(
-                "replace: views cannot replace words without statistics of the training texts, and a saved model has none. "
-                "Train from the texts, or with replace 0."
-            )
-        self.statistics = self.statistics.to(ids.device)
-        return self.statistics
 
     def settings(self) -> dict[str, Any]:
         return {"kind": self.kind, "pad": self.pad, "mask": self.mask, "special": list(self.special), **self.shares}

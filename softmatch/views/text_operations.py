@@ -1,7 +1,5 @@
 """Words in a batch of token ids, and the operations of strong views on them. One word of a text always stays."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -44,32 +42,27 @@ class Words:
         """Values (B, L) in which all pieces of a word have the value of the first."""
         return values if self.group is None else values.gather(1, self.group)
 
-    def ordered(self, order: Tensor) -> Words:
+    def ordered(self, order: Tensor) -> "Words":
         """The tokens in another order (B, L)."""
         group = None if self.group is None else self.group.gather(1, order)
         return Words(self.ids.gather(1, order), self.are.gather(1, order), self.pad, group)
 
-    def without(self, chosen: Tensor) -> Words:
+    def without(self, chosen: Tensor) -> "Words":
         """Without the chosen tokens (B, L): the rest moves to the left."""
         order = torch.argsort((chosen | (self.ids == self.pad)).to(torch.uint8), dim=1, stable=True)
         return replace(self, ids=self.ids.masked_fill(chosen, self.pad), are=self.are & ~chosen).ordered(order)
 
 
-def word_table(special: Sequence[int]) -> Tensor:
-    """Table of ids that are words: all but the special ones. The last entry is for all ids that follow."""
-    found = torch.ones(max(special) + 2, dtype=torch.bool)
-    found[list(special)] = False
-    return found
-
-
-def find_words(ids: Tensor, pad: int, table: Tensor, continues: Tensor | None = None) -> Words:
+def find_words(ids: Tensor, pad: int, special: Sequence[int], continues: Tensor | None = None) -> Words:
     """Find the words in token ids (B, L).
 
     Args:
-        table: for each id, whether it is a word (`word_table`).
+        special: ids that are not words.
         continues: for each id, whether it continues the word before it (`find_continuing`); None: no token does.
     """
-    are = table[ids.clamp(max=len(table) - 1)]
+    are = ids != pad
+    for number in special:
+        are &= ids != number
     if continues is None:
         return Words(ids, are, pad)
     inner = are & continues[ids]

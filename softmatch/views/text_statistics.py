@@ -1,7 +1,5 @@
 """Word replacement after UDA (Xie et al. 2020): statistics of all texts, the probability that a word is replaced, whole texts."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter
@@ -35,14 +33,14 @@ class WordStatistics:
     upper: Tensor
 
     @classmethod
-    def from_weights(cls, idf: Tensor, words: Tensor, weights: Tensor) -> WordStatistics:
+    def from_weights(cls, idf: Tensor, words: Tensor, weights: Tensor) -> "WordStatistics":
         """Replacements drawn from `words` (K,) in proportion to float64 weights (K,); all equally likely if every weight is 0."""
         if not bool(weights.any()):
             weights = torch.ones_like(weights)
         upper, lower = _columns((weights / weights.mean()).tolist())
         return cls(idf, torch.stack([words, words[lower]]), upper)
 
-    def to(self, device: torch.device) -> WordStatistics:
+    def to(self, device: torch.device) -> "WordStatistics":
         if self.idf.device == device:
             return self
         return WordStatistics(self.idf.to(device), self.words.to(device), self.upper.to(device))
@@ -90,13 +88,14 @@ def word_statistics(items: Tensor, positions: Tensor, special: Sequence[int], co
         special: ids that are not words, the padding included: they replace nothing.
         continues: for each id, whether it continues a word: these replace nothing either.
     """
-    total = texts = torch.zeros(0, dtype=torch.int64)
+    size = int(items.max()) + 1 if items.numel() else 0
+    total, texts = torch.zeros(2, size, dtype=torch.int64)
     for some in torch.split(positions, ROWS):  # a copy of all of them may not fit into memory
         ordered = items[some].sort(1).values
         new = torch.ones_like(ordered, dtype=torch.bool)
         new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        total = _sum(total, torch.bincount(ordered.flatten()))
-        texts = _sum(texts, torch.bincount(ordered[new]))
+        total += torch.bincount(ordered.flatten(), minlength=size)
+        texts += torch.bincount(ordered[new], minlength=size)
     words = total > 0
     words[[number for number in special if number < len(words)]] = False
     if continues is not None and bool((words & ~continues[: len(words)]).any()):
@@ -133,12 +132,6 @@ def _columns(weights: list[float]) -> tuple[Tensor, Tensor]:
     return torch.tensor(weights, dtype=torch.float64), torch.tensor(lower, dtype=torch.int64)
 
 
-def _sum(first: Tensor, second: Tensor) -> Tensor:
-    """Sum of counts that may be of different lengths."""
-    size = max(len(first), len(second))
-    return pad(first, (0, size - len(first))) + pad(second, (0, size - len(second)))
-
-
 CHANGED, DROPPED, SWAPPED = 0.4, 0.25, 0.1
 """Share of words that are changed; share of these that are dropped; share of words that are swapped with the next."""
 COMMON = 0.1
@@ -159,8 +152,8 @@ def change_words(texts: Sequence[str], seed: int = 0) -> list[str]:
     are, w′ is any word. Then each word is swapped with the next one with probability 0.1. Words are compared in lower case and
     without the punctuation around them, which stays in place but goes with a dropped word; spaces and line breaks stay.
 
-    UDA neither drops nor swaps, and draws w′ in proportion to max S − S, S = n·idf. For a real vocabulary that is almost uniform,
-    and most words are rare, names above all, which say more about another class than what they replace (benchmarks/LOG.md).
+    UDA neither drops nor swaps, and draws w′ in proportion to max S − S, S = n·idf: for a real vocabulary, mostly rare words,
+    names above all, which say more about another class than what they replace (benchmarks/LOG.md).
 
     Args:
         seed: another seed makes other versions. A version depends on the seed, the text and the words of all texts, but not on
@@ -190,7 +183,8 @@ class _Vocabulary:
         self.numbers = {name: place for place, name in enumerate(self.names)}
         counts, documents = (torch.tensor([each[name] for name in self.names], dtype=torch.int64) for each in (total, holding))
         idf = inverse_frequencies(documents, number)
-        fit = torch.tensor([_replaces(name) for name in self.names], dtype=torch.bool)
+        fitting = [not MARKUP.search(name) and 2 * sum(map(str.isdigit, name)) < len(name) for name in self.names]
+        fit = torch.tensor(fitting, dtype=torch.bool)
         common = fit & (documents >= COMMON * (documents * fit).max()) if bool(fit.any()) else ~fit
         replacements = common.nonzero()[:, 0]
         rarest = max(idf[:-1].tolist(), default=0.0)
@@ -204,13 +198,16 @@ class _Vocabulary:
             return text
         drawn = [(draws.random(), draws.random(), draws.random()) for _ in places]
         others = self.statistics.words_at(torch.tensor([even for _, _, even in drawn], dtype=torch.float64)).tolist()
-        chances = self.chances([_core(words[place]).lower() for place in places])
+        ids = torch.tensor([[self.numbers[_core(words[place]).lower()] for place in places]])
+        chances = replacement_chances(self.statistics.scores(ids), torch.ones_like(ids, dtype=torch.bool), CHANGED)[0].tolist()
         dropped = set[int]()
         for place, chance, (chosen, drop, _), other in zip(places, chances, drawn, others, strict=True):
             if chosen < chance and drop < DROPPED:
                 dropped.add(place)
             elif chosen < chance:
-                words[place] = _with_core(words[place], _like(_core(words[place]), self.names[other]))
+                new = self.names[other]
+                capital = _core(words[place])[0].isupper()
+                words[place] = _with_core(words[place], new[0].upper() + new[1:] if capital else new)
         for place, after in pairwise([place for place in places if place not in dropped]):
             if draws.random() < SWAPPED:
                 one, other = _core(words[place]), _core(words[after])
@@ -223,17 +220,6 @@ class _Vocabulary:
                 parts[-1] = max(parts[-1], gaps[place + 1], key=lambda gap: ("\n" in gap, len(gap)))
         return "".join(parts).strip(" ") if dropped else "".join(parts)
 
-    def chances(self, words: Sequence[str]) -> list[float]:
-        """Probability of each word of a text to be changed."""
-        ids = torch.tensor([[self.numbers[word] for word in words]])
-        chances = replacement_chances(self.statistics.scores(ids), torch.ones_like(ids, dtype=torch.bool), CHANGED)
-        return [*chances[0].tolist()]
-
-
-def _replaces(word: str) -> bool:
-    """Return whether other words may be replaced by it: it is neither a number nor markup."""
-    return not MARKUP.search(word) and 2 * sum(map(str.isdigit, word)) < len(word)
-
 
 def _core(word: str) -> str:
     found = CORE.search(word)
@@ -244,8 +230,3 @@ def _with_core(word: str, core: str) -> str:
     """The punctuation of one word around another."""
     before, _, after = word.partition(_core(word))
     return before + core + after
-
-
-def _like(old: str, new: str) -> str:
-    """The new word, with a capital letter if the old one has one."""
-    return new[0].upper() + new[1:] if old[0].isupper() else new

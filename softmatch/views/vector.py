@@ -1,15 +1,13 @@
 """Views of vectors: standardised features with small (ω) or large (Ω) Gaussian noise; Ω also drops and swaps features."""
 
-from __future__ import annotations
-
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from softmatch.errors import InputError
-from softmatch.views.rows import Rows, cut
+from softmatch.views.rows import check_number, cut
 
 
 class VectorViews:
@@ -38,8 +36,9 @@ class VectorViews:
         drop: float = 0.0,
     ) -> None:
         for name, share in (("swap", swap), ("drop", drop)):
-            if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-                raise InputError(f"{name} must be a probability between 0 and 1, not {share!r}.")
+            check_number(name, share, "a probability between 0 and 1", 1.0)
+        for name, noise in (("weak_noise", weak_noise), ("strong_noise", strong_noise)):
+            check_number(name, noise, "a number of 0 or more", sys.float_info.max)
         self.mean = torch.as_tensor(mean, dtype=torch.float32)
         self.std = torch.as_tensor(std, dtype=torch.float32).clamp_min(1e-12)
         self.weak_noise, self.strong_noise, self.swap, self.drop = weak_noise, strong_noise, swap, drop
@@ -48,41 +47,33 @@ class VectorViews:
         return (items.float() - self.mean.to(items.device)) / self.std.to(items.device)
 
     def weak(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        own, rows = cut(items, part)
-        return _noisy(self.plain(own), self.weak_noise, generator, rows)
+        return self._corrupted(items, generator, part, 0.0, self.weak_noise)
 
     def medium(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        corrupted, rows = _corrupted(self.plain(items), self.swap / 2.0, self.drop / 2.0, generator, part)
-        return _noisy(corrupted, (self.weak_noise * self.strong_noise) ** 0.5, generator, rows)
+        return self._corrupted(items, generator, part, 0.5, (self.weak_noise * self.strong_noise) ** 0.5)
 
     def strong(self, items: Tensor, generator: Generator, part: slice | None = None) -> Tensor:
-        corrupted, rows = _corrupted(self.plain(items), self.swap, self.drop, generator, part)
-        return _noisy(corrupted, self.strong_noise, generator, rows)
+        return self._corrupted(items, generator, part, 1.0, self.strong_noise)
+
+    def _corrupted(self, items: Tensor, generator: Generator, part: slice | None, most: float, noise: float) -> Tensor:
+        """Swap and drop features with `most` times the probabilities, and add noise. Swapped features may come from all rows.
+
+        A single sample keeps its own. Nothing is drawn for a probability of 0, so that the noise is that of views without it.
+        """
+        swap, drop, features = most * self.swap, most * self.drop, self.plain(items)
+        own, rows = cut(features, part)
+        if swap and rows.number > 1:
+            chosen = torch.rand(features.shape, generator=generator)[rows.part] < swap
+            ahead = torch.randint(1, rows.number, features.shape, generator=generator)[rows.part]
+            other = (torch.arange(rows.number)[rows.part].view(-1, *[1] * (own.ndim - 1)) + ahead) % rows.number
+            swapped = features.gather(0, other.to(own.device, non_blocking=True))
+            own = torch.where(chosen.to(own.device, non_blocking=True), swapped, own)
+        if drop:
+            lost = torch.rand(features.shape, generator=generator)[rows.part] < drop
+            own = own.masked_fill(lost.to(own.device, non_blocking=True), 0.0)
+        drawn = torch.randn(features.shape, generator=generator)[rows.part]
+        return own + noise * drawn.to(own.device, non_blocking=True)
 
     def settings(self) -> dict[str, Any]:
         rest = {name: getattr(self, name) for name in ("weak_noise", "strong_noise", "swap", "drop")}
         return {"kind": self.kind, "mean": self.mean.tolist(), "std": self.std.tolist(), **rest}
-
-
-def _noisy(features: Tensor, scale: float, generator: Generator, rows: Rows) -> Tensor:
-    noise = torch.randn((rows.number, *features.shape[1:]), generator=generator)[rows.part]
-    return features + scale * noise.to(features.device, non_blocking=True)
-
-
-def _corrupted(features: Tensor, swap: float, drop: float, generator: Generator, part: slice | None) -> tuple[Tensor, Rows]:
-    """Swap and drop features of a part of the batch; swapped ones may come from all of it. A single sample keeps its own.
-
-    Nothing is drawn for a probability of 0, so that the noise is that of views without the option.
-    """
-    shape, device = features.shape, features.device
-    own, rows = cut(features, part)
-    if swap and rows.number > 1:
-        chosen = torch.rand(shape, generator=generator)[rows.part] < swap
-        ahead = torch.randint(1, rows.number, shape, generator=generator)[rows.part]
-        other = (torch.arange(rows.number)[rows.part].view(-1, *[1] * (own.ndim - 1)) + ahead) % rows.number
-        swapped = features.gather(0, other.to(device, non_blocking=True))
-        own = torch.where(chosen.to(device, non_blocking=True), swapped, own)
-    if drop:
-        lost = torch.rand(shape, generator=generator)[rows.part] < drop
-        own = own.masked_fill(lost.to(device, non_blocking=True), 0.0)
-    return own, rows

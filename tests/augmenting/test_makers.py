@@ -25,9 +25,9 @@ def test_languages_become_models() -> None:
     german = ("facebook/wmt19-en-de", "facebook/wmt19-de-en")
     french = ("Helsinki-NLP/opus-mt-en-fr", "Helsinki-NLP/opus-mt-fr-en")
     assert parse_via("de, fr,de") == [
-        Entry("de", "models", 0, german),
-        Entry("fr", "models", 0, french),
-        Entry("de", "models", 1, german),
+        Entry("de", 0, german),
+        Entry("fr", 0, french),
+        Entry("de", 1, german),
     ]
     assert parse_via("ru")[0].models[0] == "facebook/wmt19-en-ru"
     assert parse_via("en", "de")[0].models == german[::-1]
@@ -36,11 +36,11 @@ def test_languages_become_models() -> None:
 
 def test_other_entries() -> None:
     assert parse_via(["words,words", "my/forth + ../back", "mine.py:run", "mine:run"]) == [
-        Entry("words", "words", 0),
-        Entry("words", "words", 1),
-        Entry("my/forth + ../back", "models", 0, ("my/forth", "../back")),
-        Entry("mine.py:run", "function", 0),
-        Entry("mine:run", "function", 0),
+        Entry("words", 0),
+        Entry("words", 1),
+        Entry("my/forth + ../back", 0, ("my/forth", "../back")),
+        Entry("mine.py:run", 0),
+        Entry("mine:run", 0),
     ]
 
 

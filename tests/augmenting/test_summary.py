@@ -30,7 +30,7 @@ def test_the_summary_says_what_became_of_the_texts(tmp_path: Path, mine: str) ->
     said = found.describe()
     assert "aug_0  3 differ from the original, 65% of the words kept on average" in said
     assert "1 rows have no text" in said
-    assert said.endswith(f"Train on it:  softmatch train {found.out} --text message --label topic")
+    assert said.endswith(f"Train on it:  softmatch train {found.out} --text-column message --label-column topic")
     written = [json.loads(line) for line in found.out.read_text().splitlines()]
     assert [row["aug_0"] for row in written] == ["a dog sat there", "", "one bird", "Cat! dog dog", "the dog"]
 
@@ -47,6 +47,6 @@ def test_a_column_in_which_nothing_is_new_is_warned_of(tmp_path: Path) -> None:
     assert "1 differ from the original, 100% of the words kept on average, 2 are empty: training uses the text itself" in said
     assert said.splitlines()[-3:] == [
         "",
-        f"Warning: aug_0 is of no use: every version is empty. Check what --via {mine}:none does.",
-        f"Warning: aug_1 is of no use: every version is the text itself or empty. Check what --via {mine}:same does.",
+        f"Warning: aug_0 is of no use: every version is empty or the text itself. Check what --via {mine}:none does.",
+        f"Warning: aug_1 is of no use: every version is empty or the text itself. Check what --via {mine}:same does.",
     ]

@@ -5,6 +5,7 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,12 +67,8 @@ def test_a_pair_translates_forth_and_back_and_is_known_by_all_that_decides(pair:
     assert replace(maker, temperature=0.0).load()(SENTENCES[:2]) == back
     first = maker.fingerprint
     assert replace(maker, device="cuda", batch=7).fingerprint == first
-    others = [
-        replace(maker, seed=1),
-        replace(maker, temperature=0.5),
-        replace(maker, back=pair[0]),
-        replace(maker, temperature=0.0),
-    ]
+    changes: list[dict[str, Any]] = [{"seed": 1}, {"temperature": 0.5}, {"back": pair[0]}, {"temperature": 0.0}]
+    others = [replace(maker, **change) for change in changes]
     assert len({first, *(other.fingerprint for other in others)}) == 5
     assert replace(maker, temperature=0.0, seed=1).fingerprint == others[-1].fingerprint
     assert maker.split("It rains. I stay.") == ["", "It rains.", " ", "I stay.", ""]
@@ -156,13 +153,11 @@ def test_a_marian_model_with_sentencepiece_files(pair: tuple[Path, Path], tmp_pa
     assert all(set(text) <= {*"ateohsnimbdr.,?uc ", *"<unk>"} for text in made)
 
 
-def test_a_folder_is_found(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_model(TRANSLATOR, str(pair[0])) == pair[0]
+def test_a_folder_is_found_and_what_is_not_a_model_is_refused(
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(pair[0].parent)
-    assert find_model(TRANSLATOR, "forth") == pair[0]
-
-
-def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
+    assert find_model(TRANSLATOR, "forth") == find_model(TRANSLATOR, str(pair[0])) == pair[0]
     with pytest.raises(InputError, match=r"/missing': there is no such folder.*hub"):
         find_model(TRANSLATOR, str(tmp_path / "missing"))
     with pytest.raises(InputError, match=r"no config\.json in it"):

@@ -104,11 +104,18 @@ def test_divergence_exits_with_1(said: Said) -> None:
     assert "stopped at step" in message
 
 
-def test_methods_lists_every_method_with_its_citation(said: Said) -> None:
+def test_methods_are_listed_with_their_citations_and_cards_printed(said: Said) -> None:
     words = said("methods").split()
     for name, entry in METHODS.items():
         assert name in words
         assert entry.citation.split()[-1] in words
+    card = said("methods", "flexmatch")
+    assert card.startswith("# FlexMatch (`flexmatch`)")
+    assert "## When to use it" in card
+    assert "<!--" not in card
+    assert "there is no method 'flexmach'" in said("methods", "flexmach", code=2)
+    assert [method["name"] for method in json.loads(said("methods", "--json"))] == list(METHODS)
+    assert json.loads(said("methods", "flexmatch", "--json"))["card"].startswith("# FlexMatch")
 
 
 def test_report_writes_the_page_again(tmp_path: Path, said: Said) -> None:
@@ -192,11 +199,3 @@ def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Said) -> None:
     assert found["setting"]["micro_batch"] == 64
     assert found["share_of_matmul"] > 0
     assert not list(tmp_path.iterdir())
-
-
-def test_methods_prints_the_card_of_one(said: Said) -> None:
-    card = said("methods", "flexmatch")
-    assert card.startswith("# FlexMatch (`flexmatch`)")
-    assert "## When to use it" in card
-    assert "<!--" not in card
-    assert "there is no method 'flexmach'" in said("methods", "flexmach", code=2)

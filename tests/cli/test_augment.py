@@ -8,16 +8,18 @@ import pytest
 from rich.console import Console
 
 from softmatch.cli.app import main
-from softmatch.cli.augment import AugmentingDisplay, describe_progress
+from softmatch.cli.augment import AugmentingDisplay
 from softmatch.data.sources import find_source
 from softmatch.recipes import complete, require_versions
 from softmatch.training.opening import texts_of
 from tests.data.sources.text_copies import write_news
 
 BROKEN_OFF = """
+made = []
 def once(texts):
-    if texts[0] > "b": raise KeyboardInterrupt
-    return [text.title() for text in texts]
+    if made: raise KeyboardInterrupt
+    made.extend(text.title() for text in texts)
+    return list(made)
 """
 
 
@@ -34,7 +36,7 @@ def test_a_table_gets_new_columns(folder: Path, capsys: pytest.CaptureFixture[st
     assert main(["augment", "pets.csv", "--via", "words,words", "--seed", "3"]) == 0
     said = capsys.readouterr()
     assert "3 texts in pets-augmented.csv" in said.out
-    assert "softmatch train pets-augmented.csv --text text --label label" in said.out
+    assert "softmatch train pets-augmented.csv --text-column text --label-column label" in said.out
     assert "words: 3/3 texts" in said.err
     assert (folder / "pets-augmented.csv").read_text().startswith("text,label,aug_0,aug_1\na cat sat on the mat,cat,")
 
@@ -88,18 +90,21 @@ def test_interrupted_it_keeps_what_was_made_and_says_so(folder: Path, capsys: py
     connection = sqlite3.connect(folder / "cache" / "augmented" / "versions.sqlite")
     (kept,) = connection.execute("SELECT count(*) FROM versions").fetchone()
     connection.close()
-    message = f"interrupted; {kept:,} new texts are kept, and the same command resumes. No file was written."
+    assert kept == 1
+    message = f"interrupted; {kept:,} new versions are kept, and the same command resumes. No file was written."
     assert message in capsys.readouterr().err
     assert not (folder / "pets-augmented.csv").exists()
 
 
 def test_figures_are_done_rate_time_left_and_what_was_cached() -> None:
-    assert (
-        describe_progress("sentences", 300, 1200, 100, 10.0)
-        == "300/1,200 sentences, 20.0 per second, 45 s left, 100 from the cache"
-    )
-    assert describe_progress("texts", 1200, 1200, 0, 2.0) == "1,200/1,200 texts, 600 per second"
-    assert describe_progress("texts", 5, 5, 5, 0.0) == "5/5 texts, 5 from the cache"
+    out, done = io.StringIO(), 0
+    display = AugmentingDisplay(Console(file=out, get_time=lambda: done / 20.0))
+    for done in (100, 300, 500, 1200):
+        display.report("de", "sentences", done, 1200, 100)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "de: 100/1,200 sentences, 100 from the cache"
+    assert lines[2] == "de: 500/1,200 sentences, 20.0 per second, 35 s left, 100 from the cache"
+    assert lines[3] == "de: 1,200/1,200 sentences, 100 from the cache"
 
 
 def tell(display: AugmentingDisplay) -> None:
@@ -117,7 +122,7 @@ def test_a_line_now_and_then_without_a_terminal() -> None:
     assert lines[0] == "de: 0/100 sentences"
     assert lines[-1].startswith("ru: 100/100 sentences")
     assert lines[-1].endswith("40 from the cache")
-    assert display.made == {"sentences": 160}
+    assert display.made == 160
 
 
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

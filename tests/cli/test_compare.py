@@ -156,10 +156,7 @@ def test_a_run_that_fails_for_good_is_reported_and_the_table_is_written(folder: 
         ("--methods softmatch --method fixmatch", "--method"),
         ("--methods softmatch --name ../other", "--name ../other: a name consists of letters, digits, dashes and dots"),
         ("--methods softmatch --name runs", "--name runs: a name"),
-        (
-            "--methods softmatch -c settings.yaml",
-            "settings.yaml: labels is not shared by all runs here. Remove it, and give",
-        ),
+        ("--methods softmatch -c settings.yaml", "settings.yaml: labels is not shared by all runs here. Remove it, and give"),
         ("--methods softmatch --data nowhere.npz", "two-moons: "),
         ("--methods softmatch --on ray --slurm.time 5", "--slurm only works with --on slurm"),
         ("--methods softmatch --on mars", "mars"),
@@ -265,20 +262,7 @@ def test_names_of_comparisons(tmp_path: Path) -> None:
 def test_other_data_of_the_same_name_are_other_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f"{'a' if number % 2 else 'b'},{number % 2},{number / 50}" for number in range(50)]
     (folder / "d.csv").write_text("\n".join(["y,p,q", *rows]))
-    command = [
-        "compare",
-        "d.csv",
-        "--methods",
-        "supervised",
-        "--label-column",
-        "y",
-        "--seeds",
-        "1",
-        "--steps",
-        "3",
-        "--folds",
-        "2",
-    ]
+    command = shlex.split("compare d.csv --methods supervised --label-column y --seeds 1 --steps 3 --folds 2")
     assert main([*command, "--dry-run"]) == 0
     assert main(command) == 0
     assert "[1/1]" in capsys.readouterr().out

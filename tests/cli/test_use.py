@@ -10,6 +10,7 @@ import pytest
 from softmatch.cli.app import COMMANDS, app
 from softmatch.cli.typed import remember
 from tests.cli.conftest import Said
+from tests.report.example import make_run
 
 ROOT = Path(__file__).parents[2]
 COMMAND = re.compile(rf"^\s*(?:srun )?(softmatch (?:{'|'.join(COMMANDS)})\b[^#\n]*)", re.MULTILINE)
@@ -58,3 +59,16 @@ def test_results_for_programs(tmp_path: Path, said: Said) -> None:
     said("suggest", "d.csv", "-n", "2", "--out", "s.jsonl")
     assert json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["label"] is None
     assert "--text-column a is not read here: run is a run" in said("suggest", "run", "--text", "a", code=2)
+
+
+def test_runs_are_listed(folder: Path, said: Said) -> None:
+    make_run(folder / "runs" / "one")
+    make_run(folder / "runs" / "\x1b[2Jtwo", finished=False)
+    shown = said("runs")
+    assert "stopped at step 0 of" in shown
+    assert "runs/one" in shown
+    assert "\x1b" not in shown
+    assert {run["source"] for run in json.loads(said("runs", "--json"))} == {"two-moons"}
+    (folder / "empty").mkdir()
+    assert "There are no runs in empty." in said("runs", "empty")
+    assert "there is no folder nowhere" in said("runs", "nowhere", code=2)

@@ -67,12 +67,7 @@ def logits(seed: int, size: int = 8, one_class: bool = False) -> "Logits":
     )
 
 
-BATCHES = {
-    "several": logits(1),
-    "two": logits(2, size=2),
-    "one": logits(3, size=1),
-    "one-class": logits(4, one_class=True),
-}
+BATCHES = {"several": logits(1), "two": logits(2, size=2), "one": logits(3, size=1), "one-class": logits(4, one_class=True)}
 
 
 def state(module: nn.Module) -> dict[str, Tensor]:

@@ -143,19 +143,8 @@ def test_several_processes_make_the_views_of_one(kind: str, monkeypatch: pytest.
     views, items = SHARED[kind]
     names = ("weak", "weak_2", "medium", "strong")
     held_out = items[10:15], torch.arange(5)
-    roles = make_roles(
-        items[:10],
-        torch.arange(10),
-        items,
-        7,
-        17,
-        3,
-        ("weak", "strong"),
-        names,
-        streams=("balanced", "validation"),
-        validation=held_out,
-        pool=torch.arange(5, 40),
-    )
+    streams = {"streams": ("balanced", "validation"), "validation": held_out, "pool": torch.arange(5, 40)}
+    roles = make_roles(items[:10], torch.arange(10), items, 7, 17, 3, ("weak", "strong"), names, **streams)  # type: ignore[arg-type]  # options by name
     batches, step = Batches(roles, views, 3, CPU), 11
     whole = batches(step)
     for size in (2, 3):
@@ -178,17 +167,8 @@ def test_several_processes_make_the_views_of_one(kind: str, monkeypatch: pytest.
 def test_strong_views_are_made_of_augmented_versions_and_weak_ones_of_the_item_itself() -> None:
     items = torch.arange(30.0)[:, None].expand(30, 2)
     versions = torch.stack([items + 100, items + 200], 1)
-    roles = make_roles(
-        items[:6],
-        torch.arange(6),
-        items,
-        4,
-        16,
-        0,
-        ("weak", "strong"),
-        ("weak", "strong", "strong_2"),
-        augmented=(versions[:6], versions),
-    )
+    both, three = ("weak", "strong"), ("weak", "strong", "strong_2")
+    roles = make_roles(items[:6], torch.arange(6), items, 4, 16, 0, both, three, augmented=(versions[:6], versions))
     batches = Batches(roles, VectorViews([0.0, 0.0], [1.0, 1.0], weak_noise=0.0, strong_noise=0.0), 0, CPU)
     drawn = set()
     for step in range(4):

@@ -123,16 +123,11 @@ def test_hold_out_of_few_labels_is_refused() -> None:
         plan_evaluation(examples, _own(examples), seed=0, how="holdout")
 
 
-def test_a_test_set_leaves_all_labels_to_training() -> None:
+def test_a_test_set_leaves_all_labels_to_training_and_none_is_none() -> None:
     examples = _examples([0, 1, 2] * 10, test=True)
     found = plan_evaluation(examples, _own(examples), seed=0)
-    assert found.kind == "test"
-    assert len(found.final.labeled) == 30
-
-
-def test_none_is_none() -> None:
-    examples = _examples([0, 1, 2] * 10)
-    assert plan_evaluation(examples, _own(examples), seed=0, how="none").kind == "none"
+    assert (found.kind, len(found.final.labeled)) == ("test", 30)
+    assert plan_evaluation(_examples([0, 1, 2] * 10), _own(examples), seed=0, how="none").kind == "none"
 
 
 def test_the_seed_decides() -> None:

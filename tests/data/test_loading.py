@@ -157,14 +157,10 @@ def test_views_are_independent_of_which_others_are_asked_for(folder: Path) -> No
     assert (none.unlabeled, len(none.index)) == ({}, 0)
 
 
-def test_the_views_have_the_usual_layout_that_any_network_takes(folder: Path) -> None:
-    assert loaded(files_in(folder), 1)(0).unlabeled["strong"].is_contiguous()
-
-
 def test_training_does_not_depend_on_whether_workers_are_used(folder: Path) -> None:
-    """The global random numbers, which dropout takes, stay as they are."""
+    """The global random numbers, which dropout takes, stay as they are, and views have the layout that any network takes."""
     before = torch.get_rng_state()
-    loaded(files_in(folder), 2)(0)
+    assert loaded(files_in(folder), 2)(0).unlabeled["strong"].is_contiguous()
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -175,7 +171,7 @@ def test_a_damaged_file_is_named_without_a_traceback(folder: Path, workers: int)
     path.write_bytes(content[:300])
     batches = loaded(files_in(folder), workers)
     with pytest.raises(InputError, match=r"13\.jpg cannot be read.*Replace or remove it") as caught:
-        _run(batches, 3)
+        list(map(batches, range(3)))
     assert "Traceback" not in str(caught.value)
     assert multiprocessing.active_children() == []
     path.write_bytes(content)
@@ -207,7 +203,7 @@ def test_a_killed_worker_ends_a_run_with_a_message(folder: Path, tmp_path_factor
     command = [sys.executable, "-m", "softmatch", "train", "imagenet", "--data", str(tree), *options.split()]
     run = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        _kill(_child_of(run.pid, tree))
+        os.kill(_child_of(run.pid, tree), signal.SIGKILL)
         _, error = run.communicate(timeout=60)
     finally:
         run.kill()
@@ -226,16 +222,6 @@ def _child_of(parent: int, folder: Path) -> int:
             return int(found[0])
         time.sleep(0.1)
     raise AssertionError("no worker was started")
-
-
-def _kill(process: int) -> None:
-    os.kill(process, signal.SIGKILL)
-
-
-def _run(batches: LoadedBatches, steps: int) -> None:
-    for step in range(steps):
-        batches(step)
-        time.sleep(0.01)
 
 
 def test_workers_use_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

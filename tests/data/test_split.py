@@ -76,9 +76,11 @@ def test_examples_refuse_what_cannot_be() -> None:
         Examples(items, labels * 0, ("a",), "vector")
     with pytest.raises(InputError, match="−1 … 1"):
         Examples(items, labels + 1, ("a", "b"), "vector")
-    items[2, 1] = float("nan")
-    with pytest.raises(InputError, match="item 2"):
-        Examples(items, labels, ("a", "b"), "vector")
+    items = torch.zeros(70_000, 1)
+    for position in (69_999, 2):
+        items[position] = float("inf" if position > 2 else "nan")
+        with pytest.raises(InputError, match=f"item {position} holds"):
+            Examples(items, torch.zeros(70_000, dtype=torch.int64), ("a", "b"), "vector")
 
 
 def test_splits_of_released_versions_stay_the_same() -> None:
@@ -140,6 +142,7 @@ def test_long_tailed_counts_are_those_in_use(gamma: float, counts: list[int]) ->
 
 
 def test_sums_of_long_tailed_counts_are_those_in_use() -> None:
+    assert long_tail_counts(11, 1.1, 2) == [11, 10]  # 1.1 is the decimal number that was given
     assert sum(long_tail_counts(1500, 100, 10)) == 3720
     assert sum(long_tail_counts(3000, 100, 10)) == 7443
     assert [sum(long_tail_counts(150, gamma, 100)) for gamma in (20, 50, 100)] == [4741, 3751, 3218]
@@ -163,10 +166,6 @@ def test_long_tailed_counts_fall_from_head_to_tail(head: int, gamma: int, classe
 def test_counts_that_are_whole_are_not_rounded_down(base: int, power: int, times: int) -> None:
     counts = long_tail_counts(times * base**power, base**power, power + 1)
     assert counts == [times * base ** (power - position) for position in range(power + 1)]
-
-
-def test_gamma_means_the_decimal_number_that_was_given() -> None:
-    assert long_tail_counts(11, 1.1, 2) == [11, 10]
 
 
 @pytest.mark.parametrize(
@@ -232,10 +231,3 @@ def test_impossible_long_tailed_splits_are_refused_with_advice(head_labeled: int
         make_long_tailed_split(
             examples(40, 3, test=examples()), head_labeled=head_labeled, head_unlabeled=head_unlabeled, gamma=4, seed=0
         )
-
-
-def test_a_nan_far_down_is_found() -> None:
-    items = torch.zeros(70_000, 1)
-    items[69_999] = float("inf")
-    with pytest.raises(InputError, match="item 69999"):
-        Examples(items, torch.zeros(70_000, dtype=torch.int64), ("a", "b"), "vector")

@@ -83,13 +83,6 @@ def test_a_test_table_needs_no_augmented_texts(tmp_path: Path) -> None:
         read_own(path, Reading(test=tests))
 
 
-def test_what_is_said_about_texts_must_fit(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--augmented names versions of texts"):
-        read_own(pictures(tmp_path / "photos"), Reading(Columns(augmented=("aug_0",))))
-    with pytest.raises(InputError, match="--max-tokens is for texts that a pretrained encoder reads"):
-        read_own(texts(tmp_path / "t.csv"), Reading(max_tokens=16))
-
-
 def test_arrays_frames_and_files_give_the_same(tmp_path: Path) -> None:
     path = blobs(tmp_path / "t.csv")
     frame = pd.read_csv(path)
@@ -115,32 +108,6 @@ def test_numbers_as_labels_are_words_and_in_the_order_of_numbers() -> None:
 def test_classes_are_ordered_naturally() -> None:
     assert sorted(["cat", "10", "2", "Ant"], key=natural) == ["2", "10", "Ant", "cat"]
     assert sorted(["2", "nan", "1"], key=natural) == sorted(["nan", "2", "1"], key=natural) == ["1", "2", "nan"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (["", "", "", ""], "none of the 4 samples has a label"),
-        (["a", "a", "", ""], "every label is 'a'"),
-        (["a", "b", "NA", "NA"], "--unlabeled"),
-    ],
-)
-def test_what_cannot_be_learned_stops(tmp_path: Path, labels: list[str], message: str) -> None:
-    path = write_csv(tmp_path / "t.csv", [(i / 7, i * i, label) for i, label in enumerate(labels)], ("x", "z", "label"))
-    with pytest.raises(InputError, match=message):
-        read_own(path, Reading())
-
-
-def test_a_word_for_unlabelled(tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "t.csv", [(i / 7, i * i, "ab"[i % 2] if i < 4 else "NA") for i in range(9)], ("x", "z", "label"))
-    found = read_own(path, Reading(Columns(unlabeled="NA")))
-    assert found.examples.classes == ("a", "b")
-    assert int((found.examples.labels < 0).sum()) == 5
-
-
-def test_all_labelled_is_said(tmp_path: Path) -> None:
-    found = read_own(blobs(tmp_path / "t.csv", 20, 0), Reading())
-    assert any("nothing unlabelled" in text for text in _levels(found))
 
 
 def test_test_data(tmp_path: Path) -> None:
@@ -210,6 +177,8 @@ def test_images_that_stay_in_files_are_read_and_their_leaks_found(tmp_path: Path
         (blobs, Reading(image_size=32), "image files"),
         (texts, Reading(fine_tune=True), "--encoder"),
         (pictures, Reading(Columns(text="x")), "tables"),
+        (pictures, Reading(Columns(augmented=("aug_0",))), "--augmented names versions of texts"),
+        (texts, Reading(max_tokens=16), "--max-tokens is for texts that a pretrained encoder reads"),
     ],
 )
 def test_what_a_source_has_no_use_for_is_refused(

@@ -131,9 +131,7 @@ def test_impossible_settings_of_images_are_refused(tmp_path: Path, wrong: dict[s
         _images(tmp_path, wrong)
 
 
-def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
-    folder = make_text_encoder(tmp_path)
-    find_encoder(str(folder))
-    (folder / "adapter_config.json").write_text("{}")
+def test_an_adapter_beside_the_weights_is_refused(bert: Path) -> None:
+    (bert / "adapter_config.json").write_text("{}")
     with pytest.raises(InputError, match=r"has an adapter in addition to its weights \(adapter_config.json\). Merge"):
-        find_encoder(str(folder))
+        find_encoder(str(bert))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +9,13 @@ from softmatch.experiments.results.collect import Cell, collect
 from softmatch.experiments.results.layout import Layout
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
+from softmatch.experiments.sweep import Outcome
 from tests.report.example import make_record, make_result
 
 ROWS = (Row("Labels alone", {"method": "supervised"}), Row("FixMatch", {"method": "fixmatch"}), Row("SoftMatch", {}))
 COLUMNS = (Column("40", "digits", {"labels": 40}, "Digits"), Column("100", "digits", {"labels": 100}, "Digits"))
 
 Values = Mapping[tuple[str, str], Mapping[int, float]]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A run's outcome in a sweep."""
-
-    run: Run
-    state: str
-    attempts: int = 1
-    message: str = ""
 
 
 def make_sheet(**changes: Any) -> Sheet:
@@ -55,10 +45,7 @@ def finish_all(store: Store, sheet: Sheet, values: Values, steps: tuple[int, ...
 
 
 def cell_of(sheet: Sheet, store: Store, row: str, column: str = "Digits, 40", measure: str = "error") -> Cell:
-    """A cell that the sheet has."""
-    found = collect(sheet, store, measure).cell(row, column)
-    assert found is not None
-    return found
+    return collect(sheet, store, measure).cells[row, column]
 
 
 VALUES: Values = {
@@ -87,6 +74,6 @@ def full_layout(folder: Path, message: str, **changes: Any) -> Layout:
     """As `layout_of`, with a run that failed, published numbers and a note."""
     store, sheet = Store(folder), make_sheet(**changes)
     finish_all(store, sheet, VALUES, (10, 20, 40))
-    failed = Ended(sheet.run(sheet.rows[1], sheet.columns[1], 1), "failed", 3, message)
+    failed = Outcome(sheet.run(sheet.rows[1], sheet.columns[1], 1), "failed", 3, message)
     store.log(failed.run).write_text("first")
     return Layout(collect(sheet, store, outcomes=[failed]), PUBLISHED, ["Only 2^20 steps_here."])

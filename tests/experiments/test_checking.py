@@ -28,7 +28,7 @@ GOOD = {"soft": {"method": "softmatch", "method_options": {"k": 3}}, "fix": {"me
         (
             GOOD | {"wrong": {"method_options": {"k": "banana"}}},
             {"all": {}},
-            "wrong, all: method 'softmatch': k = 'banana': input should be a valid number.",
+            "wrong, all: method 'softmatch': k = 'banana': ",
         ),
         (GOOD | {"wrong": {"lr": -1}}, {"all": {}}, "wrong, all: settings: lr = -1"),
         (GOOD | {"wrong": {"network": "mpl"}}, {"all": {}}, "wrong, all: there is no network 'mpl'"),

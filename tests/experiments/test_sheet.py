@@ -64,7 +64,6 @@ def test_runs_go_seed_by_seed_and_shared_ones_stand_once() -> None:
         (seed, method, labels) for seed in (0, 1) for method in ("fixmatch", "softmatch") for labels in (40, 80)
     ]
     assert len(sheet(rows=[FIX, Row("again", FIX.settings)]).runs()) == 4
-    assert len(sheet(without=frozenset({("FixMatch", "Digits, 80")})).runs()) == 6
 
 
 @pytest.mark.parametrize("what", ["rows", "columns"])

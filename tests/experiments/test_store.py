@@ -8,14 +8,9 @@ from softmatch.config import read_file
 from softmatch.errors import InputError
 from softmatch.experiments.sheet import Run
 from softmatch.experiments.store import Store
+from tests.experiments.finished import finish
 
 RUN = Run("digits", {"method": "softmatch", "method_options": {"k": 3}, "labels": 40, "seed": 2, "baseline": False})
-
-
-def finish(store: Store, run: Run, result: str = '{"test_error": 0.25}') -> None:
-    store.folder(run).mkdir(parents=True)
-    (store.folder(run) / "result.json").write_text(result)
-    (store.folder(run) / "report.html").write_text("")
 
 
 def test_the_settings_file_is_what_train_reads(tmp_path: Path) -> None:
@@ -38,15 +33,15 @@ def test_a_run_is_finished_with_its_figures_and_its_report(tmp_path: Path) -> No
     store = Store(tmp_path)
     assert not store.is_finished(RUN)
     assert store.result(RUN) is None
-    finish(store, RUN)
+    finish(store, RUN, 0.25)
     assert store.is_finished(RUN)
-    assert store.result(RUN) == {"test_error": 0.25}
+    assert (store.result(RUN) or {})["test_error"] == 0.25
     (store.folder(RUN) / "report.html").unlink()
     assert store.result(RUN) is None
 
 
 def test_a_damaged_result_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    finish(store, RUN, "[1]")
+    (finish(store, RUN, 0.25) / "result.json").write_text("[1]")
     with pytest.raises(InputError, match=r"result.json must hold a JSON object. Its result is lost: remove .*, and the same"):
         store.result(RUN)

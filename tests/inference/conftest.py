@@ -1,5 +1,6 @@
 """Small finished runs, made once: of the embedded digits, of a table of texts, of a table of numbers, of a folder of images."""
 
+import csv
 import random
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_wine
 
 import softmatch
+from softmatch.data.cells import unguarded
 from tests.own.sources import write_csv
 
 QUICK = {"baseline": False, "labeled_batch": 16, "unlabeled_batch": 32, "evaluation": "none", "device": "cpu"}
@@ -18,6 +20,12 @@ WORDS = {
     "food, drink": ("bread", "cheese", "apple", "soup", "eat", "cook", "taste", "dinner"),
     "travel": ("train", "plane", "ticket", "hotel", "trip", "road", "map", "city"),
 }
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """A table that was written, read back."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return [{key: unguarded(cell) for key, cell in row.items()} for row in csv.DictReader(file)]
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,7 @@ def test_what_is_far_from_everything() -> None:
     usual = blobs((200,))
     odd = far_out(np.array([[0.0] * 3, [1.0] * 3, [30.0] * 3], dtype=np.float32), usual)
     assert odd.tolist() == [False, False, True]
-    assert mean_distance(usual[:1], usual[:1], 0).tolist() == [0.0]
+    assert mean_distance(usual[:1], 0).tolist() == [0.0]
 
 
 def test_features_of_images_and_of_many_columns() -> None:

@@ -5,6 +5,7 @@ import shutil
 import sys
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -15,8 +16,7 @@ from torch import Tensor, nn
 
 import softmatch
 from softmatch.data.preparations import plain_preparation, preparation_from
-from softmatch.data.preparations.table import TablePreparation
-from softmatch.data.preparations.table_columns import CategoryColumn, NumberColumn
+from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.inference.export import export
 from softmatch.inference.model_inputs import about_inputs
@@ -24,8 +24,9 @@ from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model, save_model, set_temperature
 from softmatch.views import ImageViews, VectorViews
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
+from tests.refusals import refused
 from tests.tiny_encoder import make_text_encoder, make_vit
 
 IMAGES = ImageViews([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
@@ -50,54 +51,42 @@ def load_script(path: Path, extra: dict[str, str] | None = None) -> nn.Module:
         return torch.jit.load(path, _extra_files=extra)  # type: ignore[no-any-return,no-untyped-call]  # torch's own signature
 
 
+@pytest.mark.parametrize("to", ["torchscript", "onnx"])
 @pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
-def test_torchscript_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
-    run = saved(tmp_path / "run", name, shape)
-    found = export(run, "torchscript")
-    assert found.path == run / "export" / "model.pt"
-    assert [path.name for path in found.files] == ["model.pt", "model.pt.json"]
-    assert (found.samples, found.difference) == (6, pytest.approx(0.0, abs=1e-6))
-    extra = {"softmatch.json": ""}
-    loaded = load_script(found.path, extra)
-    model = load_model(run)
+def test_the_graph_is_the_whole_model(
+    tmp_path: Path, name: str, shape: tuple[int, ...], to: Literal["onnx", "torchscript"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    run, file = saved(tmp_path / "run", name, shape), "model.onnx" if to == "onnx" else "model.pt"
+    found, model = export(run, to), load_model(run)
+    assert found.path == run / "export" / file
+    assert [path.name for path in found.files] == [file, f"{file}.json"]
+    assert sorted(path.name for path in (run / "export").iterdir()) == [file, f"{file}.json"]
+    assert (found.samples, found.difference) == (6, pytest.approx(0.0, abs=1e-5 if to == "onnx" else 1e-6))
     assert model.samples is not None
     again = torch.cat([model.samples] * 2)
-    assert torch.allclose(loaded(again), model.predict_proba(again), atol=1e-6)
-    assert torch.allclose(loaded(again).sum(-1), torch.ones(12))
+    if to == "onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(found.path, providers=["CPUExecutionProvider"])
+        assert [(put.name, put.shape) for put in session.get_inputs()] == [("items", ["batch", *shape])]
+        assert [put.name for put in session.get_outputs()] == ["probabilities"]
+        made = torch.from_numpy(session.run(None, {"items": again.numpy()})[0])
+        inside = session.get_modelmeta().custom_metadata_map["softmatch"]
+        assert not (tmp_path / "home").exists()  # nothing reports to anybody
+    else:
+        extra = {"softmatch.json": ""}
+        made, inside = load_script(found.path, extra)(again), extra["softmatch.json"]
+    assert torch.allclose(made, model.predict_proba(again), atol=1e-5 if to == "onnx" else 1e-6)
+    assert torch.allclose(made.sum(-1), torch.ones(12))
     about = json.loads(found.files[1].read_text(encoding="utf-8"))
-    assert about == json.loads(extra["softmatch.json"])
+    assert about == json.loads(inside)
     assert about["classes"] == ["a", 'b "c"', "ü,\n", "😀"]
     kind = "float32" if name == "mlp" else "uint8"
     assert (about["input"]["type"], about["input"]["shape"]) == (kind, ["batch", *shape])
-    assert (about["output"], about["temperature"]) == (
-        {"name": "probabilities", "type": "float32", "shape": ["batch", 4]},
-        0.5,
-    )
+    assert about["output"] == {"name": "probabilities", "type": "float32", "shape": ["batch", 4]}
+    assert about["temperature"] == 0.5
     assert preparation_from(about["preparation"], {}).describe() == model.preparation.describe()
-    assert sorted(path.name for path in (run / "export").iterdir()) == ["model.pt", "model.pt.json"]
-
-
-@pytest.mark.parametrize(("name", "shape"), [("mlp", (5,)), ("small-conv-4", (3, 9, 7)), ("wrn-10-1", (3, 16, 16))])
-def test_onnx_is_the_whole_model(tmp_path: Path, name: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    run = saved(tmp_path / "run", name, shape)
-    found = export(run, "onnx")
-    assert [path.name for path in found.files] == ["model.onnx", "model.onnx.json"]
-    assert found.difference < 1e-5
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(found.path, providers=["CPUExecutionProvider"])
-    assert [(put.name, put.shape) for put in session.get_inputs()] == [("items", ["batch", *shape])]
-    assert [put.name for put in session.get_outputs()] == ["probabilities"]
-    model = load_model(run)
-    assert model.samples is not None
-    again = torch.cat([model.samples] * 2)
-    made = torch.from_numpy(session.run(None, {"items": again.numpy()})[0])
-    assert torch.allclose(made, model.predict_proba(again), atol=1e-5)
-    about = json.loads(session.get_modelmeta().custom_metadata_map["softmatch"])
-    assert about == json.loads(found.files[1].read_text(encoding="utf-8"))
-    assert about["classes"] == ["a", 'b "c"', "ü,\n", "😀"]
-    assert not (tmp_path / "home").exists()  # nothing reports to anybody
 
 
 def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Path) -> None:
@@ -109,8 +98,7 @@ def test_safetensors_are_a_model_without_the_data(digits_run: Path, tmp_path: Pa
     assert copy.temperature == original.temperature != 1.0
     assert torch.equal(copy.predict_proba(original.samples), original.predict_proba(original.samples))
     assert "head.weight" in load_file(tmp_path / "copy" / "model" / "model.safetensors")
-    with pytest.raises(InputError, match="has no saved samples for the comparison"):
-        export(tmp_path / "copy", "safetensors")
+    refused("has no saved samples for the comparison", export, tmp_path / "copy", "safetensors")
 
 
 def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path) -> None:
@@ -190,15 +178,8 @@ def test_features_of_a_table_are_named_in_their_order() -> None:
         ]
     )
     about = about_inputs(table, "m.onnx")
-    assert about["features"] == [
-        "age",
-        "age is missing",
-        "same is missing",
-        "city = Bern",
-        "city = Rome",
-        "city is another word",
-        "city is missing",
-    ]
+    cities = ["city = Bern", "city = Rome", "city is another word", "city is missing"]
+    assert about["features"] == ["age", "age is missing", "same is missing", *cities]
     assert table({"age": ["5"], "same": ["1"], "city": ["Oslo"]}).tolist() == [[1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0]]
 
 
@@ -206,12 +187,10 @@ def test_samples_of_the_users_own(table_folder: Path, image_folder: Path, tmp_pa
     for folder, source in ((table_folder, "wine.csv"), (image_folder, "images")):
         run = shutil.copytree(folder / "run", tmp_path / folder.name)
         (run / "model" / "samples.safetensors").unlink()
-        with pytest.raises(InputError, match="Give some with --source"):
-            export(run, "torchscript")
+        refused("Give some with --source", export, run, "torchscript")
         found = export(run, "torchscript", source=folder / source)
         assert found.samples == (178 if source == "wine.csv" else 80)
-    with pytest.raises(InputError, match="was trained on"):
-        export(run, "torchscript", source=table_folder / "wine.csv")
+    refused("was trained on", export, run, "torchscript", source=table_folder / "wine.csv")
 
 
 class Branching(nn.Module):
@@ -248,10 +227,8 @@ def test_an_export_that_computes_something_else_is_removed(tmp_path: Path) -> No
 def test_a_network_that_cannot_be_exported_says_why(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Linear(5, 5), Refusing())
     run = saved(tmp_path / "run", "tests:Refusing", (5,), network)
-    with pytest.raises(InputError, match="cannot be exported as TorchScript: 'not like this'"):
-        export(run, "torchscript", network=network)
-    with pytest.raises(InputError, match="a network of your own"):
-        export(run, "torchscript")
+    refused("cannot be exported as TorchScript: 'not like this'", export, run, "torchscript", network=network)
+    refused("a network of your own", export, run, "torchscript")
     assert list((run / "export").iterdir()) == []
 
 
@@ -259,22 +236,18 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     run = saved(tmp_path / "run", "mlp", (5,))
     assert [export(run, "torchscript").path.name for _ in range(2)] == ["model.pt", "model-2.pt"]
     (tmp_path / "m.pt").write_text("precious")
-    with pytest.raises(InputError, match="never overwritten"):
-        export(run, "torchscript", tmp_path / "m.pt")
+    refused("never overwritten", export, run, "torchscript", tmp_path / "m.pt")
     (tmp_path / "n.pt.json").write_text("precious")
-    with pytest.raises(InputError, match=r"n\.pt\.json exists already"):
-        export(run, "torchscript", tmp_path / "n.pt")
+    refused(r"n\.pt\.json exists already", export, run, "torchscript", tmp_path / "n.pt")
     assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {
         "m.pt": "precious",
         "n.pt.json": "precious",
     }
-    with pytest.raises(InputError, match="there is no folder"):
-        export(run, "torchscript", tmp_path / "no" / "m.pt")
+    refused("there is no folder", export, run, "torchscript", tmp_path / "no" / "m.pt")
     with pytest.raises(InputError, match="Did you mean 'onnx'"):
         export(run, "onxx")  # type: ignore[arg-type]  # the mistake
 
 
 def test_onnx_without_its_libraries_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(InputError, match=r"pip install 'softmatch\[onnx\]'"):
-        export(saved(tmp_path / "run", "mlp", (5,)), "onnx")
+    refused(r"pip install 'softmatch\[onnx\]'", export, saved(tmp_path / "run", "mlp", (5,)), "onnx")

@@ -20,9 +20,11 @@ from softmatch.inference.predict import Predictions, predict, predict_pieces, us
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.inference.suggest import suggest
 from softmatch.inference.unlabeled_pool import open_pool
-from softmatch.runs.model import load_model
-from tests.inference.tables import read_csv
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model, set_temperature
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
+from tests.refusals import refused
 from tests.tiny_encoder import make_text_encoder
 
 GRADE = Columns(label="grade")
@@ -132,13 +134,8 @@ def test_texts_in_a_table_and_a_text_itself(text_folder: Path, tmp_path: Path) -
     assert [path.name for path in (run / "predictions").iterdir()] == ["texts.csv"]
     assert predict(run, "cat", tmp_path / "one.csv").file == tmp_path / "one.csv"
     assert [row["label"] for row in read_csv(tmp_path / "one.csv")] == ["animals"]
-
-
-def test_a_mistyped_file_is_no_text(text_folder: Path) -> None:
-    with pytest.raises(InputError, match="there is no file or folder"):
-        predict(text_folder / "run", "missing.csv")
-    with pytest.raises(InputError, match="there is no file or folder"):
-        predict(text_folder / "run", "missing.npz")
+    for mistyped in ("missing.csv", "missing.npz"):
+        refused("there is no file or folder", predict, run, mistyped)
 
 
 def test_a_text_column_of_another_name(text_folder: Path, tmp_path: Path) -> None:
@@ -186,8 +183,7 @@ def test_a_single_image(image_folder: Path, tmp_path: Path) -> None:
     probs = model.predict_proba(model.preparation([path]))[0].sort(descending=True)
     assert found.likeliest == tuple((model.classes[k], pytest.approx(float(p))) for p, k in zip(*probs, strict=True))
     (tmp_path / "bad.png").write_bytes(b"")
-    with pytest.raises(InputError, match=r"^the image .*bad\.png cannot be read"):
-        predict(image_folder / "run", tmp_path / "bad.png")
+    refused(r"^the image .*bad\.png cannot be read", predict, image_folder / "run", tmp_path / "bad.png")
 
 
 def test_what_the_model_was_not_trained_on_is_refused(image_folder: Path, table_folder: Path, tmp_path: Path) -> None:
@@ -196,12 +192,10 @@ def test_what_the_model_was_not_trained_on_is_refused(image_folder: Path, table_
     with pytest.raises(InputError, match=r"contains images; the model of .* was trained on tables of features \(13 features"):
         predict(table_folder / "run", image_folder / "images")
     short = write_csv(tmp_path / "short.csv", [(1, 2)], ("alcohol", "ash"))
-    with pytest.raises(InputError, match="no column 'malic_acid'"):
-        predict(table_folder / "run", short, tmp_path / "p.csv")
+    refused("no column 'malic_acid'", predict, table_folder / "run", short, tmp_path / "p.csv")
     assert not (image_folder / "run" / "predictions").exists()
     assert list(tmp_path.iterdir()) == [short]
-    with pytest.raises(InputError, match="is not the folder of a finished run"):
-        predict(tmp_path, short)
+    refused("is not the folder of a finished run", predict, tmp_path, short)
 
 
 def test_a_folder_of_nothing_but_damaged_files_stops(image_folder: Path, tmp_path: Path) -> None:
@@ -227,8 +221,7 @@ def test_rows_that_cannot_be_used_do_not_stop_the_others(tmp_path: Path) -> None
     assert (good.problems, found.problems, found.samples) == (0, 4, 30)
     expected = {row["name"]: row["label"] for row in read_csv(tmp_path / "good.csv")}
     assert all(row["label"] == expected[row["name"]] for row in rows if not row["problem"])
-    with pytest.raises(InputError, match=r"^items are 3, those of the training data were 2"):
-        predict(tmp_path / "run", np.zeros((9, 3)), tmp_path / "q.csv")
+    refused(r"^items are 3, those of the training data were 2", predict, tmp_path / "run", np.zeros((9, 3)), tmp_path / "q.csv")
 
 
 @pytest.fixture(scope="module")
@@ -298,8 +291,7 @@ def test_nothing_is_overwritten(text_folder: Path, tmp_path: Path) -> None:
     run = shutil.copytree(text_folder / "run", tmp_path / "run")
     names = [predict(run, text_folder / "texts.csv").file for _ in range(2)]
     assert [path.name for path in names if path is not None] == ["texts.csv", "texts-2.csv"]
-    with pytest.raises(InputError, match="never overwritten"):
-        predict(run, text_folder / "texts.csv", run / "predictions" / "texts.csv")
+    refused("never overwritten", predict, run, text_folder / "texts.csv", run / "predictions" / "texts.csv")
 
 
 def test_only_a_piece_is_read_at_a_time(text_folder: Path, tmp_path: Path) -> None:
@@ -309,8 +301,7 @@ def test_only_a_piece_is_read_at_a_time(text_folder: Path, tmp_path: Path) -> No
         file.write("bread,2,3\n")
     first = next(predict_pieces(load_model(text_folder / "run"), source, rows=10))
     assert (first.names[-1], first.probs.shape, first.labels) == ("10", (10, 3), [None] * 10)
-    with pytest.raises(InputError, match="row 20001"):
-        predict(text_folder / "run", source, tmp_path / "p.csv")
+    refused("row 20001", predict, text_folder / "run", source, tmp_path / "p.csv")
     assert list(tmp_path.iterdir()) == [source]
 
 
@@ -343,9 +334,6 @@ def test_words_for_many_classes() -> None:
 
 
 def test_confidences_are_calibrated(table_folder: Path, tmp_path: Path) -> None:
-    from softmatch.runs.folder import RunFolder
-    from softmatch.runs.model import set_temperature
-
     run = shutil.copytree(table_folder / "run", tmp_path / "run")
     plain = predict(run, table_folder / "wine.csv", tmp_path / "a.csv")
     set_temperature(RunFolder(run), 4.0)

@@ -14,9 +14,11 @@ from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.methods import METHODS, Problem, build
 from softmatch.networks.prediction import predict_probabilities
-from softmatch.runs.model import load_model
+from softmatch.runs.folder import RunFolder
+from softmatch.runs.model import load_model, set_temperature
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
+from tests.refusals import refused
 
 
 def test_weights_are_those_of_the_final_state(digits_run: Path, tmp_path: Path) -> None:
@@ -64,9 +66,6 @@ def test_the_order_is_for_review(digits_run: Path, tmp_path: Path) -> None:
 
 
 def test_texts_stand_beside_their_pseudo_labels_and_confidences_are_calibrated(text_folder: Path, tmp_path: Path) -> None:
-    from softmatch.runs.folder import RunFolder
-    from softmatch.runs.model import set_temperature
-
     run = shutil.copytree(text_folder / "run", tmp_path / "run")
     set_temperature(RunFolder(run), 3.0)
     found = write_pseudo_labels(run)
@@ -91,11 +90,15 @@ def test_why_there_are_no_weights(tmp_path: Path) -> None:
     assert "has no checkpoint any more" in write_pseudo_labels(tmp_path / "soft").describe()
 
 
+def write_method(path: Path, before: str = "") -> str:
+    code = "from softmatch import Threshold\nclass Mine(Threshold):\n    def __init__(self):\n        super().__init__(0.7)\n"
+    path.write_text(before + code)
+    return f"{path}:Mine"
+
+
 def test_code_of_the_users_own_is_run_only_if_named(tmp_path: Path) -> None:
     trace = tmp_path / "ran"
-    code = f"from pathlib import Path\nfrom softmatch import Threshold\nPath({str(trace)!r}).touch()\n"
-    (tmp_path / "mine.py").write_text(code + "class Mine(Threshold):\n    def __init__(self):\n        super().__init__(0.7)\n")
-    name = f"{tmp_path / 'mine.py'}:Mine"
+    name = write_method(tmp_path / "mine.py", f"from pathlib import Path\nPath({str(trace)!r}).touch()\n")
     softmatch.train("two-moons", method=name, steps=2, labeled_batch=4, unlabeled_batch=8, baseline=False, out=tmp_path / "run")
     trace.unlink()
     assert f"--method {name}" in write_pseudo_labels(tmp_path / "run").reason
@@ -141,10 +144,7 @@ def test_no_method_that_the_folder_names_is_run(
 
 
 def test_a_method_inside_another_is_found_again_with_its_options(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from softmatch import Threshold\nclass Mine(Threshold):\n    def __init__(self):\n        super().__init__(0.7)\n"
-    )
-    name = f"{tmp_path / 'mine.py'}:Mine"
+    name = write_method(tmp_path / "mine.py")
     quick = {"steps": 2, "labeled_batch": 4, "unlabeled_batch": 8, "baseline": False, "out": tmp_path / "run"}
     softmatch.train("two-moons", method="influence", method_options={"base": name, "lr": 0.02}, **quick)
     assert write_pseudo_labels(tmp_path / "run").reason.endswith(f"--method influence+{name}")
@@ -154,30 +154,18 @@ def test_a_method_inside_another_is_found_again_with_its_options(tmp_path: Path)
     config = tmp_path / "run" / "config.yaml"
     written = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({**written, "method_options": {"base": name, "speed": 1}}))
-    with pytest.raises(InputError, match="method 'influence' has no option 'speed'"):
-        write_pseudo_labels(tmp_path / "run", method=f"influence+{name}")
+    refused("method 'influence' has no option 'speed'", write_pseudo_labels, tmp_path / "run", method=f"influence+{name}")
 
 
 def test_a_state_of_another_method_is_refused(digits_run: Path) -> None:
-    with pytest.raises(InputError, match="is not that of this method"):
-        write_pseudo_labels(digits_run, digits_run / "never.csv", method="flexmatch")
+    refused("is not that of this method", write_pseudo_labels, digits_run, digits_run / "never.csv", method="flexmatch")
     assert not (digits_run / "never.csv").exists()
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_weighs_or_says_that_it_does_not(name: str) -> None:
-    problem = Problem(
-        num_classes=3,
-        num_unlabeled=8,
-        num_labeled=6,
-        class_counts=(2, 2, 2),
-        labeled_batch=2,
-        unlabeled_batch=4,
-        kind="image",
-        shape=(1, 8, 8),
-        total_steps=10,
-        class_prior=(1 / 3,) * 3,
-    )
+    sizes = {"num_classes": 3, "num_unlabeled": 8, "num_labeled": 6, "labeled_batch": 2, "unlabeled_batch": 4, "total_steps": 10}
+    problem = Problem(**sizes, class_counts=(2, 2, 2), kind="image", shape=(1, 8, 8), class_prior=(1 / 3,) * 3)
     method = build(name, problem).eval()
     state = {key: value.clone() for key, value in method.state_dict().items()}
     probs = torch.softmax(torch.randn(8, 3), -1)

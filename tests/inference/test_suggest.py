@@ -10,13 +10,13 @@ import torch
 import softmatch
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading
-from softmatch.errors import InputError
 from softmatch.inference.suggest import cold_start, suggest
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import set_temperature
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
+from tests.refusals import refused
 
 
 def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_
     assert len(set(found.names)) == len(found.positions) == 15
     assert not set(found.positions) & set(pool.task.split.labeled.tolist())
     assert set(found.positions) <= set(pool.positions.tolist())
-    top = pool.calibrated(pool.probabilities()).topk(2)
+    top = pool.model.calibrated(pool.probabilities()).topk(2)
     margin = dict(zip(pool.positions.tolist(), (top.values[:, 0] - top.values[:, 1]).tolist(), strict=True))
     margins = [margin[k] for k in found.positions]
     assert margins == sorted(margins)
@@ -45,7 +45,7 @@ def test_suggestions_differ_from_each_other(digits_run: Path, tmp_path: Path) ->
     """The features of the chosen ones lie farther apart than those of the most doubtful ones."""
     pool = open_pool(digits_run, device="cpu")
     chosen = suggest(digits_run, 10, tmp_path / "s.csv", device="cpu").positions
-    top = pool.calibrated(pool.probabilities()).topk(2).values
+    top = pool.model.calibrated(pool.probabilities()).topk(2).values
     order = (top[:, 0] - top[:, 1]).argsort()
     labeled = set(pool.task.split.labeled.tolist())
     doubtful = [k for k in pool.positions[order].tolist() if k not in labeled][:10]
@@ -90,16 +90,12 @@ def test_a_network_that_shows_no_features(tmp_path: Path) -> None:
 
 
 def test_impossible_wishes(digits_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--number 0"):
-        suggest(digits_run, 0)
-    with pytest.raises(InputError, match="--number -1"):
-        cold_start("digits", -1, tmp_path / "c.csv")
+    refused("--number 0", suggest, digits_run, 0)
+    refused("--number -1", cold_start, "digits", -1, tmp_path / "c.csv")
     full = write_csv(tmp_path / "full.csv", [(1, "a"), (2, "b"), (3, "a")], ("x", "label"))
-    with pytest.raises(InputError, match="has no unlabelled sample"):
-        cold_start(full, 2, tmp_path / "c.csv")
+    refused("has no unlabelled sample", cold_start, full, 2, tmp_path / "c.csv")
     softmatch.train(str(full), steps=1, baseline=False, evaluation="none", out=tmp_path / "run")
-    with pytest.raises(InputError, match="nothing left to label"):
-        suggest(tmp_path / "run")
+    refused("nothing left to label", suggest, tmp_path / "run")
     assert not (tmp_path / "c.csv").exists()
 
 
@@ -113,11 +109,8 @@ def test_cold_start_of_a_named_source(tmp_path: Path) -> None:
 
 
 def test_cold_start_of_texts_without_any_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [("cat dog fur",), ("dog cat paw",), ("fur paw cat",)] * 8 + [
-        ("train ticket",),
-        ("plane ticket",),
-        ("train road",),
-    ] * 8
+    words = ("cat dog fur", "dog cat paw", "fur paw cat"), ("train ticket", "plane ticket", "train road")
+    texts = [(text,) for kind in words for text in kind * 8]
     source = write_csv(tmp_path / "t.csv", texts, ("text",))
     monkeypatch.chdir(tmp_path)
     found = cold_start(source, 2)
@@ -145,8 +138,7 @@ def test_cold_start_says_which_columns_it_uses(table_folder: Path, tmp_path: Pat
 
 def test_cold_start_of_a_single_sample(image_folder: Path, tmp_path: Path) -> None:
     image = next((image_folder / "images" / "unlabeled").iterdir())
-    with pytest.raises(InputError, match="has a single sample"):
-        cold_start(image, 2, tmp_path / "c.csv")
+    refused("has a single sample", cold_start, image, 2, tmp_path / "c.csv")
     assert not (tmp_path / "c.csv").exists()
 
 

@@ -14,8 +14,9 @@ from softmatch.inference.suggest import suggest
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.networks import build_network
 from softmatch.runs.model import load_model
-from tests.inference.tables import read_csv
+from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
+from tests.refusals import refused
 
 
 def test_the_pool_is_what_was_trained_on(table_folder: Path) -> None:
@@ -26,7 +27,7 @@ def test_the_pool_is_what_was_trained_on(table_folder: Path) -> None:
     model = load_model(table_folder / "run")
     items = pool.examples.items
     assert isinstance(items, torch.Tensor)
-    assert torch.allclose(pool.calibrated(pool.probabilities()), model.predict_proba(items), atol=1e-6)
+    assert torch.allclose(pool.model.calibrated(pool.probabilities()), model.predict_proba(items), atol=1e-6)
     assert pool.texts(["1"]) is None
 
 
@@ -51,22 +52,18 @@ def test_data_that_have_moved(table_folder: Path, tmp_path: Path) -> None:
         (shutil.copytree if name == "run" else shutil.copy)(table_folder / name, tmp_path / name)
     config = tmp_path / "run" / "config.yaml"
     config.write_text(config.read_text().replace(str(table_folder / "wine.csv"), str(tmp_path / "gone.csv")))
-    with pytest.raises(InputError, match=r"do not exist: .*gone\.csv\. If they have moved, give their new place with --source"):
-        open_pool(tmp_path / "run")
+    refused(r"do not exist: .*gone\.csv\. If they have moved, give their new place with --source", open_pool, tmp_path / "run")
     assert len(open_pool(tmp_path / "run", tmp_path / "wine.csv").positions) == 178
 
 
 def test_other_data_are_refused(table_folder: Path, text_folder: Path, tmp_path: Path) -> None:
     rows = read_csv(table_folder / "wine.csv")
     few = write_csv(tmp_path / "few.csv", [tuple(row.values()) for row in rows[:100]], tuple(rows[0]))
-    with pytest.raises(InputError, match="it has 100 samples, and the run used number 178"):
-        open_pool(table_folder / "run", few)
+    refused("it has 100 samples, and the run used number 178", open_pool, table_folder / "run", few)
     renamed = [(*list(row.values())[:-1], row["grade"] and f"x{row['grade']}") for row in rows]
     other = write_csv(tmp_path / "other.csv", renamed, tuple(rows[0]))
-    with pytest.raises(InputError, match="its classes are 'xg0', 'xg1', 'xg2', those of the run 'g0', 'g1', 'g2'"):
-        open_pool(table_folder / "run", other)
-    with pytest.raises(InputError, match="grade"):
-        open_pool(table_folder / "run", text_folder / "texts.csv")
+    refused("its classes are 'xg0', 'xg1', 'xg2', those of the run 'g0', 'g1', 'g2'", open_pool, table_folder / "run", other)
+    refused("grade", open_pool, table_folder / "run", text_folder / "texts.csv")
 
 
 def without_fingerprint(run: Path, copy: Path) -> Path:
@@ -103,13 +100,11 @@ def test_a_table_that_was_sorted_is_refused(table_folder: Path, tmp_path: Path) 
     wanted = r"sorted\.csv has changed since .* has lost its label\. Give the original data with --source, or train"
     for run in (table_folder / "run", old):
         for use in (suggest, write_pseudo_labels):
-            with pytest.raises(InputError, match=wanted):
-                use(run, source=by_size)
+            refused(wanted, use, run, source=by_size)
     labeled = [row for row in rows if row["grade"]]
     turned = iter(labeled[::-1])
     among = write_csv(tmp_path / "among.csv", [tuple((next(turned) if row["grade"] else row).values()) for row in rows], header)
-    with pytest.raises(InputError, match=r"among\.csv has changed since .*, or labels have changed"):
-        open_pool(table_folder / "run", among)
+    refused(r"among\.csv has changed since .*, or labels have changed", open_pool, table_folder / "run", among)
     assert not list(old.glob("*.csv"))
 
 
@@ -121,8 +116,7 @@ def test_labels_that_came_later_are_welcome_and_others_are_not(table_folder: Pat
     changed = [*list(rows[0].values())[:-1], "g2"], *[list(row.values()) for row in rows[1:]]
     other = write_csv(tmp_path / "other.csv", changed, tuple(rows[0]))
     assert rows[0]["grade"] == "g0"
-    with pytest.raises(InputError, match=r"other\.csv has changed since .*, or labels have changed"):
-        open_pool(table_folder / "run", other)
+    refused(r"other\.csv has changed since .*, or labels have changed", open_pool, table_folder / "run", other)
 
 
 def test_files_that_were_added_or_removed(image_folder: Path, tmp_path: Path) -> None:
@@ -130,8 +124,7 @@ def test_files_that_were_added_or_removed(image_folder: Path, tmp_path: Path) ->
     assert len(open_pool(image_folder / "run", images).positions) == 80
     one = next((images / "unlabeled").iterdir())
     shutil.copy(one, images / "unlabeled" / "new.png")
-    with pytest.raises(InputError, match="has changed since"):
-        open_pool(image_folder / "run", images)
+    refused("has changed since", open_pool, image_folder / "run", images)
     one.unlink()  # as many as before
     assert len(open_pool(image_folder / "run", images).positions) == 80
 
@@ -140,8 +133,7 @@ def test_data_of_another_kind_are_refused(table_folder: Path, tmp_path: Path) ->
     rows = read_csv(table_folder / "wine.csv")
     words = [(f"a wine of {row['alcohol']} percent, number {number}", row["grade"]) for number, row in enumerate(rows)]
     texts = write_csv(tmp_path / "texts.csv", words, ("text", "grade"))
-    with pytest.raises(InputError, match="it contains texts; the run was trained on tables of features"):
-        open_pool(table_folder / "run", texts)
+    refused("it contains texts; the run was trained on tables of features", open_pool, table_folder / "run", texts)
 
 
 def test_damaged_positions_are_refused(table_folder: Path, tmp_path: Path) -> None:
@@ -149,8 +141,7 @@ def test_damaged_positions_are_refused(table_folder: Path, tmp_path: Path) -> No
     split = json.loads((run / "split.json").read_text())
     split["unlabeled"][0] = -1000
     (run / "split.json").write_text(json.dumps(split))
-    with pytest.raises(InputError, match=r"split\.json has the position -1000"):
-        open_pool(run)
+    refused(r"split\.json has the position -1000", open_pool, run)
 
 
 def test_no_network_that_the_folder_names_is_run(table_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,15 +163,11 @@ def test_no_network_that_the_folder_names_is_run(table_folder: Path, tmp_path: P
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path, digits_run: Path) -> None:
-    with pytest.raises(InputError, match="not the folder of a finished run"):
-        open_pool(tmp_path)
+    refused("not the folder of a finished run", open_pool, tmp_path)
     for use in (suggest, write_pseudo_labels):
-        with pytest.raises(InputError, match="not the folder of a finished run"):
-            use(tmp_path / "no")
-        with pytest.raises(InputError, match="must end with"):
-            use(digits_run, out=tmp_path / "p.xls")
+        refused("not the folder of a finished run", use, tmp_path / "no")
+        refused("must end with", use, digits_run, out=tmp_path / "p.xls")
     assert list(tmp_path.iterdir()) == []
     run = shutil.copytree(digits_run, tmp_path / "run")
     (run / "split.json").unlink()
-    with pytest.raises(InputError, match="does not name its data"):
-        open_pool(run)
+    refused("does not name its data", open_pool, run)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from softmatch.config import make_config
 from softmatch.data import find_source
-from softmatch.methods.forward import Encoded, Forward
 from softmatch.step import Batch, Labeled
 from softmatch.training.loop import Trainer
 from softmatch.training.setup import build_method, make_trainer
@@ -52,20 +51,6 @@ def batch(
         index=torch.arange(size),
         streams=streams or {},
     )
-
-
-class Given(Forward):
-    """Gives embeddings and logits that are known beforehand."""
-
-    def __init__(self, *found: Encoded) -> None:
-        super().__init__(nn.Identity())
-        self.found = list(found)
-
-    def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:
-        return self.found
-
-    def head(self, features: Tensor, name: str | None = None) -> Tensor:
-        return features
 
 
 def trainer(method: str, source: str = "digits", **settings: Any) -> Trainer:

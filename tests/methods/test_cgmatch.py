@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods.cgmatch import CGMatch, LabelHistory, cgmatch, count_gap, generalized_cross_entropy
+from softmatch.methods import cgmatch
+from softmatch.methods.cgmatch import CGMatch, LabelHistory, count_gap, generalized_cross_entropy
 from softmatch.methods.forward import Forward
 from softmatch.step import Output
 from tests.contracts.examples import assert_same_state, state
@@ -69,22 +70,6 @@ def test_history_equals_a_plain_one(length: int, visits: int, forgets: bool) -> 
             plain[position].append(label)
         expected = [[Counter(labels)[c] for c in range(CLASSES)] for labels in plain]
         assert history(torch.arange(UNLABELED)).tolist() == expected
-
-
-@pytest.mark.parametrize("length", [3, 1000])
-def test_history_round_trips(length: int) -> None:
-    history, again = (LabelHistory(CLASSES, UNLABELED, length, 100) for _ in range(2))
-    for label in (0, 1, 1, 2):
-        history.add(torch.tensor([4, 7]), torch.tensor([label, 2]))
-    again.load_state_dict(history.state_dict())
-    for each in (history, again):
-        each.add(torch.tensor([4]), torch.tensor([0]))
-    assert torch.equal(history(torch.arange(UNLABELED)), again(torch.arange(UNLABELED)))
-
-
-def test_history_keeps_labels_only_where_visits_exceed_its_length() -> None:
-    assert not make(total_steps=40, history=20).history.forgets  # 40 steps of 4 of 10: 16 visits and one for good measure
-    assert make(total_steps=40, history=16).history.forgets
 
 
 class ByHand:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import Match, Problem, build, fixmatch, pseudo_label, softmatch, uda
+from softmatch.methods import Match, Problem, build, fixmatch, influence, pseudo_label, softmatch, uda
 from softmatch.methods.forward import Forward
-from softmatch.methods.influence import Curvature, Influence, conjugate_gradients, influence
+from softmatch.methods.influence import Curvature, Influence, conjugate_gradients
 from softmatch.step import Batch, Labeled
 from tests.golden import close
 
@@ -211,13 +211,6 @@ def test_weights_stay_between_zero_and_the_largest() -> None:
     assert method.weights.rows[:2].tolist() == [0.0, 2.0]
 
 
-def test_of_a_sample_twice_in_a_batch_the_later_counts_once() -> None:
-    method = make(fixmatch(CLASSES), lr=0.1)
-    method._adam(torch.tensor([3, 3]), torch.tensor([1.0, -1.0]))
-    close(method.weights.rows[3], 1.1)
-    assert int(method.updates.rows[3]) == 1
-
-
 def test_weights_multiply_those_of_the_base_and_move_after_their_use() -> None:
     network, data, base = Linear(), batch(), softmatch(CLASSES)
     method = make(copy.deepcopy(base), every=1)
@@ -283,7 +276,7 @@ def test_the_mean_weight_is_reported() -> None:
 
 def test_builder_follows_the_problem() -> None:
     problem = Problem(num_classes=CLASSES, num_unlabeled=UNLABELED, total_steps=2**13)
-    method = build("softmatch.methods.influence:influence", problem, {"base": "softmatch", "base_options": {"k": 3.0}})
+    method = build("softmatch.methods:influence", problem, {"base": "softmatch", "base_options": {"k": 3.0}})
     assert method.every == 4  # 512 of 2^20
     assert method.streams == ("validation",)
     assert method.validation_share == 0.25

@@ -8,10 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.errors import InputError
-from softmatch.methods import Forward, Problem, build, fixmatch, pseudo_label
+from softmatch.methods import Forward, Problem, abc, build, cossl, fixmatch, pseudo_label
 from softmatch.methods.forward import Encoded
-from softmatch.methods.longtail_heads import AuxiliaryBalanced, CoLearning, TaughtForward, abc, cossl
-from softmatch.methods.match_variants import adamatch
+from softmatch.methods.longtail_heads import AuxiliaryBalanced, CoLearning, TaughtForward
 from softmatch.networks.heads import Headed
 from softmatch.networks.small import MLP
 from softmatch.step import Batch, Labeled
@@ -160,12 +159,6 @@ def test_around_a_base_without_a_strong_view() -> None:
     assert float(network.heads["balanced"].weight.grad.abs().sum()) > 0  # type: ignore[union-attr,operator]  # a linear layer
 
 
-def test_around_adamatch() -> None:
-    method = abc(3, base=adamatch(3), class_counts=COUNTS)
-    assert method.labeled_views == ("weak", "strong")
-    assert torch.isfinite(method.step(Forward(headed(method)), batch(*VIEWS, labeled=("weak", "strong"))).loss)
-
-
 def test_a_class_without_labels_is_never_thinned_out() -> None:
     method = abc(3, base=fixmatch(3), class_counts=(8, 0, 2))
     torch.testing.assert_close(method.balance, torch.tensor([0.25, 1.0, 1.0]))
@@ -173,7 +166,7 @@ def test_a_class_without_labels_is_never_thinned_out() -> None:
 
 def test_built_for_a_problem_around_another_method() -> None:
     problem = Problem(3, class_counts=COUNTS, total_steps=40)
-    method = build("softmatch.methods.longtail_heads:abc+softmatch", problem, {"base_options": {"k": 1.0}})
+    method = build("softmatch.methods:abc+softmatch", problem, {"base_options": {"k": 1.0}})
     assert method.base.weighting.k == 1.0
     assert method.progress.steps == 40
 
@@ -329,7 +322,7 @@ def test_taught_forward_answers_for_one_view(mode: str) -> None:
 
 def test_built_for_a_problem_around_another_method_cossl() -> None:
     problem = Problem(3, class_counts=COUNTS, total_steps=40, start="debiased")
-    method = build("softmatch.methods.longtail_heads:cossl+softmatch", problem)
+    method = build("softmatch.methods:cossl+softmatch", problem)
     assert method.teach_from == 32
     (network, average), data = networks(method), batch_cossl()
     assert torch.isfinite(method.step(Forward(network, average=average), data).loss)

@@ -204,12 +204,6 @@ def test_a_class_never_predicted_leaves_everything_finite() -> None:
     assert bool(torch.isfinite(loss).all())
 
 
-def test_half_precision_logits_are_raised_in_float32() -> None:
-    part = Debiasing(CLASSES)
-    loss: Tensor = part.divergence(STEP_1.weak, STEP_1.strong.log().half())
-    assert loss.dtype == torch.float32
-
-
 def test_the_problem_gives_momentum_and_start() -> None:
     method = build(debiaspl, Problem(num_classes=CLASSES, momentum=0.75, start="debiased"), {"max_weight": 10.0})
     assert (method.refinement.marginal.momentum, method.refinement.marginal.start) == (0.75, "debiased")
@@ -268,21 +262,6 @@ def test_loss_is_flexmatchs_and_the_three_divergences() -> None:
     close(output.pseudo.confidence, STEP_1.weak.max(-1).values.tolist())
 
 
-def test_masks_that_follow_flexmatch() -> None:
-    """Step 2, after samples 0 and 2 of step 1 are registered: λ of the weak view is the mask of all three terms."""
-    method = sequencematch(CLASSES, num_unlabeled=UNLABELED, threshold=0.8, mask="selected", threshold_warmup=False)
-    flex = flexmatch(CLASSES, num_unlabeled=UNLABELED, threshold=0.8, threshold_warmup=False)
-    method.step(FORWARD, batch_sequencematch(STEP_1))
-    STEP_1.output(flex, torch.arange(4))
-    output, plain = method.step(FORWARD, batch_sequencematch(STEP_2)), STEP_2.output(flex, torch.arange(4))
-    mask = output.pseudo.weights.tolist()
-    assert mask == [1.0, 0.0, 1.0, 0.0]
-    terms = (
-        expected(STEP_2.weak, MEDIUM, mask) + expected(MEDIUM, STEP_2.strong, mask) + expected(STEP_2.weak, STEP_2.strong, mask)
-    )
-    close(output.loss.detach(), float(plain.loss) + terms)
-
-
 def test_gradient_of_each_view() -> None:
     """The weak view has none; the medium one has that of K(ω → M) alone, as it is a target without gradient elsewhere."""
     method, data = sequencematch(CLASSES, num_unlabeled=UNLABELED, threshold=0.8, temperature=0.4), batch_sequencematch(STEP_1)
@@ -309,14 +288,6 @@ def test_flexmatchs_part_is_flexmatch() -> None:
     for step in (STEP_1, STEP_2):
         assert torch.equal(step.output(method, torch.arange(4)).loss, step.output(flex, torch.arange(4)).loss)
     assert method.unlabeled_views == ("weak", "medium", "strong")
-
-
-def test_a_sample_twice_in_a_batch_counts_once() -> None:
-    method = sequencematch(CLASSES, num_unlabeled=UNLABELED, threshold=0.5)
-    index = torch.tensor([3, 3, 7, 7])  # labels 0, 0, 1 above τ, and a last one below it
-    method.step(FORWARD, batch_sequencematch(STEP_1, index=index))
-    found = method.weighting.registry.rows.tolist()
-    assert [found[3], found[7], found.count(-1)] == [0, 1, UNLABELED - 2]
 
 
 def test_diverged_medium_logits_are_refused_before_anything_is_learned() -> None:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import meta
+from softmatch.methods import meta, meta_pseudo_labels
 from softmatch.methods.forward import Forward
-from softmatch.methods.meta import MetaPseudoLabels, meta_pseudo_labels
+from softmatch.methods.meta import MetaPseudoLabels
 from softmatch.step import Batch
 from tests.golden import close
 from tests.methods.networks import batch, trainer
@@ -188,21 +188,6 @@ def test_in_the_end_the_student_learns_from_labels_alone() -> None:
     learn(student, method, data)
     for old, new in zip(before, parameters(method.teacher), strict=True):
         assert torch.equal(old, new)
-
-
-def test_teacher_and_its_optimiser_are_saved() -> None:
-    saved = trainer("meta_pseudo_labels").state()
-    assert any(name.startswith("method.teacher.") for name in saved)
-    run = trainer("meta_pseudo_labels")
-    next(run.run())
-    assert any(name.startswith("own.teacher.") for name in run.state())
-
-
-def test_the_teacher_s_learning_rate_follows_the_schedule() -> None:
-    run = trainer("meta_pseudo_labels")
-    list(run.run())
-    rates = [optimizer.param_groups[0]["lr"] for optimizer in (run.optimizer, run.method.optimizers["teacher"])]
-    assert rates[0] == rates[1] < run.lr
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

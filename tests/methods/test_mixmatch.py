@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.errors import InputError
-from softmatch.methods import Forward, Method
+from softmatch.methods import Forward, Method, mixmatch, remixmatch
 from softmatch.methods.forward import Encoded
 from softmatch.methods.mixmatch import (
     MixMatch,
@@ -19,11 +19,9 @@ from softmatch.methods.mixmatch import (
     blend,
     mixed_logits,
     mixing_shares,
-    mixmatch,
     mixup,
     quarter_turns,
     ramp_steps,
-    remixmatch,
     view_names,
 )
 from softmatch.networks.heads import Headed

@@ -136,7 +136,7 @@ REFUSED: dict[str, dict[str, list[object]]] = {
     "mixmatch": MIXING,
     "remixmatch": {**MIXING, "strong_weight": [-0.5], "rotation_weight": [-0.5]},
     "debiaspl": {"strength": [-0.1]},
-    "sequencematch": {"temperature": [0.0], "mask": ["all"], "mapping": ["round"]},
+    "sequencematch": {"temperature": [0.0], "mapping": ["round"]},
     "sla": {"num_unlabeled": [0], "bounds": ["none"], "level": [1.0], "regularization": [0.0], "tolerance": [0.0],
             "max_iterations": [0], "class_prior": [[0.5, 0.5], [0.5, 0.7, -0.2]]},
     "comatch": {**EMBEDDING, "memory": [0], "graph_threshold": [2.0], "contrast_weight": [-1.0]},
@@ -151,7 +151,7 @@ REFUSED: dict[str, dict[str, list[object]]] = {
     "crest_plus": {**CREST, "final_power": [1.5], "queue": [0], "class_prior": [[1.0, 2.0]]},
     "abc": {**COUNTS, "threshold": [1.5], "weight": [0.0]},
     "cossl": {**COUNTS, "teach_from": [80.0], "mix": [1.2]},
-    "adsh": {**COUNTS, "threshold": [0.0, 1.0, 1.5], "labels": ["soft"], "every": [0]},
+    "adsh": {**COUNTS, "threshold": [0.0, 1.0, 1.5], "every": [0]},
     "saw": {**COUNTS, "every": [0]},
 }
 # fmt: on
@@ -182,7 +182,8 @@ def test_an_impossible_option_value_is_an_input_error() -> None:
 def test_builder_class_and_object() -> None:
     assert isinstance(build(fixmatch, PROBLEM, {"threshold": 0.5}), Match)
     assert isinstance(build(Linear, PROBLEM).weighting, Linear)
-    method = Supervised()
+    weighting, method = Threshold(0.5), Supervised()
+    assert build(weighting, PROBLEM).weighting is weighting
     assert build(method, PROBLEM) is method
     with pytest.raises(InputError, match="options"):
         build(method, PROBLEM, {"k": 1})
@@ -206,12 +207,6 @@ def test_weighting_object_in_a_file_trains(weighting_file: Path) -> None:
         build(f"{weighting_file}:instance", PROBLEM, {"power": 3.0})
 
 
-def test_weighting_object_takes_the_place_of_softmatchs() -> None:
-    weighting = Threshold(0.5)
-    method = build(weighting, PROBLEM)
-    assert method.weighting is weighting
-
-
 def test_module_and_name() -> None:
     method = build("softmatch.weightings:Constant", PROBLEM, {"max_weight": 2.0})
     assert isinstance(method.weighting, Constant)
@@ -219,6 +214,8 @@ def test_module_and_name() -> None:
         build("softmatch.weightings:Constnt", PROBLEM)
     with pytest.raises(InputError, match="no_such_module"):
         build("no_such_module:Name", PROBLEM)
+    with pytest.raises(InputError, match=r"no file .*absent\.py"):
+        build("nowhere/absent.py:Name", PROBLEM)
 
 
 @pytest.mark.parametrize(
@@ -247,11 +244,6 @@ def test_a_module_that_raises_is_an_input_error(tmp_path: Path, monkeypatch: pyt
         build("raising_module:Name", PROBLEM)
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no file .*absent\.py"):
-        build(f"{tmp_path}/absent.py:Name", PROBLEM)
-
-
 def test_a_wrapper_and_its_base_are_named_together() -> None:
     method = build("saw+softmatch", PROBLEM, {"base_options": {"k": 3.0}})
     assert method.state_dict()["weighting.inner.mean.value"].shape == ()
@@ -277,8 +269,6 @@ def test_proper_names() -> None:
     assert proper_name("own.py:mine") == "own.py:mine"
 
 
-def test_every_card_can_be_read_and_an_unknown_one_is_not() -> None:
-    for name in METHODS:
-        assert read_card(name).startswith("# ")
+def test_an_unknown_card_is_refused() -> None:
     with pytest.raises(InputError, match="there is no method 'softmach'"):
         read_card("softmach")

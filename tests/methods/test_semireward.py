@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from softmatch.methods import fixmatch, pseudo_label, softmatch, uda
+from softmatch.methods import fixmatch, pseudo_label, semireward, softmatch, uda
 from softmatch.methods.forward import Forward
 from softmatch.methods.match import Match
-from softmatch.methods.semireward import Generator, Rewarder, SemiReward, semireward, similarity
+from softmatch.methods.semireward import Generator, Rewarder, SemiReward, similarity
 from softmatch.step import Batch
 from tests.golden import close
-from tests.methods.networks import batch, trainer
+from tests.methods.networks import batch
 
 CLASSES, SIZE = 3, 4
 EARLY = {"warmup": 2, "every": 2}
@@ -205,20 +205,3 @@ def test_a_base_without_strong_view_is_served() -> None:
 def test_warm_up_follows_the_run() -> None:
     for total_steps, warmup in ((2**20, 104858), (1000, 100), (300, 100), (30, 10)):
         assert semireward(CLASSES, total_steps=total_steps, base=fixmatch(CLASSES)).warmup == warmup
-
-
-def test_rewarder_generator_and_their_optimisers_are_saved() -> None:
-    run = trainer("semireward", method_options=EARLY)
-    next(run.run())
-    for kind in ("method.rewarder.", "method.generator.", "own.rewarder.", "own.generator."):
-        assert any(name.startswith(kind) for name in run.state()), kind
-
-
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_mixed_precision_keeps_float32_rewards(precision: str) -> None:
-    run = trainer("semireward", precision=precision, method_options=EARLY)
-    list(run.run())
-    assert all(p.dtype == torch.float32 and bool(torch.isfinite(p).all()) for p in run.method.rewarder.parameters())
-    method = begun(Network())
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert method.reward(torch.randn(2, SIZE), torch.eye(CLASSES)[:2]).dtype == torch.float32

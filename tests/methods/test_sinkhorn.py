@@ -240,14 +240,6 @@ def test_builder_takes_the_problem() -> None:
     close(sla(4, num_unlabeled=7).weighting.bounds, [0.25] * 4)
 
 
-def test_index_is_needed_and_must_lie_in_the_set() -> None:
-    method = sla(CLASSES, num_unlabeled=SIZE)
-    with pytest.raises(InputError, match="index"):
-        STEP_1.output(method)
-    with pytest.raises(InputError, match="index"):
-        STEP_1.output(method, INDEX + SIZE)
-
-
 def test_wilson_bounds_need_counts() -> None:
     with pytest.raises(InputError, match="class_counts"):
         sla(CLASSES, num_unlabeled=SIZE, bounds="wilson")

@@ -15,7 +15,7 @@ from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.networks import Tuning, build_network, choose_network, describe_network, is_own, pretrained
 from softmatch.networks.heads import feature_size, merged
-from softmatch.networks.pretrained import Pretrained, encoder_statistics
+from softmatch.networks.pretrained import Pretrained
 from tests.tiny_encoder import make_clip, make_resnet, make_text_encoder, make_vit
 
 IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0], [0] * 8])
@@ -182,10 +182,6 @@ def test_batch_norm_momentum_reaches_every_layer(tmp_path: Path) -> None:
     assert all(norm.momentum == 0.2 for norm in norms)
 
 
-def test_statistics_of_an_encoder(tmp_path: Path) -> None:
-    assert encoder_statistics(str(make_vit(tmp_path))) == ((0.5,) * 3, (0.25,) * 3, 16)
-
-
 def test_encoders_are_not_the_users_code() -> None:
     for name in ("encoder=/folder:with/colon", "encoder=org/name"):
         assert not is_own(name)
@@ -226,9 +222,6 @@ def _loss(network: nn.Module, ids: Tensor, labels: Tensor) -> float:
     return loss
 
 
-TUNING_IDS = torch.tensor([[2, 5, 7, 10, 3], [2, 6, 3, 0, 0]])
-
-
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"encoder={make_text_encoder(tmp_path_factory.mktemp('bert'))}"
@@ -262,8 +255,8 @@ def test_frozen_layers_drop_nothing_in_training(bert: str) -> None:
         assert network.backbone.training
         below = network.backbone.model.encoder.layer[0]
         assert any(module.training for module in below.modules()) == (layers is None)
-        assert torch.equal(network.features(TUNING_IDS), network.features(TUNING_IDS)) != differs
-        assert network.features(TUNING_IDS).requires_grad == (layers != 0)
+        assert torch.equal(network.features(IDS[:2]), network.features(IDS[:2])) != differs
+        assert network.features(IDS[:2]).requires_grad == (layers != 0)
 
 
 def test_batch_normalisation_below_keeps_its_statistics(tmp_path: Path) -> None:
@@ -280,9 +273,6 @@ def test_what_excludes_each_other_is_refused() -> None:
         Tuning(layers=1, lora=8)
     with pytest.raises(InputError, match="it must be linear or gelu"):
         Tuning(head="cubic")  # type: ignore[arg-type]  # what is wrong about it
-
-
-LORA_IDS = torch.tensor([[2, 5, 7, 10, 3, 0, 0, 0], [2, 6, 3, 0, 0, 0, 0, 0]])
 
 
 def _draw_adapters(network: nn.Module) -> None:
@@ -305,7 +295,7 @@ def test_only_adapters_of_all_linear_maps_and_the_head_are_trained(bert: str) ->
     plain = build_network(bert, (8,), 5)
     torch.manual_seed(0)
     same = build_network(bert, (8,), 5, tuning=Tuning(lora=4))
-    assert torch.allclose(plain.eval()(LORA_IDS), same.eval()(LORA_IDS), atol=1e-6), (
+    assert torch.allclose(plain.eval()(IDS[:2]), same.eval()(IDS[:2]), atol=1e-6), (
         "nothing is changed at first, and the head is the same"
     )
 
@@ -315,7 +305,7 @@ def test_a_merged_network_computes_the_same_without_the_library(
     kind: str, bert: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, shape, batch = (
-        (bert, (8,), LORA_IDS) if kind == "text" else (f"encoder={make_vit(tmp_path)}", (3, 16, 16), torch.randn(2, 3, 16, 16))
+        (bert, (8,), IDS[:2]) if kind == "text" else (f"encoder={make_vit(tmp_path)}", (3, 16, 16), torch.randn(2, 3, 16, 16))
     )
     network = build_network(name, shape, 5, tuning=Tuning(lora=2)).eval()
     before = network(batch)

@@ -1,6 +1,5 @@
 """A headless Chromium driven over its DevTools protocol: just enough to open a page, look at it and touch it."""
 
-import base64
 import json
 import os
 import shutil
@@ -13,16 +12,8 @@ import websocket
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--hide-scrollbars",
-    "--remote-debugging-port=0",
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"),
+    *("--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-port=0"),
 )
 
 
@@ -143,10 +134,6 @@ class Chrome:
         for kind in ("keyDown", "keyUp"):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
         self.settle()
-
-    def screenshot(self, path: Path, whole: bool = True) -> None:
-        picture = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(picture["data"]))
 
     def close(self) -> None:
         try:

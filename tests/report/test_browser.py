@@ -43,17 +43,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def overflow(chrome: Chrome) -> int:
-    found: int = chrome.run("document.documentElement.scrollWidth - innerWidth")
-    return found
+    return int(chrome.run("document.documentElement.scrollWidth - innerWidth"))
 
 
 def ink(chrome: Chrome, selector: str) -> int:
     """How many pixels of a canvas are drawn."""
-    found: int = chrome.run(
-        f"(c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].filter((v, i) => i % 4 === 3 && v > 0).length)"
-        f"(document.querySelector({selector!r}))"
-    )
-    return found
+    data = "[...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    return int(chrome.run(f"(c => {data}.filter((v, i) => i % 4 === 3 && v > 0).length)(document.querySelector({selector!r}))"))
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -246,24 +242,22 @@ def test_decision_boundary_is_drawn(chrome: Chrome, pages: dict[str, str]) -> No
     assert chrome.run("document.getElementById('boundary-legend').innerText.split(/\\s*\\n\\s*/).join('|')").startswith("upper")
 
 
-def test_without_scripts_the_figures_are_there(chrome: Chrome, pages: dict[str, str]) -> None:
-    chrome.open(pages["complete"], scripts=False)
+@pytest.mark.parametrize(
+    ("name", "there", "absent"),  # nothing is shown that needs the script
+    [
+        ("complete", ["scripts are disabled", "unlabelled data helped", "Test error", "Run it again"], "One moment of training"),
+        ("many", ["class number 149", "Reliability diagram: Before temperature", "How this was measured."], "Search for a class"),
+    ],
+)
+def test_without_scripts_the_figures_are_there(
+    chrome: Chrome, pages: dict[str, str], name: str, there: list[str], absent: str
+) -> None:
+    chrome.open(pages[name], scripts=False)
     nodes = chrome.send("Accessibility.getFullAXTree")["nodes"]
     chrome.send("Emulation.setScriptExecutionDisabled", value=False)
     text = " ".join(str(node.get("name", {}).get("value", "")) for node in nodes)
-    for words in ("scripts are disabled", "The unlabelled data helped", "Test error", "Run it again"):
-        assert words in text
-    assert "One moment of training" not in text  # nothing is shown that needs the script
-
-
-def test_without_scripts_results_and_calibration_are_there(chrome: Chrome, pages: dict[str, str]) -> None:
-    chrome.open(pages["many"], scripts=False)
-    nodes = chrome.send("Accessibility.getFullAXTree")["nodes"]
-    chrome.send("Emulation.setScriptExecutionDisabled", value=False)
-    text = " ".join(str(node.get("name", {}).get("value", "")) for node in nodes)
-    for words in ("class number 149", "Reliability diagram: Before temperature scaling", "How this was measured."):
-        assert words in text
-    assert "Search a class" not in text
+    assert [words for words in there if words not in text] == []
+    assert absent not in text
 
 
 def test_missing_browser_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,13 +62,7 @@ def test_complete_page(tmp_path: Path) -> None:
     page = Page(run.report)
     assert page.charts == ["error", "pseudo", "histogram", "statistic-0", "statistic-4", "loss", "rate"]
     assert sum(tag == "canvas" for tag, _ in page.elements) == 2
-    for words in (
-        "two-moons",
-        "The unlabelled data helped",
-        "softmatch train --config config.yaml",
-        "figure 1d",
-        "75.4\u202fs",
-    ):
+    for words in ("two-moons", "The unlabelled data helped", "softmatch train --config config.yaml", "figure 1d", "75.4\u202fs"):
         assert words in page.text
     assert "Not on this page" not in page.text
     assert [path.name for path in run.path.glob(".report*")] == []  # no temporary file is left
@@ -92,25 +86,18 @@ def test_licence_of_uplot_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
-    page = report(make_run(tmp_path / "run", classes=(HOSTILE, "b"), settings={"source": HOSTILE, HOSTILE: HOSTILE}))
-    assert not [tag for tag, _ in page.elements if tag == "img"]
-    assert not [key for _, attributes in page.elements for key in attributes if key.startswith("on")]
-    assert len(page.scripts) == 2
-    assert page.data["classes"] == [HOSTILE, "b"]
-    assert HOSTILE in page.text
-
-
-def test_hostile_names_of_a_users_own_data_are_text(tmp_path: Path) -> None:
     names = (HOSTILE, "\"'\n<b>", "🦊\u202e")
     evaluation = {"kind": "none", "samples": 0, "folds": None, "reason": HOSTILE}
     calibration = make_calibration(60).as_dict() | {"temperature": None, "reason": HOSTILE}
     for number, change in enumerate(({"calibration": calibration}, {"evaluation": evaluation, "test_error": None})):
         result = {"warnings": [f"Look: {HOSTILE}", None, 3], **change}
-        page = report(make_run(tmp_path / str(number), evaluation="crossfit", classes=names, result=result))
+        settings = {"source": HOSTILE, HOSTILE: HOSTILE}
+        page = report(make_run(tmp_path / str(number), evaluation="crossfit", classes=names, result=result, settings=settings))
         assert not [tag for tag, _ in page.elements if tag in ("img", "b")]
         assert not [key for _, attributes in page.elements for key in attributes if key.startswith("on")]
         assert len(page.scripts) == 2
-        assert page.text.count(HOSTILE) >= 3  # warning, class, and the reason
+        assert page.text.count(HOSTILE) >= 7  # warning, class, the reason, heading, title and settings
+        assert page.data["classes"] == list(names)
         assert [a["title"] for tag, a in page.elements if tag == "th" and "title" in a] == [*reversed(names)]
 
 
@@ -164,15 +151,6 @@ def test_page_of_many_classes_stays_small(tmp_path: Path, classes: int, most: in
     page = report(run)
     assert run.report.stat().st_size < most
     assert sum(tag == "th" and a.get("scope") == "row" and "title" in a for tag, a in page.elements) == classes
-
-
-def test_reliability_diagram_needs_no_script(tmp_path: Path) -> None:
-    page = report(make_run(tmp_path / "run", evaluation="holdout"))
-    pictures = [attributes for tag, attributes in page.elements if tag == "svg"]
-    assert [a["role"] for a in pictures] == ["img", "img"]
-    bars = [attributes for tag, attributes in page.elements if tag == "rect" and attributes["class"] == "right"]
-    assert len(bars) > 10
-    assert all(0 <= float(a["height"] or -1) <= 240 and 0 < float(a["width"] or 0) < 25 for a in bars)
 
 
 def test_empty_folder(tmp_path: Path) -> None:

@@ -7,54 +7,36 @@ import pytest
 import torch
 
 from softmatch.data.preparations import plain_preparation
-from softmatch.errors import InputError
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model, save_model
 from softmatch.views import ImageViews
+from tests.refusals import refused
 
 
 def test_an_existing_folder_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     RunFolder.create(tmp_path / "run")  # empty: fine
     (tmp_path / "run" / "precious").write_text("data")
-    with pytest.raises(InputError, match="never overwritten"):
-        RunFolder.create(tmp_path / "run")
+    refused("never overwritten", RunFolder.create, tmp_path / "run")
     (tmp_path / "file").write_text("data")
-    with pytest.raises(InputError, match="never overwritten"):
-        RunFolder.create(tmp_path / "file")
+    refused("never overwritten", RunFolder.create, tmp_path / "file")
     assert (tmp_path / "run" / "precious").read_text() == "data"
+    assert [RunFolder.create_new(tmp_path, "a").path.name for _ in range(3)] == ["a", "a-2", "a-3"]
+    refused("cannot be created", RunFolder.create, tmp_path / "file" / "run")
 
 
-def test_new_folders_get_new_names(tmp_path: Path) -> None:
-    names = [RunFolder.create_new(tmp_path, "a").path.name for _ in range(3)]
-    assert names == ["a", "a-2", "a-3"]
-
-
-def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be created"):
-        RunFolder.create(tmp_path / "file" / "run")
-
-
-def test_records_round_trip_with_missing_values_and_short_numbers(tmp_path: Path) -> None:
+def test_records_round_trip_and_damage_is_left_out_or_named(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     assert run.records() == []
     run.append_record({"step": 1, "quality": float("nan"), "loss": 1 / 3, "list": [float("inf"), 2]})
     run.append_record({"step": 2})
     assert run.records() == [{"step": 1, "quality": None, "loss": 0.333333, "list": [None, 2]}, {"step": 2}]
-
-
-def test_half_written_and_repeated_records(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 2}\n{"step": 1}\n[]\n{"step": 2, "loss": 1}\n{"step": ')
-    assert RunFolder(tmp_path).records() == [{"step": 1}, {"step": 2, "loss": 1}]
-
-
-def test_damaged_files_are_named(tmp_path: Path) -> None:
+    assert run.records() == [{"step": 1}, {"step": 2, "loss": 1}]
     (tmp_path / "result.json").write_text("{")
-    with pytest.raises(InputError, match=r"result\.json is damaged"):
-        RunFolder(tmp_path).read_json("result.json")
-    assert RunFolder(tmp_path).read_json("none.json") is None
+    refused(r"result\.json is damaged", run.read_json, "result.json")
+    assert run.read_json("none.json") is None
 
 
 def saved(folder: Path) -> tuple[RunFolder, torch.nn.Module, ImageViews]:
@@ -93,18 +75,14 @@ def test_a_changed_description_is_refused(tmp_path: Path, change: dict[str, obje
     run, _, _ = saved(tmp_path)
     path = run.path / "model" / "model.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(InputError, match=message):
-        load_model(run.path)
+    refused(message, load_model, run.path)
 
 
 def test_missing_or_damaged_weights_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no model"):
-        load_model(tmp_path)
+    refused("has no model", load_model, tmp_path)
     run, _, _ = saved(tmp_path)
     weights = run.path / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:100])
-    with pytest.raises(InputError, match="is damaged: it is cut short"):
-        load_model(run.path)
+    refused("is damaged: it is cut short", load_model, run.path)
     weights.unlink()
-    with pytest.raises(InputError, match="cannot be read"):
-        load_model(run.path)
+    refused("cannot be read", load_model, run.path)

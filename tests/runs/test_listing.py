@@ -1,13 +1,14 @@
-"""The list of run folders: result, state and order, from the folders alone."""
+"""The list of run folders: result, state and order, from the folders alone; and the verdict of a run."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from softmatch.errors import InputError
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.listing import list_runs
+from softmatch.runs.verdict import judge
+from tests.refusals import refused
 
 
 def make(path: Path, result: str | None = None, step: int | None = None, time: int = 0) -> RunFolder:
@@ -43,8 +44,18 @@ def test_states_and_results_newest_first(tmp_path: Path) -> None:
     first = found[-1]
     assert (first.source, first.method, first.labels, first.error, first.baseline) == ("/data/photos", "fixmatch", 40, 0.1, 0.25)
     assert [run.run for run in list_runs(tmp_path / "b")] == [tmp_path / "b"]
+    refused("there is no folder", list_runs, tmp_path / "none")
 
 
-def test_a_folder_that_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no folder"):
-        list_runs(tmp_path / "none")
+@pytest.mark.parametrize(
+    ("difference", "interval", "kind", "sentence"),
+    [
+        (-0.078, (-0.102, -0.056), "helped", "The unlabelled data helped: −7.8 points (95 % interval −10.2 to −5.6)."),
+        (0.02, (0.01, 0.03), "hurt", "The unlabelled data hurt: +2.0 points (95 % interval +1.0 to +3.0)."),
+        (-0.01, (-0.02, 0.0), "open", "No clear difference: −1.0 points (95 % interval −2.0 to 0.0) contains zero."),
+        (0.0002, (-0.1, 0.1), "open", "No clear difference: +0.02 points (95 % interval −10.0 to +10.0) contains zero."),
+        (0.0, None, "open", "The difference is 0.0 points. Without an interval it cannot be judged."),
+    ],
+)
+def test_verdicts(difference: float, interval: tuple[float, float] | None, kind: str, sentence: str) -> None:
+    assert judge(difference, interval) == (sentence, kind)

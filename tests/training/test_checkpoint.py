@@ -20,7 +20,6 @@ from softmatch.files.tensors import write_checked
 from softmatch.training import checkpoint
 from softmatch.training.checkpoint import (
     CheckpointWriter,
-    flatten_optimizer,
     list_checkpoints,
     load_checkpoint,
     newest_good,
@@ -258,30 +257,6 @@ def test_a_writer_that_is_killed_at_any_moment_loses_nothing(tmp_path: Path) -> 
         last = found.step
     CheckpointWriter(tmp_path).close()
     assert len(steps_in(tmp_path)) <= 3
-
-
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
-def test_optimizer_state_round_trip(kind: type[torch.optim.Optimizer]) -> None:
-    def made() -> tuple[nn.Module, torch.optim.Optimizer]:
-        torch.manual_seed(0)
-        network = nn.Linear(3, 2)
-        extra = {"momentum": 0.9} if kind is torch.optim.SGD else {}
-        return network, kind(network.parameters(), lr=0.1, **extra)  # type: ignore[call-arg]  # either optimiser
-
-    def step(network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        optimizer.zero_grad()
-        network(torch.ones(4, 3)).square().sum().backward()
-        optimizer.step()
-
-    network, optimizer = made()
-    step(network, optimizer)
-    other, other_optimizer = made()
-    other.load_state_dict(network.state_dict())
-    unflatten_optimizer(other_optimizer, {k: v.clone() for k, v in flatten_optimizer(optimizer).items()})
-    for pair in ((network, optimizer), (other, other_optimizer)):
-        step(*pair)
-    for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
 
 
 @pytest.mark.parametrize(

@@ -85,13 +85,6 @@ def test_the_baseline_is_the_supervised_method(run: tuple[RunFolder, softmatch.R
     assert supervised.quantity is None
 
 
-def test_checkpoints_are_complete(run: tuple[RunFolder, softmatch.Result]) -> None:
-    found = load_checkpoint(list_checkpoints(run[0].checkpoints)[-1])
-    assert found.step == 20
-    parts = {name.split(".")[0] for name in found.tensors}
-    assert parts == {"network", "average", "method", "optimizer", "rng", "meter", "probs", "records"}
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_from_its_name(method: str, tmp_path: Path) -> None:
     result = train("two-moons", out=tmp_path / "run", method=method, baseline=False, **{**QUICK, "steps": 6})

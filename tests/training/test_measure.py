@@ -1,5 +1,6 @@
 """Everything that held-out predictions say, and what they cannot."""
 
+import pytest
 import torch
 
 from softmatch.data.evaluation import Evaluation
@@ -19,10 +20,9 @@ def test_figures_by_hand() -> None:
     labels = torch.tensor([0, 0, 1, 1, 1, 2])
     found = HeldOut(labels, _probs([0, 1, 1, 1, 0, 2]), _probs([1, 1, 1, 0, 0, 2]))
     measured = measure_error(found, CLASSES, [5, 6, 7], EVALUATION)
-    assert measured.error == 2 / 6
-    assert measured.baseline_error == 4 / 6
-    assert measured.difference is not None
-    assert abs(measured.difference + 2 / 6) < 1e-12
+    assert measured.test_error == 2 / 6
+    assert measured.supervised_test_error == 4 / 6
+    assert measured.difference == pytest.approx(-2 / 6, abs=1e-12)
     row = measured.classes[0]
     assert (row["labels"], row["test_samples"], row["error"], row["supervised_error"]) == (5, 2, 0.5, 1.0)
     assert (row["precision"], row["recall"]) == (0.5, 0.5)
@@ -46,8 +46,8 @@ def test_a_class_that_was_not_tested_is_named() -> None:
 
 def test_nothing_held_out_is_nothing_measured() -> None:
     evaluation = Evaluation("none", Split(EMPTY, EMPTY, EMPTY, 0), reason="Too few.")
-    measured = measure_error(None, CLASSES, [1, 2, 3], evaluation)
-    assert measured.error is None
+    measured = measure_error(HeldOut(EMPTY, torch.zeros(0, 3), None), CLASSES, [1, 2, 3], evaluation)
+    assert measured.test_error is None
     assert measured.calibration is None
     assert measured.warnings == ["Too few."]
     assert [row["labels"] for row in measured.classes] == [1, 2, 3]
@@ -58,7 +58,10 @@ def test_folds_are_pooled() -> None:
     two = HeldOut(torch.tensor([1, 2]), _probs([1, 0]), _probs([1, 2]), ["y", "z"])
     both = pool([one, two])
     assert both.names == ["x", "y", "z"]
-    assert both.wrong.tolist() == [False, False, True]
-    assert both.baseline_wrong is not None
-    assert both.baseline_wrong.tolist() == [True, False, False]
+    assert both.baseline is not None
+    assert (both.labels.tolist(), both.probs.argmax(-1).tolist(), both.baseline.argmax(-1).tolist()) == (
+        [0, 1, 2],
+        [0, 1, 0],
+        [1, 1, 2],
+    )
     assert pool([one, HeldOut(torch.tensor([0]), _probs([0]), None)]).baseline is None

@@ -131,12 +131,7 @@ def _cut_metrics(chance: Random, out: Path) -> str:
 
 @pytest.mark.parametrize(
     ("damage", "done"),
-    [
-        (_newest(lambda content: content[:-1]), 4),
-        (_newest(_flipped), 4),
-        (_torn_metrics, 3),
-        (_cut_metrics, 3),
-    ],
+    [(_newest(lambda content: content[:-1]), 4), (_newest(_flipped), 4), (_torn_metrics, 3), (_cut_metrics, 3)],
     ids=["cut", "changed", "torn metrics", "cut metrics"],
 )
 def test_damaged_files_are_told_of_and_the_ones_before_are_used(endurance: Endurance, damage: Damage, done: int) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from softmatch.views import ImageViews
 from softmatch.views import randaugment as ops
 from softmatch.views.image import RANDAUGMENT
-from softmatch.views.pillow import OPERATIONS, Draw, PillowViews, to_image, to_tensor
+from softmatch.views.pillow import Draw, PillowViews, to_image, to_tensor
 
 MANY = 4000
 
@@ -24,19 +24,6 @@ def batch(number: int, channels: int, height: int, width: int) -> Tensor:
 
 def views_of(channels: int, **options: object) -> ImageViews:
     return ImageViews([0.5] * channels, [0.25] * channels, **options)  # type: ignore[arg-type]  # options by name
-
-
-@pytest.mark.parametrize("shape", [(3, 96, 96), (1, 70, 66)])
-@pytest.mark.parametrize("name", RANDAUGMENT)
-def test_each_operation_gives_the_pixels_of_the_batched_one(name: str, shape: tuple[int, int, int]) -> None:
-    items, choice = batch(9, *shape), RANDAUGMENT[name]
-    magnitude = torch.linspace(choice.low, choice.high, 9)
-    if choice.geometry is not None:
-        batched = ops.affine(items, choice.geometry(magnitude, *shape[1:]))
-    else:
-        batched = choice.pixels(items, magnitude)
-    for item, value, expected in zip(items, magnitude.tolist(), batched, strict=True):
-        assert torch.equal(to_tensor(OPERATIONS[name](to_image(item), value)), expected)
 
 
 @pytest.mark.parametrize("order", ["randaugment-first", "crop-first"])

@@ -1,16 +1,16 @@
 """Each batched operation equals Pillow's on the same image; Pillow is the oracle."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw, ImageEnhance, ImageOps
+from PIL import ImageDraw
 from torch import Tensor
 
 from softmatch.views import randaugment as ops
+from softmatch.views.image import RANDAUGMENT
+from softmatch.views.pillow import OPERATIONS, to_image, to_tensor
 
-SHAPES = [(3, 32, 32), (1, 8, 8), (3, 17, 24), (1, 28, 28)]
+SHAPES = [(3, 32, 32), (1, 8, 8), (3, 17, 24), (1, 28, 28), (3, 96, 96), (1, 70, 66)]
 
 
 def images(shape: tuple[int, int, int], number: int = 12) -> Tensor:
@@ -25,69 +25,26 @@ def images(shape: tuple[int, int, int], number: int = 12) -> Tensor:
     return batch
 
 
-def to_pillow(image: Tensor) -> Image.Image:
-    array = image.permute(1, 2, 0).numpy()
-    return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
-
-
-def from_pillow(image: Image.Image) -> Tensor:
-    array = np.array(image)
-    return torch.from_numpy(array[..., None] if array.ndim == 2 else array).permute(2, 0, 1)
-
-
-def magnitudes(low: float, high: float, number: int = 12) -> Tensor:
-    return torch.linspace(low, high, number)
-
-
-PIXELS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], float, float, Callable[[Image.Image, float], Image.Image]]] = {
-    "identity": (ops.identity, 0, 1, lambda image, value: image),
-    "brightness": (ops.brightness, 0.05, 0.95, lambda image, value: ImageEnhance.Brightness(image).enhance(value)),
-    "color": (ops.color, 0.05, 0.95, lambda image, value: ImageEnhance.Color(image).enhance(value)),
-    "contrast": (ops.contrast, 0.05, 0.95, lambda image, value: ImageEnhance.Contrast(image).enhance(value)),
-    "sharpness": (ops.sharpness, 0.05, 0.95, lambda image, value: ImageEnhance.Sharpness(image).enhance(value)),
-    "autocontrast": (ops.autocontrast, 0, 1, lambda image, value: ImageOps.autocontrast(image)),
-    "equalize": (ops.equalize, 0, 1, lambda image, value: ImageOps.equalize(image)),
-    "posterize": (ops.posterize, 4, 8, lambda image, value: ImageOps.posterize(image, int(value))),
-    "solarize": (ops.solarize, 0, 256, lambda image, value: ImageOps.solarize(image, value)),
-}
-
-
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", PIXELS)
-def test_pixel_operation_equals_pillow(name: str, shape: tuple[int, int, int]) -> None:
-    operation, low, high, oracle = PIXELS[name]
-    batch, values = images(shape), magnitudes(low, high)
-    ours = operation(batch, values)
+@pytest.mark.parametrize("name", RANDAUGMENT)
+def test_each_operation_equals_pillow(name: str, shape: tuple[int, int, int]) -> None:
+    batch, values = images(shape), magnitudes(name)
+    ours = applied(name, batch)
     assert ours.dtype == torch.uint8
-    for image, value, mine in zip(batch, values, ours, strict=True):
-        theirs = from_pillow(oracle(to_pillow(image), float(value)))
-        assert torch.equal(mine, theirs), f"{name} at {float(value):.3f} differs by {(mine.int() - theirs.int()).abs().max()}"
+    for image, value, mine in zip(batch, values.tolist(), ours, strict=True):
+        theirs = to_tensor(OPERATIONS[name](to_image(image), value))
+        assert torch.equal(mine, theirs), f"{name} at {value:.3f} differs by {(mine.int() - theirs.int()).abs().max()}"
 
 
-def transform(matrix: Callable[[float, int, int], tuple[float, ...]]) -> Callable[[Image.Image, float], Image.Image]:
-    def apply(image: Image.Image, value: float) -> Image.Image:
-        return image.transform(image.size, Image.Transform.AFFINE, matrix(value, *image.size))
-
-    return apply
+def magnitudes(name: str) -> Tensor:
+    return torch.linspace(RANDAUGMENT[name].low, RANDAUGMENT[name].high, 12)
 
 
-GEOMETRY: dict[str, tuple[Callable[[Tensor, int, int], Tensor], float, float, Callable[[Image.Image, float], Image.Image]]] = {
-    "shear_x": (ops.shear_x, -0.3, 0.3, transform(lambda v, w, h: (1, v, 0, 0, 1, 0))),
-    "shear_y": (ops.shear_y, -0.3, 0.3, transform(lambda v, w, h: (1, 0, 0, v, 1, 0))),
-    "translate_x": (ops.translate_x, -0.3, 0.3, transform(lambda v, w, h: (1, 0, v * w, 0, 1, 0))),
-    "translate_y": (ops.translate_y, -0.3, 0.3, transform(lambda v, w, h: (1, 0, 0, 0, 1, v * h))),
-    "rotate": (ops.rotate, -30, 30, lambda image, value: image.rotate(value)),
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("name", GEOMETRY)
-def test_geometric_operation_equals_pillow(name: str, shape: tuple[int, int, int]) -> None:
-    matrix, low, high, oracle = GEOMETRY[name]
-    batch, values = images(shape), magnitudes(low, high)
-    ours = ops.affine(batch, matrix(values, *shape[-2:]))
-    for image, value, mine in zip(batch, values, ours, strict=True):
-        assert torch.equal(mine, from_pillow(oracle(to_pillow(image), float(value)))), f"{name} at {float(value)}"
+def applied(name: str, batch: Tensor) -> Tensor:
+    choice = RANDAUGMENT[name]
+    if choice.geometry is not None:
+        return ops.affine(batch, choice.geometry(magnitudes(name), *batch.shape[-2:]))
+    return choice.pixels(batch, magnitudes(name))
 
 
 def test_cutout_equals_a_filled_pillow_rectangle() -> None:
@@ -97,9 +54,9 @@ def test_cutout_equals_a_filled_pillow_rectangle() -> None:
     ours = ops.cutout(batch, side, x, y)
     for image, s, cx, cy, mine in zip(batch, side.tolist(), x.tolist(), y.tolist(), ours, strict=True):
         left, top = int(max(0, cx - s / 2.0)), int(max(0, cy - s / 2.0))
-        picture = to_pillow(image)
+        picture = to_image(image)
         ImageDraw.Draw(picture).rectangle((left, top, min(32, left + s), min(32, top + s)), (125, 123, 114))
-        assert torch.equal(mine, from_pillow(picture))
+        assert torch.equal(mine, to_tensor(picture))
 
 
 def test_shift_reflects_like_numpy_padding() -> None:
@@ -142,17 +99,14 @@ def test_move_is_a_shift_and_then_a_flip(shape: tuple[int, int, int], reflect: b
 @pytest.mark.parametrize("shape", [(3, 1, 1), (1, 2, 5), (3, 3, 2)])
 def test_images_of_very_few_pixels_are_possible(shape: tuple[int, int, int]) -> None:
     batch = images((3, 8, 8))[:, : shape[0], : shape[1], : shape[2]].contiguous()
-    for operation, low, high, oracle in PIXELS.values():
-        values = magnitudes(low, high)
-        for image, value, mine in zip(batch, values, operation(batch, values), strict=True):
-            assert torch.equal(mine, from_pillow(oracle(to_pillow(image), float(value))))
+    for name in (name for name, choice in RANDAUGMENT.items() if choice.pixels):
+        for image, value, mine in zip(batch, magnitudes(name).tolist(), applied(name, batch), strict=True):
+            assert torch.equal(mine, to_tensor(OPERATIONS[name](to_image(image), value)))
     assert torch.equal(ops.move(batch, *torch.zeros(2, 12).long(), torch.zeros(12, dtype=torch.bool)), batch)
 
 
 def test_operations_do_not_depend_on_the_memory_layout() -> None:
     batch = images((3, 8, 10))
     last = batch.contiguous(memory_format=torch.channels_last)
-    for operation, low, high, _ in PIXELS.values():
-        assert torch.equal(operation(batch, magnitudes(low, high)), operation(last, magnitudes(low, high)))
-    matrix = ops.rotate(magnitudes(-30, 30), 8, 10)
-    assert torch.equal(ops.affine(batch, matrix), ops.affine(last, matrix))
+    for name in RANDAUGMENT:
+        assert torch.equal(applied(name, batch), applied(name, last))

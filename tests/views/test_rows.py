@@ -6,7 +6,6 @@ from torch import Tensor
 
 from softmatch.distributed.processes import World, share
 from softmatch.views import ImageViews, TextViews, VectorViews, Views
-from softmatch.views.rows import Rows, cut
 from softmatch.views.text_statistics import word_statistics
 
 NUMBER = 23
@@ -28,6 +27,7 @@ def _texts() -> Tensor:
     )
 
 
+ROWS, THIRD = torch.arange(NUMBER), torch.arange(30) % 3 == 0
 ALL_OF_TEXTS = {"replace": 0.3, "swap": 0.3, "drop": 0.2, "span": 0.3}
 
 CASES: dict[str, tuple[Views, Tensor]] = {
@@ -46,18 +46,11 @@ CASES: dict[str, tuple[Views, Tensor]] = {
     "tokens": (TextViews(0, 29, (1,), weak=0.1, strong=0.4), _texts()),
     "tokens that are taken out": (TextViews(0, None, (1,), weak=0.0, strong=0.4), _texts()),
     "tokens with everything": (
-        TextViews(0, 29, (1,), **ALL_OF_TEXTS, statistics=word_statistics(_texts(), torch.arange(NUMBER), (0, 1))),
+        TextViews(0, 29, (1,), **ALL_OF_TEXTS, statistics=word_statistics(_texts(), ROWS, (0, 1))),
         _texts(),
     ),
     "words of several tokens": (
-        TextViews(
-            0,
-            29,
-            (1,),
-            **ALL_OF_TEXTS,
-            continues=torch.arange(30) % 3 == 0,
-            statistics=word_statistics(_texts(), torch.arange(NUMBER), (0, 1), torch.arange(30) % 3 == 0),
-        ),
+        TextViews(0, 29, (1,), **ALL_OF_TEXTS, continues=THIRD, statistics=word_statistics(_texts(), ROWS, (0, 1), THIRD)),
         _texts(),
     ),
 }
@@ -92,11 +85,3 @@ def test_exchanged_features_come_from_all_of_the_batch() -> None:
     seen = views.strong(items, _generator(), slice(0, 20))
     assert seen.shape == (20, 30)
     assert float((seen >= 20).float().mean()) > 0.8
-
-
-def test_without_a_part_the_items_are_not_copied() -> None:
-    items = torch.zeros(4, 2)
-    assert cut(items, None)[0] is items
-    assert cut(items, None)[1] == Rows(4)
-    own, rows = cut(items, slice(1, 3))
-    assert (own.shape, rows) == ((2, 2), Rows(4, slice(1, 3)))

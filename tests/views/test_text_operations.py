@@ -18,12 +18,11 @@ from softmatch.views.text_operations import (
     hide_words,
     replace_words,
     swap_words,
-    word_table,
 )
 from softmatch.views.text_statistics import word_statistics
 
 PAD, UNKNOWN, START, END, MASK = range(5)
-TABLE = word_table((PAD, UNKNOWN, START, END, MASK))
+NOT_WORDS = (PAD, UNKNOWN, START, END, MASK)
 PIECES = torch.arange(100) >= 70
 """Ids from 70 go on with a word."""
 NUMBER = 4000
@@ -35,7 +34,7 @@ def _draws(number: int, seed: int = 0) -> Draws:
 
 def _copies(*tokens: int, pieces: bool = False) -> tuple[Words, Draws]:
     ids = torch.tensor(tokens).expand(NUMBER, -1)
-    return find_words(ids, PAD, TABLE, PIECES if pieces else None), _draws(NUMBER)
+    return find_words(ids, PAD, NOT_WORDS, PIECES if pieces else None), _draws(NUMBER)
 
 
 def _rates(chosen: Tensor) -> list[float]:
@@ -206,7 +205,7 @@ def test_any_texts_keep_their_form(rows: list[list[int]], share: float, pieces: 
     statistics = word_statistics(DATA, torch.arange(4), (PAD,))
     continues = PIECES if pieces else None
     draw = _draws(len(ids), seed)
-    before = find_words(ids, PAD, TABLE, continues)
+    before = find_words(ids, PAD, NOT_WORDS, continues)
     for text in (
         replace_words(before, share, statistics, draw),
         swap_words(before, share, draw),
@@ -224,33 +223,27 @@ def test_any_texts_keep_their_form(rows: list[list[int]], share: float, pieces: 
         assert not (text.are & torch.isin(text.ids, torch.tensor([PAD, UNKNOWN, START, END]))).any()
 
 
-WORDS_TABLE = word_table((0, 2, 3))
+ENDS = (0, 2, 3)
 CONTINUES = torch.arange(40) >= 30
 
 
 def test_all_but_special_ids_are_words() -> None:
-    assert WORDS_TABLE.tolist() == [False, True, False, False, True]
-    assert find_words(torch.tensor([[2, 9, 1, 3, 0, 50_000]]), 0, WORDS_TABLE).are.tolist() == [
-        [False, True, True, False, False, True]
-    ]
+    found = find_words(torch.tensor([[2, 9, 1, 3, 0, 50_000]]), 0, ENDS)
+    assert found.are.tolist() == found.starts().tolist() == [[False, True, True, False, False, True]], (
+        "without marks, each is one"
+    )
 
 
 def test_pieces_belong_to_the_word_before_them_but_not_to_special_tokens() -> None:
-    found = find_words(torch.tensor([[2, 10, 30, 31, 11, 3, 32, 33], [30, 12, 30, 3, 0, 0, 0, 0]]), 0, WORDS_TABLE, CONTINUES)
+    found = find_words(torch.tensor([[2, 10, 30, 31, 11, 3, 32, 33], [30, 12, 30, 3, 0, 0, 0, 0]]), 0, ENDS, CONTINUES)
     assert found.group is not None
     assert found.group.tolist() == [[0, 1, 1, 1, 4, 5, 6, 6], [0, 1, 1, 3, 4, 5, 6, 7]]
     assert found.starts().int().tolist() == [[0, 1, 0, 0, 1, 0, 1, 0], [1, 1, 0, 0, 0, 0, 0, 0]]
     assert found.spread(torch.arange(16).view(2, 8))[0].tolist() == [0, 1, 1, 1, 4, 5, 6, 6]
 
 
-def test_without_marks_each_token_is_a_word() -> None:
-    found = find_words(torch.tensor([[2, 10, 30, 3]]), 0, WORDS_TABLE)
-    assert found.group is None
-    assert found.starts() is found.are
-
-
 def test_what_stays_moves_to_the_left_and_keeps_its_word() -> None:
-    before = find_words(torch.tensor([[2, 10, 11, 30, 12, 3, 0]]), 0, WORDS_TABLE, CONTINUES)
+    before = find_words(torch.tensor([[2, 10, 11, 30, 12, 3, 0]]), 0, ENDS, CONTINUES)
     after = before.without(before.ids == 10)
     assert isinstance(after, Words)
     assert after.ids.tolist() == [[2, 11, 30, 12, 3, 0, 0]]
@@ -272,12 +265,3 @@ def test_the_marks_of_tokenizers() -> None:
     bytes_ = {"<s>": 0, "Ġplay": 1, "ing": 2, "äŃ": 3, "Ġ": 4, ".": 5, "7": 6}
     assert _names(bytes_) == {"ing", "7"}, "others than ASCII are parts of any letter"
     assert find_continuing({"play": 0, "ing": 1}) is None
-
-
-def test_a_part_draws_what_the_whole_draws() -> None:
-    draw = [
-        Draws(rows, torch.Generator().manual_seed(3), torch.device("cpu"))(4, torch.float64)
-        for rows in (Rows(9), Rows(9, slice(2, 5)))
-    ]
-    assert draw[0].shape == (9, 4)
-    assert torch.equal(draw[0][2:5], draw[1])

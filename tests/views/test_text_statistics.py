@@ -9,7 +9,14 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.views import text_statistics
-from softmatch.views.text_statistics import WordStatistics, _Vocabulary, change_words, word_statistics, words_of
+from softmatch.views.text_statistics import (
+    WordStatistics,
+    _Vocabulary,
+    change_words,
+    replacement_chances,
+    word_statistics,
+    words_of,
+)
 
 ITEMS = torch.tensor(
     [[2, 10, 10, 11, 12, 3], [2, 10, 11, 3, 0, 0], [9, 9, 9, 9, 9, 9], [2, 10, 13, 3, 0, 0], [2, 10, 14, 14, 3, 0]]
@@ -80,7 +87,8 @@ def test_words_are_what_is_between_spaces_without_punctuation() -> None:
 def test_probabilities_are_those_of_the_rule() -> None:
     vocabulary = _Vocabulary(["a a b c", "a b d d", "a e"])
     # idf: a log 1, b log 3/2, c d e log 3; in "a a b c" t = 0, 0, log(1.5)/4, log(3)/4
-    shares = vocabulary.chances(["a", "a", "b", "c"])
+    ids = torch.tensor([[vocabulary.numbers[word] for word in "aabc"]])
+    shares = replacement_chances(vocabulary.statistics.scores(ids), ids >= 0, 0.4)[0].tolist()
     largest, middle = 1.0986122887 / 4, 0.4054651081 / 4
     mean = (2 * largest + largest - middle) / 4
     assert shares == pytest.approx([0.4 * largest / mean] * 2 + [0.4 * (largest - middle) / mean, 0.0], abs=1e-5)

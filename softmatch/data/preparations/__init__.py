@@ -1,17 +1,17 @@
 """Preparations: from the inputs of a source to the items of views and networks, fitted once, saved with the model."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from softmatch.data.pictures import ImageFiles
+from softmatch.data.preparations.table import CategoryColumn, NumberColumn
 from softmatch.data.records import Finding, InputKind, Inputs
+from softmatch.encoders.encoder_folder import ImageReading, Length, Side, TextReading
 from softmatch.errors import InputError, explain
 
 __all__ = ["Preparation", "Prepared", "plain_preparation", "preparation_from"]
@@ -72,12 +72,19 @@ class Prepared(NamedTuple):
 
 def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Preparation:
     """Invert `settings` and `tensors`, for a saved model. Nothing in them is executed."""
-    kind = settings.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InputError(f"unknown kind of preparation {str(kind)[:99]!r}; this version knows {', '.join(KINDS)}.")
-    check_settings(settings)
-    module, name = KINDS[kind]
-    found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(settings, tensors)
+    try:
+        saved = _ANY.validate_json(json.dumps(settings))
+    except ValidationError as error:
+        raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
+    if isinstance(saved, _Arrays) and len(saved.shape) != (1 if saved.layout == "d" else 3):
+        raise InputError(f"the saved preparation is damaged: {saved.layout!r} is not a layout of shape {saved.shape}.")
+    if isinstance(saved, _Encoder) and isinstance(saved.reading, ImageReading) != (saved.of == "image"):
+        raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")
+    module, name = KINDS[saved.kind]
+    try:
+        found: Preparation = getattr(importlib.import_module(f"{__name__}.{module}"), name).from_saved(saved, tensors)
+    except (KeyError, UnicodeDecodeError) as error:  # only preparations of texts have tensors
+        raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
     return found
 
 
@@ -89,13 +96,8 @@ def plain_preparation(kind: str, shape: Sequence[int]) -> Preparation:
     return preparation_from({"kind": "array", "shape": list(shape), "layout": "d", "brightest": None}, {})
 
 
-Side = Annotated[int, Field(ge=1, le=2**14)]
-"""Side of an image, in pixels."""
-Length = Annotated[int, Field(ge=1, le=2**16)]
-"""Length of a text, in tokens."""
 Position = Annotated[int, Field(ge=0, lt=2**31)]
 """Number of a token."""
-Channels = Annotated[list[FiniteFloat], Field(min_length=3, max_length=3)]
 
 
 class _Settings(BaseModel):
@@ -113,32 +115,14 @@ class _Images(_Settings):
 
 class _Arrays(_Settings):
     kind: Literal["array"]
-    shape: list[Annotated[int, Field(ge=1, le=2**31)]] = Field(min_length=1, max_length=3)
+    shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...] = Field(min_length=1, max_length=3)
     layout: Literal["d", "hw", "hwc", "chw"]
     brightest: Literal[1, 255] | None
 
 
-class _Numbers(_Settings):
-    name: str
-    form: Literal["number", "date"]
-    fill: FiniteFloat
-    low: FiniteFloat
-    high: FiniteFloat
-    scale: FiniteFloat
-    indicator: bool
-
-
-class _Categories(_Settings):
-    name: str
-    form: Literal["category"]
-    categories: list[str]
-    other: bool
-    indicator: bool
-
-
 class _Table(_Settings):
     kind: Literal["table"]
-    columns: list[Annotated[_Numbers | _Categories, Field(discriminator="form")]] = Field(min_length=1)
+    columns: list[Annotated[NumberColumn | CategoryColumn, Field(discriminator="form")]] = Field(min_length=1)
 
 
 class _Tfidf(_Settings):
@@ -157,19 +141,6 @@ class _Tokens(_Settings):
     special: list[Position]
 
 
-class _TextReading(_Settings):
-    pooling: Literal["mean", "cls"]
-    normalize: bool
-    length: Length
-    lower: bool
-
-
-class _ImageReading(_Settings):
-    mean: Channels
-    std: Channels
-    side: Side
-
-
 class _Encoder(_Settings):
     kind: Literal["encoder"]
     of: Literal["text", "image"]
@@ -177,21 +148,9 @@ class _Encoder(_Settings):
     encoder: str
     revision: str | None
     fingerprint: str
-    reading: _TextReading | _ImageReading
+    reading: TextReading | ImageReading
 
 
 _ANY: TypeAdapter[Any] = TypeAdapter(
     Annotated[_Images | _Arrays | _Table | _Tfidf | _Tokens | _Encoder, Field(discriminator="kind")]
 )
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raise InputError for settings that no preparation has saved."""
-    try:
-        found = _ANY.validate_json(json.dumps(settings))
-    except ValidationError as error:
-        raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
-    if isinstance(found, _Arrays) and len(found.shape) != (1 if found.layout == "d" else 3):
-        raise InputError(f"the saved preparation is damaged: {found.layout!r} is not a layout of shape {found.shape}.")
-    if isinstance(found, _Encoder) and isinstance(found.reading, _ImageReading) != (found.of == "image"):
-        raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")

@@ -1,15 +1,12 @@
 """Features of a frozen pretrained encoder (extra `text`): computed once, cached on disk."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,6 +20,7 @@ from softmatch.data.records import Inputs, Progress
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
 from softmatch.encoders.encoder_folder import (
+    MOST_TOKENS,
     ImageReading,
     TextReading,
     find_encoder,
@@ -72,16 +70,14 @@ def _place(key: str) -> Path:
     return cache_folder() / "features" / f"{key}.safetensors"
 
 
+def _silent(done: int, total: int) -> None:
+    """Ignore progress."""
+
+
 TEXTS, IMAGES = 4096, 512
 """Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64
 """Inputs that go through the encoder at once."""
-
-
-class _Loaded(NamedTuple):
-    backbone: Backbone
-    tokenizer: Tokenizer | None
-    size: int
 
 
 class EncoderPreparation:
@@ -115,28 +111,29 @@ class EncoderPreparation:
         self.columns = (column,) if of == "text" else ()
         self.encoder, self.reading, self.fingerprint, self.revision, self.keep = encoder, reading, fingerprint, revision, keep
         self.device = choose_device("auto")
-        self.progress: Progress | None = None
-        self._loaded: _Loaded | None = None
+        self.progress: Progress = _silent
+        self._loaded: tuple[Backbone, Tokenizer | None, int] | None = None
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> EncoderPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "EncoderPreparation":
         """Invert `settings`. New features are not cached: the data to predict may be larger than the disk."""
-        of, found = settings["of"], settings["reading"]
-        reading = ImageReading.from_saved(found) if of == "image" else TextReading(**found)
-        return cls(settings["encoder"], of, settings["column"], reading, settings["fingerprint"], settings["revision"])
+        return cls(saved.encoder, saved.of, saved.column, saved.reading, saved.fingerprint, saved.revision)
 
     @classmethod
-    def find(cls, encoder: str, of: Modality, column: str = "") -> EncoderPreparation:
-        """Find the encoder in a folder or on the hub; features are cached."""
+    def find(cls, encoder: str, of: Modality, column: str = "", most: int | None = None) -> "EncoderPreparation":
+        """Find the encoder in a folder or on the hub; features are cached. `most`: tokens that it reads of a text."""
         folder = find_encoder(encoder)
-        reading = read_text_settings(folder) if of == "text" else read_image_settings(folder)
+        reading = read_text_settings(folder, most or MOST_TOKENS) if of == "text" else read_image_settings(folder)
         local = expand_home(encoder).exists()
         name, revision = (str(folder), None) if local else (encoder, folder.name)
         return cls(name, of, column, reading, take_fingerprint(folder), revision, keep=True)
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
         if self.takes == "image":
-            return self._read_images(inputs, strict=True)[0]  # type: ignore[arg-type]  # as `takes` says
+            features, _, failed = self._read_images(inputs)  # type: ignore[arg-type]  # as `takes` says
+            if failed:
+                raise next(iter(failed.values()))
+            return features
         texts, parts = as_texts(inputs), list[Tensor]()  # type: ignore[arg-type]  # as `takes` says
         for start in range(0, len(texts), TEXTS):
             part = texts[start : start + TEXTS]
@@ -150,17 +147,13 @@ class EncoderPreparation:
         kept = [position for position in range(len(pictures)) if position not in failed]
         return Prepared(self, features, kept, unreadable(failed, picture_names(pictures, names)), contents)
 
-    def _read_images(
-        self, pictures: Sequence[Picture], strict: bool = False
-    ) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
-        """Give features, digests, and errors by position. `strict`: the first error is raised."""
+    def _read_images(self, pictures: Sequence[Picture]) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
+        """Give features, digests, and errors by position."""
         assert isinstance(self.reading, ImageReading)
         pixels = ImagePreparation(3, self.reading.side, self.reading.side)
         parts, every, errors = list[Tensor](), list[bytes](), dict[int, UnreadableImage]()
         for start in range(0, len(pictures), IMAGES):
             items, contents, failed = pixels.read_part(pictures[start : start + IMAGES])
-            if strict and failed:
-                raise next(iter(failed.values()))
             errors |= {start + position: error for position, error in failed.items()}
             parts += [self._features(contents, items, start, len(pictures))] if contents else []
             every += contents
@@ -174,43 +167,42 @@ class EncoderPreparation:
             features = self._compute(inputs, start, total)
             if self.keep:
                 store_features(key, features)
-        self._tell(start + len(inputs), total)
+        self.progress(start + len(inputs), total)
         return features
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(parts)) if parts else torch.zeros(0, self._load().size)
+        return torch.cat(list(parts)) if parts else torch.zeros(0, self._load()[2])
 
     def _maker(self) -> str:
         """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
         return json.dumps([self.takes, self.fingerprint, asdict(self.reading)], sort_keys=True)
 
-    def _tell(self, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(done, total)
-
     @torch.no_grad()
-    def _compute(self, inputs: Sequence[str] | Tensor, before: int, total: int) -> Tensor:
+    def _compute(self, inputs: Any, before: int, total: int) -> Tensor:
         """Run texts or pixels through the encoder."""
-        backbone, tokenizer, size = self._load()
-        order = list(range(len(inputs)))
-        make: Callable[[Sequence[int]], Tensor]
-        if isinstance(self.reading, TextReading):
-            assert tokenizer is not None
-            assert not isinstance(inputs, Tensor)
-            ids = tokenizer([text.lower() if self.reading.lower else text for text in inputs], self.reading.length)
+        (backbone, tokenizer, size), reading, device = self._load(), cast("Any", self.reading), self.device
+        order, ids = list(range(len(inputs))), list[list[int]]()
+        if tokenizer is not None:
+            ids = tokenizer([text.lower() if reading.lower else text for text in inputs], reading.length)
             order.sort(key=lambda row: -len(ids[row]))  # the texts of a batch then need little padding
-            make = partial(_of_texts, backbone, ids, tokenizer.pad, self.reading, self.device)
-        else:
-            assert isinstance(inputs, Tensor)
-            make = partial(_of_images, backbone, inputs, self.reading, self.device)
+
+        def run(chosen: Sequence[int]) -> Tensor:
+            if tokenizer is None:
+                mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (reading.mean, reading.std))
+                return backbone((inputs[chosen].to(device).float() / 255.0 - mean) / std)  # type: ignore[no-any-return]  # a module
+            tokens = padded([ids[row] for row in chosen], tokenizer.pad)
+            mask = torch.arange(tokens.shape[1]) < torch.tensor([len(ids[row]) for row in chosen])[:, None]
+            found: Tensor = backbone(tokens.to(device), mask.to(device), reading.pooling).float()
+            return F.normalize(found, dim=1) if reading.normalize else found
+
         features = torch.empty(len(inputs), size)
         for start in range(0, len(order), AT_ONCE):
             chosen = order[start : start + AT_ONCE]
-            features[chosen] = make(chosen)
-            self._tell(before + start + len(chosen), total)
+            features[chosen] = run(chosen).float().cpu()
+            self.progress(before + start + len(chosen), total)
         return features
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> tuple[Backbone, Tokenizer | None, int]:
         if self._loaded is None:
             folder = find_encoder(self.encoder, self.revision)
             if take_fingerprint(folder) != self.fingerprint:
@@ -220,20 +212,13 @@ class EncoderPreparation:
                 )
             backbone = load_backbone(folder, self.takes)
             size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder)
-            self._loaded = _Loaded(backbone, load_tokenizer(folder) if self.takes == "text" else None, size)
-        self._loaded.backbone.to(self.device)
+            self._loaded = backbone, load_tokenizer(folder) if self.takes == "text" else None, size
+        self._loaded[0].to(self.device)
         return self._loaded
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "kind": "encoder",
-            "of": self.takes,
-            "column": self.columns[0] if self.columns else "",
-            "encoder": self.encoder,
-            "revision": self.revision,
-            "fingerprint": self.fingerprint,
-            "reading": asdict(self.reading),
-        }
+        given = {"of": self.takes, "column": "".join(self.columns), "encoder": self.encoder, "revision": self.revision}
+        return {"kind": "encoder", **given, "fingerprint": self.fingerprint, "reading": asdict(self.reading)}
 
     def tensors(self) -> dict[str, Tensor]:
         return {}
@@ -250,10 +235,8 @@ def fit_text_encoder(
     Args:
         most: tokens that it reads of a text, and never more than it takes; None: its own limit, up to 256.
     """
-    found = EncoderPreparation.find(encoder, "text", column)
-    if most is not None:
-        found.reading = read_text_settings(find_encoder(encoder), most)
-    found.progress, found.device = progress, choose_device(device)
+    found = EncoderPreparation.find(encoder, "text", column, most)
+    found.progress, found.device = progress or _silent, choose_device(device)
     return found
 
 
@@ -271,21 +254,5 @@ def fit_image_encoder(
         names: of the images in findings; None: their paths.
     """
     found = EncoderPreparation.find(encoder, "image")
-    found.device, found.progress = choose_device(device), progress
+    found.progress, found.device = progress or _silent, choose_device(device)
     return found.read(paths, names)
-
-
-def _of_texts(
-    backbone: Backbone, ids: Sequence[Sequence[int]], pad: int, reading: TextReading, device: torch.device, chosen: Sequence[int]
-) -> Tensor:
-    rows = [ids[row] for row in chosen]
-    tokens = padded(rows, pad)
-    mask = torch.arange(tokens.shape[1]) < torch.tensor([len(row) for row in rows])[:, None]
-    features: Tensor = backbone(tokens.to(device), mask.to(device), reading.pooling).float().cpu()
-    return F.normalize(features, dim=1) if reading.normalize else features
-
-
-def _of_images(backbone: Backbone, pixels: Tensor, reading: ImageReading, device: torch.device, chosen: Sequence[int]) -> Tensor:
-    mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (reading.mean, reading.std))
-    features: Tensor = backbone((pixels[chosen].to(device).float() / 255.0 - mean) / std)
-    return features.float().cpu()

@@ -1,11 +1,8 @@
 """Images become uint8 pixels of one size."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,20 +59,17 @@ class ImagePreparation:
     columns: tuple[str, ...] = ()
 
     def __init__(self, channels: int, height: int, width: int, resize: int | None = None, upright: bool = True) -> None:
-        sizes = (height, width) if resize is None else (height, width, resize)
-        if channels not in (1, 3) or not all(type(size) is int and size > 0 for size in sizes):
-            raise InputError(f"images of {channels} channels and {'×'.join(map(str, sizes))} pixels are not supported.")
         if resize is not None and resize < max(height, width):
             raise InputError(f"images resized to {resize} cannot be cropped to {height}×{width}.")
         self.channels, self.height, self.width, self.resize, self.upright = channels, height, width, resize, upright
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ImagePreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "ImagePreparation":
         """Invert `settings`; there are no tensors."""
-        return cls(**{key: value for key, value in settings.items() if key != "kind"})
+        return cls(saved.channels, saved.height, saved.width, saved.resize, saved.upright)
 
     @classmethod
-    def of_files(cls, files: ImageFiles) -> ImagePreparation:
+    def of_files(cls, files: ImageFiles) -> "ImagePreparation":
         """Give the preparation of these files for evaluation."""
         resize = None if files.resize == files.side else files.resize
         return cls(files.channels, files.side, files.side, resize, files.upright)
@@ -94,12 +88,9 @@ class ImagePreparation:
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
         """Make uint8 (n, C, H, W) of image files, images in memory, or Pillow images."""
-        items = self._empty(len(inputs))
-        with quiet_pillow():
-            for position, pixels in enumerate(_by_threads(self._pixels, _pictures(inputs))):
-                if isinstance(pixels, UnreadableImage):
-                    raise pixels
-                items[position] = pixels
+        items, _, failed = self.read_part(_pictures(inputs))
+        if failed:
+            raise next(iter(failed.values()))
         return items
 
     def read(
@@ -115,7 +106,8 @@ class ImagePreparation:
         self, pictures: Sequence[Picture], progress: Progress | None = None
     ) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
         """Give the pixels of all images that can be read, the digest of each, and by position why others cannot be read."""
-        items, contents, failed = self._empty(len(pictures)), list[bytes](), dict[int, UnreadableImage]()
+        items = torch.empty(len(pictures), self.channels, self.height, self.width, dtype=torch.uint8)
+        contents, failed = list[bytes](), dict[int, UnreadableImage]()
         with quiet_pillow():
             for position, made in enumerate(_by_threads(self._pixels_and_digest, pictures, progress)):
                 if isinstance(made, UnreadableImage):
@@ -125,18 +117,12 @@ class ImagePreparation:
                     contents.append(made[1])
         return items[: len(contents)], contents, failed
 
-    def _empty(self, number: int) -> Tensor:
-        return torch.empty(number, self.channels, self.height, self.width, dtype=torch.uint8)
-
     def _pixels_and_digest(self, picture: Picture) -> tuple[Tensor, bytes]:
         picture = load(picture) if isinstance(picture, Path) else picture
-        return self._pixels(picture), content_digest(picture)
-
-    def _pixels(self, picture: Picture) -> Tensor:
         size = (self.width, self.height) if self.resize is None else (self.resize, self.resize)
         image = decode(picture, size, self.channels, self.upright)
         left, top = (image.width - self.width + 1) // 2, (image.height - self.height + 1) // 2  # as `PillowViews.plain` does
-        return to_tensor(image.crop((left, top, left + self.width, top + self.height)))
+        return to_tensor(image.crop((left, top, left + self.width, top + self.height))), content_digest(picture)
 
 
 def fit_images(
@@ -212,18 +198,18 @@ def _by_threads(
     work: Callable[[Picture], Found], pictures: Sequence[Picture], progress: Progress | None = None
 ) -> Iterator[Found | UnreadableImage]:
     """Give the result for each in order, or the error. Pillow decodes without holding Python's lock."""
+
+    def attempt(picture: Picture) -> Found | UnreadableImage:
+        try:
+            return work(picture)
+        except UnreadableImage as error:
+            return error
+
     with ThreadPoolExecutor(count_workers()) as pool:
         for start in range(0, len(pictures), PART):
-            yield from pool.map(partial(_attempt, work), pictures[start : start + PART])
+            yield from pool.map(attempt, pictures[start : start + PART])
             if progress is not None:
                 progress(min(start + PART, len(pictures)), len(pictures))
-
-
-def _attempt(work: Callable[[Picture], Found], picture: Picture) -> Found | UnreadableImage:
-    try:
-        return work(picture)
-    except UnreadableImage as error:
-        return error
 
 
 def _choose_side(headers: Sequence[Header]) -> int:
@@ -254,15 +240,13 @@ def _about_sizes(headers: Mapping[int, Header], names: Sequence[str]) -> list[Fi
     tiny = [position for position, header in headers.items() if min(header.width, header.height) < SMALLEST]
     if tiny:
         sizes = [f"{names[position]!r} ({headers[position].width}×{headers[position].height})" for position in tiny]
-        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels per side: {some(sizes)}. "
-        text += "There is hardly anything to see in them."
-        found.append(Finding("warning", text, tuple(sizes)))
+        text = f"{len(tiny):,} of {len(names):,} images have fewer than {SMALLEST} pixels per side: {some(sizes)}."
+        found.append(Finding("warning", f"{text} There is hardly anything to see in them.", tuple(sizes)))
     shapes = sorted(header.width / header.height for header in headers.values())
     narrow, wide = shapes[len(shapes) // 20], shapes[-1 - len(shapes) // 20]
     if wide > WIDE * narrow:
-        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high, and all are resized to a square. "
-        text += "If the shape matters for the class, crop or pad them first."
-        found.append(Finding("note", text))
+        text = f"the images are {narrow:.2g} to {wide:.2g} times as wide as they are high, and all are resized to a square."
+        found.append(Finding("note", f"{text} If the shape matters for the class, crop or pad them first."))
     animated = [repr(names[position]) for position, header in headers.items() if header.animated]
     if animated:
         found.append(Finding("note", f"the first frame of animated images is used: {some(animated)}.", tuple(animated)))

@@ -1,7 +1,5 @@
 """Arrays of numbers as vectors or images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -47,10 +45,7 @@ class ArrayPreparation:
         return torch.from_numpy(made)
 
     def _given(self) -> tuple[int, ...]:
-        if self.layout in ("d", "chw"):
-            return self.shape
-        channels, height, width = self.shape
-        return (height, width) if self.layout == "hw" else (height, width, channels)
+        return {"hw": self.shape[1:], "hwc": (*self.shape[1:], self.shape[0])}.get(self.layout, self.shape)
 
     def _images(self, array: npt.NDArray[Any], start: int) -> npt.NDArray[np.uint8]:
         if array.dtype != np.uint8:
@@ -78,9 +73,9 @@ class ArrayPreparation:
         return {}
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ArrayPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "ArrayPreparation":
         """Invert `settings`."""
-        return cls(tuple(settings["shape"]), settings["layout"], settings["brightest"])
+        return cls(saved.shape, saved.layout, saved.brightest)
 
     def describe(self) -> str:
         if self.layout == "d":

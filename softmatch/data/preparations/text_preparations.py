@@ -1,7 +1,5 @@
 """Texts as TF-IDF vectors, or as token ids for a pretrained encoder that is trained further (extra `text`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -71,20 +69,13 @@ class TfidfPreparation:
         self.terms, self.idf, self.components = tuple(terms), idf, components
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TfidfPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "TfidfPreparation":
         """Invert `settings` and `tensors`."""
-        try:
-            terms = stored_text(tensors["terms"]).split("\n")
-            found = cls(settings["column"], terms, tensors["idf"], tensors["components"])
-        except (KeyError, UnicodeDecodeError) as error:
-            raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
+        terms = stored_text(tensors["terms"]).split("\n")
+        found = cls(saved.column, terms, tensors["idf"], tensors["components"])
         numbers = found.idf.dtype in (torch.float32, torch.float64) and found.components.dtype == torch.float32
-        if (
-            found.idf.shape != (len(terms),)
-            or found.components.shape[1:] != found.idf.shape
-            or not numbers
-            or len(set(terms)) < len(terms)
-        ):
+        fitting = found.components.shape[1:] == found.idf.shape == (len(set(terms)),) == (len(terms),)
+        if not numbers or not fitting:
             shapes = f"{tuple(found.idf.shape)} and {tuple(found.components.shape)}"
             raise InputError(f"the saved preparation of texts is damaged: {len(terms)} terms for tensors of {shapes}.")
         return found
@@ -125,10 +116,12 @@ def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: in
     vectorizer = _vectorizer(min_df=2 if len(texts) >= RARE_FROM else 1, max_features=MOST_TERMS)
     try:
         counts = vectorizer.fit_transform(texts)
-    except ValueError as error:  # scikit-learn's way of saying that nothing was found
-        raise _indistinct(column, "are empty, or have nothing in common") from error
-    if not (counts.max(axis=0) - counts.min(axis=0)).count_nonzero():
-        raise _indistinct(column, "are all the same")
+        alike = "" if (counts.max(axis=0) - counts.min(axis=0)).count_nonzero() else "are all the same"
+    except ValueError:  # scikit-learn's way of saying that nothing was found
+        alike = "are empty, or have nothing in common"
+    if alike:
+        text = f"the texts in column {column!r} {alike}: there is nothing to tell classes apart by."
+        raise InputError(f"{text} If the texts are in another column, name it with --text.")
     size = min(dimensions, max(FEWEST, len(texts) // PER_DIRECTION), len(texts) - 1, counts.shape[1] - 1)
     decomposed = TruncatedSVD(size, n_iter=ITERATIONS, random_state=seed).fit(counts)
     kept = decomposed.singular_values_ > SMALLEST * decomposed.singular_values_[0]
@@ -140,13 +133,6 @@ def _vectorizer(**options: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(analyzer="char_wb", ngram_range=LETTERS, sublinear_tf=True, dtype=np.float32, **options)
-
-
-def _indistinct(column: str, what: str) -> InputError:
-    return InputError(
-        f"the texts in column {column!r} {what}: there is nothing to tell classes apart by. "
-        "If the texts are in another column, name it with --text."
-    )
 
 
 MOST_TOKENS = 128
@@ -173,14 +159,10 @@ class TokenPreparation:
         self._ready: list[tuple[list[str], Tensor]] = []
 
     @classmethod
-    def from_saved(cls, settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TokenPreparation:
+    def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "TokenPreparation":
         """Invert `settings` and `tensors`."""
-        try:
-            rules = stored_text(tensors["tokenizer"])
-            tokenizer = Tokenizer.from_saved(rules, settings["pad"], settings["mask"], settings["special"])
-            return cls(settings["column"], settings["encoder"], tokenizer, settings["length"], settings["lower"])
-        except (KeyError, UnicodeDecodeError) as error:
-            raise InputError(f"the saved preparation of texts is damaged: {type(error).__name__} {error}.") from error
+        tokenizer = Tokenizer.from_saved(stored_text(tensors["tokenizer"]), saved.pad, saved.mask, saved.special)
+        return cls(saved.column, saved.encoder, tokenizer, saved.length, saved.lower)
 
     def __call__(self, inputs: Inputs) -> Tensor:
         texts = as_texts(inputs)
@@ -188,11 +170,8 @@ class TokenPreparation:
             if known == texts:
                 del self._ready[place]
                 return items
-        items, start = torch.empty((len(texts), self.length), dtype=torch.int32), 0
-        for ids in self._ids(texts):
-            items[start : start + len(ids)] = padded(ids, self.tokenizer.pad, self.length)
-            start += len(ids)
-        return items
+        none = torch.empty(0, self.length, dtype=torch.int32)
+        return torch.cat([none, *(padded(ids, self.tokenizer.pad, self.length) for ids in self._ids(texts))])
 
     def _ids(self, texts: Sequence[str]) -> Iterator[list[list[int]]]:
         for start in range(0, len(texts), TEXTS):
@@ -230,15 +209,8 @@ def fit_tokens(columns: Sequence[Sequence[str]], column: str, encoder: str, most
     found = TokenPreparation(column, encoder, load_tokenizer(folder), reading.length, reading.lower)
     parts = [[padded(ids, found.tokenizer.pad).int() for ids in found._ids(texts)] for texts in columns]
     found.length = max((part.shape[1] for each in parts for part in each), default=1)
+    none = torch.empty(0, found.length, dtype=torch.int32)
     for texts in columns:
-        found._ready.append((list(texts), _joined(parts.pop(0), len(texts), found.length, found.tokenizer.pad)))
+        wide = [F.pad(part, (0, found.length - part.shape[1]), value=found.tokenizer.pad) for part in parts.pop(0)]
+        found._ready.append((list(texts), torch.cat([none, *wide])))
     return found
-
-
-def _joined(parts: Sequence[Tensor], number: int, length: int, pad: int) -> Tensor:
-    """Join pieces of different widths in one tensor."""
-    items, start = torch.full((number, length), pad, dtype=torch.int32), 0
-    for part in parts:
-        items[start : start + len(part), : part.shape[1]] = part
-        start += len(part)
-    return items

@@ -1,7 +1,5 @@
 """Arrays and frames as sources: in memory, .npz and .npy. Nothing in a file is unpickled."""
 
-from __future__ import annotations
-
 import lzma
 import math
 import os
@@ -19,7 +17,7 @@ import numpy.typing as npt
 
 from softmatch.data.readers.labels import are_missing, clean_labels
 from softmatch.data.readers.table_source import OpenedTable
-from softmatch.data.records import Columns, Finding, InputKind, Inputs, Opened, Piece, Records, refuse_twice
+from softmatch.data.records import Columns, Finding, Found, Piece, numbered, refuse_twice
 from softmatch.errors import InputError, first_line, nearest
 
 X_KEYS = ("x", "data", "features", "images", "x_train")
@@ -33,36 +31,7 @@ FAILURES = (
 """Errors that reading a damaged file leads to."""
 
 
-class OpenedArrays:
-    """Numbers (n, …) or texts with their labels. See `records.Opened`.
-
-    Attributes:
-        columns: the arrays of a .npz that the user has named.
-        test: the test set of a .npz, if there is one.
-    """
-
-    def __init__(self, inputs: npt.NDArray[Any], labels: Sequence[str | None], where: str) -> None:
-        self.where, self.inputs, self.labels = where, inputs, labels
-        self.kind: InputKind = "text" if inputs.dtype.kind in "UO" else "array"
-        self.columns = Columns()
-        self.findings: list[Finding] = []
-        self.test: Opened | None = None
-
-    def read(self) -> Records:
-        """Give everything."""
-        return self._part(0, len(self.labels))
-
-    def stream(self, rows: int) -> Iterator[Records]:
-        """Give the same, `rows` items at a time."""
-        for start in range(0, len(self.labels), rows):
-            yield self._part(start, min(start + rows, len(self.labels)))
-
-    def _part(self, start: int, stop: int) -> Records:
-        inputs: Inputs = self.inputs[start:stop].tolist() if self.kind == "text" else self.inputs[start:stop]
-        return Records(self.kind, inputs, [str(number) for number in range(start + 1, stop + 1)], self.labels[start:stop])
-
-
-def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> OpenedArrays:
+def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> Found:
     """Open arrays, tensors or lists in Python.
 
     Args:
@@ -74,7 +43,9 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> OpenedArrays:
     labels = [None] * len(inputs) if y is None else array_labels(y, where)
     if len(labels) != len(inputs):
         raise InputError(f"{where}: there are {len(inputs):,} items but {len(labels):,} labels.")
-    return OpenedArrays(inputs, labels, where)
+    if inputs.dtype.kind in "UO":
+        return Found(where, numbered(inputs.tolist(), "text", labels))
+    return Found(where, numbered(inputs, "array", labels))
 
 
 def array_labels(y: Any, where: str = "y") -> list[str | None]:
@@ -125,7 +96,7 @@ def _readable(texts: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return np.where(halves, ord("?"), codes).astype(codes.dtype).view(whole.dtype) if halves.any() else texts
 
 
-def open_npz(path: Path, columns: Columns) -> OpenedArrays:
+def open_npz(path: Path, columns: Columns) -> Found:
     """Open the arrays of a .npz: x and y, or x_train and y_train with x_unlabeled, x_test and y_test.
 
     The label and features of `columns` name other arrays for y and x.
@@ -140,7 +111,7 @@ def open_npz(path: Path, columns: Columns) -> OpenedArrays:
         raise _unreadable(path, error) from error
 
 
-def _from_archive(archive: Any, path: Path, columns: Columns) -> OpenedArrays:
+def _from_archive(archive: Any, path: Path, columns: Columns) -> Found:
     keys = list(archive.files)
     if columns.features is not None and len(columns.features) != 1:
         raise InputError(f"{path}: --features must name one of its arrays: {', '.join(keys)}.")
@@ -154,17 +125,17 @@ def _from_archive(archive: Any, path: Path, columns: Columns) -> OpenedArrays:
         place = f"{path}, {key}"
         return clean_labels(array_labels(archive[key], place), columns.unlabeled, place)
 
-    x = archive[x_key]
-    opened = open_arrays(x, None if y_key is None else labels(y_key), f"{path}, {x_key}")
+    x, given = archive[x_key], None if y_key is None else labels(y_key)
+    opened = open_arrays(x, given, f"{path}, {x_key}")
     by_name = {key.lower(): key for key in keys}
     if (further := by_name.get("x_unlabeled")) not in (None, x_key):
-        more = open_arrays(archive[further], None, f"{path}, {further}")
-        if more.inputs.shape[1:] != x.shape[1:] or more.inputs.dtype != x.dtype:
-            kinds = f"{further} holds {_shape(more.inputs)} items, {x_key} {_shape(x)} items"
+        more = archive[further]
+        if more.shape[1:] != x.shape[1:] or more.dtype != x.dtype:
+            kinds = f"{further} holds {_shape(more)} items, {x_key} {_shape(x)} items"
             raise InputError(f"{path}: {kinds}: they must have the same type and shape.")
-        opened = OpenedArrays(np.concatenate([x, more.inputs]), [*opened.labels, *more.labels], str(path))
+        opened = open_arrays(np.concatenate([x, more]), [*opened.records.labels, *[None] * len(more)], f"{path}, {further}")
     opened.where = str(path)
-    opened.columns = Columns(label=columns.label, features=columns.features, unlabeled=columns.unlabeled)
+    opened.columns = replace(columns, text=None, augmented=None)
     if "x_test" in by_name and "y_test" in by_name and by_name["x_test"] != x_key:
         opened.test = open_arrays(archive[by_name["x_test"]], labels(by_name["y_test"]), f"{path}, x_test")
     return opened
@@ -186,7 +157,7 @@ def _shape(array: npt.NDArray[Any]) -> str:
     return f"{array.dtype} {'×'.join(map(str, array.shape[1:])) or 'single'}"
 
 
-def open_npy(path: Path) -> OpenedArrays:
+def open_npy(path: Path) -> Found:
     """Open the items of a .npy, which has no labels; they are read from the file as they are used."""
     try:
         x = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -1,17 +1,16 @@
 """Contents of a user's folder, and the names of folders as classes, and as parts for training and testing."""
 
-from __future__ import annotations
-
 import os
 import posixpath
-from collections import Counter, defaultdict
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
 from softmatch.data.readers.labels import clean_label
-from softmatch.data.records import Finding
+from softmatch.data.records import Finding, about
 from softmatch.errors import InputError
 from softmatch.formatting import printable, some
 
@@ -42,14 +41,10 @@ class Walked:
 
     def findings(self) -> list[Finding]:
         """Report what the owner of the folder should know."""
-        found = []
-        if self.closed:
-            names = [f"{printable(name)!r} ({reason})" for name, reason in self.closed.items()]
-            found.append(Finding("warning", f"folders that cannot be opened are left out: {some(names)}.", tuple(names)))
-        if self.again:
-            names = [repr(printable(name)) for name in self.again]
-            text = f"links that form a circle or lead to folders that are read anyway are not followed: {some(names)}."
-            found.append(Finding("note", text, tuple(names)))
+        closed = [f"{printable(name)!r} ({reason})" for name, reason in self.closed.items()]
+        found = about("warning", "folders that cannot be opened are left out", closed)
+        text = "links that form a circle or lead to folders that are read anyway are not followed"
+        found += about("note", text, [repr(printable(name)) for name in self.again])
         if self.others:
             found.append(Finding("note", f"files that are not readable images are left out: {self.kinds()}."))
         return found
@@ -80,11 +75,15 @@ def walk(root: Path) -> Walked:
             continue
         found.folders.append(name)
         for entry in entries:
-            inner = posixpath.join(name, entry.name)
-            if _is_folder(entry):
+            inner, kind = posixpath.join(name, entry.name), _kind(entry)
+            if kind == "folder":
                 (links if entry.is_symlink() else pending).append(inner)
+            elif kind == "image":
+                found.images.append(inner)
+            elif kind in TABLES:
+                found.tables.append(inner)
             else:
-                _sort_in(found, inner, entry)
+                found.others[kind] += 1
     for names in (found.images, found.tables, found.folders, found.again):
         names.sort()
     found.folders.remove("")
@@ -94,7 +93,7 @@ def walk(root: Path) -> Walked:
 def images_in(folder: Path) -> list[str]:
     """Names of the images directly in a folder, sorted; none where it cannot be opened."""
     try:
-        return [entry.name for entry in _entries(folder) if is_image(entry.name) and not _is_folder(entry) and _is_file(entry)]
+        return [entry.name for entry in _entries(folder) if _kind(entry) == "image"]
     except OSError:
         return []
 
@@ -110,31 +109,16 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
     return sorted(seen, key=lambda entry: entry.name)
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
-
-
-def _sort_in(found: Walked, name: str, entry: os.DirEntry[str]) -> None:
-    suffix = posixpath.splitext(entry.name)[1].lower()
-    if not _is_file(entry):  # a pipe or a device, which would be waited for
-        found.others["not a file"] += 1
-    elif suffix in SUFFIXES:
-        found.images.append(name)
-    elif suffix in TABLES:
-        found.tables.append(name)
-    else:
-        found.others[suffix] += 1
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    """Count a broken link as a file: it is reported as an image that cannot be read."""
-    try:
-        return entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
-    except OSError:
-        return True
+def _kind(entry: os.DirEntry[str]) -> str:
+    """Tell "folder", "image" and "not a file" apart, or give the suffix. A broken link is a file that cannot be read later."""
+    if not entry.is_file(follow_symlinks=False):
+        try:
+            mode = entry.stat().st_mode
+        except OSError:  # a broken link, or one to itself
+            mode = stat.S_IFREG
+        if not stat.S_ISREG(mode):  # a pipe or a device would be waited for
+            return "folder" if stat.S_ISDIR(mode) else "not a file"
+    return "image" if is_image(entry.name) else posixpath.splitext(entry.name)[1].lower()
 
 
 UNLABELED_FOLDERS = frozenset({"unlabeled", "unlabelled"})
@@ -154,13 +138,54 @@ class Parts:
 
     bases: tuple[str, ...] = ("",)
     test: str | None = None
-    unused: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    unused: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
 
     def use(self, image: str) -> str | None:
         """Purpose of an image: "train", "test" or none."""
         top = image.split("/")[0]
         return None if top in self.unused else "test" if top == self.test else "train"
+
+    def labels(self, walked: Walked, word: str | None) -> dict[str, str | None]:
+        """Label every image with the class folder that it is in, or None. `word` is the user's for unlabelled."""
+        labels: dict[str, str | None] = dict.fromkeys(walked.images)
+        for base in self.bases:
+            for image in below(walked.images, base):
+                top, *inner = relative(image, base).split("/")
+                if inner and not is_unlabeled(top):
+                    label = clean_label(printable(top)) or printable(top)
+                    labels[image] = None if label == word else label
+        return labels
+
+    def name_classes(self, labels: Mapping[str, str | None]) -> bool:
+        """Tell whether the folders name the classes: there are two or more, or one beside a folder of unlabelled images.
+
+        A single folder may merely be the one that all images are in.
+        """
+        known = {label for label in labels.values() if label is not None}
+        apart = any(label is None and not self._is_loose(image) for image, label in labels.items())
+        return len(known) > 1 or (len(known) == 1 and apart)
+
+    def about_classes(self, walked: Walked, labels: Mapping[str, str | None]) -> list[Finding]:
+        """Report what is odd about the class folders."""
+        findings = list[Finding]()
+        for base in self.bases:
+            tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
+            for top in tops:
+                if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
+                    advice = "If its images have no label, rename it to unlabeled."
+                    findings.append(Finding("warning", f"the folder {printable(top)!r} is taken as a class. {advice}"))
+            full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
+            empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
+            findings += about("warning", "there are folders without an image", empty, "A class without images cannot be learned.")
+        known = {label for label in labels.values() if label is not None}
+        loose = [repr(printable(image)) for image in labels if labels[image] is None and self._is_loose(image)]
+        if known:
+            findings += about("note", "images outside of the class folders are taken as unlabelled", loose)
+        return findings + (_about_wrapping(walked, self.bases[0]) if len(known) == 1 else [])
+
+    def _is_loose(self, image: str) -> bool:
+        return posixpath.dirname(image) in ("", *self.bases)
 
 
 def find_parts(walked: Walked) -> Parts:
@@ -172,54 +197,12 @@ def find_parts(walked: Walked) -> Parts:
     parts = [name for name in folders if name.lower() in (*TRAIN, *TEST)]
     others = [repr(printable(name)) for name in folders if name not in parts and not is_unlabeled(name)]
     if others:
-        text = f"the folders {train!r} and {test!r} are taken as classes, because there are other folders: {some(others)}. "
-        text += "If they are parts of the data, move the other folders away."
-        return Parts() if test is None else Parts(findings=(Finding("warning", text),))
-    unused = tuple(name for name in parts if name not in (train, test))
+        text = f"the folders {train!r} and {test!r} are taken as classes, because there are other folders"
+        advice = "If they are parts of the data, move the other folders away."
+        return Parts() if test is None else Parts(findings=about("warning", text, others, advice))
+    unused = [name for name in parts if name not in (train, test)]
     text = f"the images in {some(list(map(repr, unused)))} are not used: {train!r} is for training, {test!r} for testing."
-    findings = (Finding("note", text),) if unused else ()
-    return Parts((train,) if test is None else (train, test), test, unused, findings)
-
-
-def labels_by_folder(walked: Walked, parts: Parts, word: str | None) -> dict[str, str | None]:
-    """Label every image with the class folder that it is in, or None. `word` is the user's for unlabelled."""
-    labels: dict[str, str | None] = dict.fromkeys(walked.images)
-    for base in parts.bases:
-        for image in below(walked.images, base):
-            top, *inner = relative(image, base).split("/")
-            if inner and not is_unlabeled(top):
-                label = _class(top)
-                labels[image] = None if label == word else label
-    return labels
-
-
-def name_classes(labels: Mapping[str, str | None], parts: Parts) -> bool:
-    """Tell whether the folders name the classes: there are two or more, or one beside a folder of unlabelled images.
-
-    A single folder may merely be the one that all images are in.
-    """
-    known = {label for label in labels.values() if label is not None}
-    apart = any(label is None and not _is_loose(image, parts) for image, label in labels.items())
-    return len(known) > 1 or (len(known) == 1 and apart)
-
-
-def about_classes(walked: Walked, parts: Parts, labels: Mapping[str, str | None]) -> list[Finding]:
-    """Report what is odd about the class folders."""
-    findings = []
-    for base in parts.bases:
-        tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
-        findings += _about_names(tops)
-        full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
-        empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
-        if empty:
-            text = f"there are folders without an image: {some(empty)}. A class without images cannot be learned."
-            findings.append(Finding("warning", text, tuple(empty)))
-    known = {label for label in labels.values() if label is not None}
-    loose = [repr(printable(image)) for image in labels if labels[image] is None and _is_loose(image, parts)]
-    if loose and known:
-        text = f"images outside of the class folders are taken as unlabelled: {some(loose)}."
-        findings.append(Finding("note", text, tuple(loose)))
-    return findings + (_about_wrapping(walked, parts.bases[0]) if len(known) == 1 else [])
+    return Parts((train,) if test is None else (train, test), test, unused, [Finding("note", text)] if unused else [])
 
 
 def below(names: Iterable[str], base: str) -> Iterator[str]:
@@ -243,29 +226,6 @@ def _first(folders: Sequence[str], wanted: Sequence[str]) -> str | None:
     return min((name for name in folders if name.lower() in wanted), key=lambda name: wanted.index(name.lower()), default=None)
 
 
-def _is_loose(image: str, parts: Parts) -> bool:
-    return posixpath.dirname(image) in ("", *parts.bases)
-
-
-def _class(folder: str) -> str:
-    return clean_label(printable(folder)) or printable(folder)
-
-
-def _about_names(tops: Sequence[str]) -> list[Finding]:
-    """Names that differ only in case are found among all labels, see `labels.look_alikes`."""
-    same, findings = defaultdict[str, list[str]](list), []
-    for top in tops:
-        same[_class(top)].append(repr(printable(top)))
-        if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
-            text = f"the folder {printable(top)!r} is taken as a class. If its images have no label, rename it to unlabeled."
-            findings.append(Finding("warning", text))
-    for label, folders in same.items():
-        if len(folders) > 1:
-            text = f"the names of {len(folders)} folders are written differently but read the same, {label!r}: they are one "
-            findings.append(Finding("warning", f"{text}class.", tuple(folders)))
-    return findings
-
-
 def _about_wrapping(walked: Walked, base: str) -> list[Finding]:
     """Point out a single class that consists of folders: most likely these are the classes."""
     paths = [relative(image, base).split("/") for image in below(walked.images, base)]
@@ -273,5 +233,10 @@ def _about_wrapping(walked: Walked, base: str) -> list[Finding]:
     if len(deep) < 2:
         return []
     name = printable(posixpath.join(base, min(deep)[0]))
-    text = f"{name!r}, the only class, consists of folders: {some(sorted(inner for _, inner in deep))}. "
-    return [Finding("warning", f"{text}If these are the classes, give {name!r} as the source.")]
+    inner = sorted(inner for _, inner in deep)
+    return about(
+        "warning",
+        f"{name!r}, the only class, consists of folders",
+        inner,
+        f"If these are the classes, give {name!r} as the source.",
+    )

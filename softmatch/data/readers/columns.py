@@ -1,11 +1,8 @@
 """Meaning of the columns of a table: as the user says, or found where it is obvious."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from softmatch.data.cells import as_text, is_missing, parse_number
 from softmatch.data.records import Columns, Finding
@@ -35,21 +32,6 @@ class NoColumn(InputError):  # noqa: N818  # says what is wrong
     def __init__(self, text: str, name: str = "", plain: str = "") -> None:
         super().__init__(text)
         self.name, self.plain = name, plain
-
-
-@dataclass(frozen=True)
-class Decided:
-    """Meaning of the columns.
-
-    Attributes:
-        columns: those that exist and are used: the label if there is one, and either the text, with its augmented versions,
-            or the features.
-        findings: what was found without being told.
-    """
-
-    columns: Columns
-    kind: Literal["text", "table"]
-    findings: list[Finding]
 
 
 @dataclass(frozen=True)
@@ -86,14 +68,17 @@ class _Looks:
 
 def decide(
     sample: Mapping[str, Sequence[object]], columns: Columns, where: str, need_label: bool = True, whole: bool = False
-) -> Decided:
-    """Find what the user has not said.
+) -> tuple[Columns, list[Finding]]:
+    """Find what the user has not said: the label if there is one, and either the text with its augmented versions, or features.
 
     Args:
         sample: the first cells of every column.
         where: the name of the table in messages.
         need_label: a missing column of labels is an error.
         whole: the sample is the whole table, so that a column of one value can be left out.
+
+    Returns:
+        The columns that exist and are used, and what was found without being told.
 
     Raises:
         InputError: a column does not exist (NoColumn), or the meaning of the columns is ambiguous.
@@ -115,7 +100,7 @@ def decide(
         raise InputError(f"{where}: --augmented names {label!r}, the column of labels: a strong view must not show the label.")
     kept = Columns(label=label, unlabeled=columns.unlabeled)
     if columns.features is not None:
-        return Decided(replace(kept, features=columns.features), "table", _note(where, found))
+        return replace(kept, features=columns.features), _note(where, found)
     left_out = _left_out(rest, whole)
     text = columns.text or _text(rest, left_out, where)
     if text is not None:
@@ -128,7 +113,7 @@ def decide(
             found += [f"left out: {_quoted(others)}"] if others else []
         if columns.augmented is None and augmented and need_label:
             found.append(f"strong views come from: {_quoted(augmented)}")
-        return Decided(replace(kept, text=text, augmented=augmented or columns.augmented), "text", _note(where, found))
+        return replace(kept, text=text, augmented=augmented or columns.augmented), _note(where, found)
     if columns.augmented:
         raise InputError(f"{where}: --augmented names versions of a text, but no column of texts was found. Give --text COLUMN.")
     features = tuple(name for name in rest if name not in left_out)
@@ -138,7 +123,7 @@ def decide(
     found.append(f"features: {_quoted(features)}")
     if left_out:
         found.append("left out: " + ", ".join(f"{name!r} ({reason})" for name, reason in left_out.items()))
-    return Decided(replace(kept, features=features), "table", _note(where, found))
+    return replace(kept, features=features), _note(where, found)
 
 
 def choice(names: Sequence[str]) -> str:

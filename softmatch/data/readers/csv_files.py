@@ -1,7 +1,5 @@
 """Tables of cells between delimiters: CSV and its relatives."""
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Iterator, Sequence
@@ -145,11 +143,8 @@ class Delimited:
 def read_columns(path: Path) -> dict[str, list[str]]:
     """Read all cells of a CSV or TSV as text, by the name of their column."""
     file = Delimited(path)
-    found: dict[str, list[str]] = {name: [] for name in file.names}
-    for piece in file.pieces(file.names, CELLS):
-        for name, cells in piece.items():
-            found[name].extend(map(str, cells))
-    return found
+    pieces = list(file.pieces(file.names, CELLS))
+    return {name: [str(cell) for piece in pieces for cell in piece[name]] for name in file.names}
 
 
 @contextmanager

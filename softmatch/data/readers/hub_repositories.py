@@ -1,7 +1,5 @@
 """Datasets of the Hugging Face hub, and folders of Parquet files like its repositories (extra `hub`)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +12,7 @@ from softmatch.data.pictures import EXPORT, EncodedImage
 from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.labels import clean_labels
 from softmatch.data.readers.table_source import OpenedTable
-from softmatch.data.records import Columns, Finding, InputKind, Opened, Piece, Records
+from softmatch.data.records import Columns, Finding, InputKind, Opened, Piece, Records, numbered
 from softmatch.errors import InputError, first_line, nearest
 
 SECONDS = 10.0
@@ -130,7 +128,7 @@ def _folders(name: str) -> tuple[Path, ...]:
 
 def _open(
     parts: Sequence[Any], name: str, columns: Columns, need_label: bool, folders: tuple[Path, ...]
-) -> OpenedTable | _HubImages:
+) -> "OpenedTable | _HubImages":
     image = next((key for key, kind in parts[0].features.items() if type(kind).__name__ == "Image"), None)
     if image is None or columns.text is not None or columns.features is not None:
         return OpenedTable(_Rows(parts, name), name, columns, need_label)
@@ -198,15 +196,14 @@ class _HubImages:
 
     def read(self) -> Records:
         """Read all of them; InputError where they are too large to be held in memory."""
-        pictures, names, labels, held = list[Path | EncodedImage](), list[str](), list[str | None](), 0
+        pictures, labels, held = list[Any](), list[str | None](), 0
         for piece in self.stream(ROWS):
-            pictures += piece.inputs  # type: ignore[arg-type]  # as `stream` gives them
-            names += piece.names
+            pictures += piece.inputs
             labels += piece.labels
             held += sum(len(each.content) for each in pictures[-len(piece) :] if isinstance(each, EncodedImage))
             if held > LIMIT:
                 raise InputError(f"{self.where}: its images take more than {LIMIT / 1e9:.1f} GB of memory. {EXPORT}")
-        return Records(self.kind, pictures, names, labels)  # type: ignore[arg-type]  # as `fit_images` takes them
+        return numbered(pictures, self.kind, labels)
 
     def stream(self, rows: int) -> Iterator[Records]:
         """Give the same in pieces, in order."""

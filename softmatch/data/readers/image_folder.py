@@ -7,39 +7,29 @@ photos/unlabeled/3.jpg        photos/unlabeled/3.jpg         photos/labels.csv
 Where folders name the classes, a table only adds labels to images without one, as in unlabeled/. A contradiction stops.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
+import re
+import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from softmatch.data.readers.class_folders import (
-    Parts,
-    Walked,
-    about_classes,
-    below,
-    find_parts,
-    images_in,
-    labels_by_folder,
-    name_classes,
-    relative,
-    walk,
-)
-from softmatch.data.readers.columns import LABEL_NAMES
+from softmatch.data.readers.class_folders import Parts, Walked, below, find_parts, images_in, is_image, relative, walk
+from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.csv_files import read_columns
-from softmatch.data.readers.image_tables import Images, Row, find_file_column, find_label_column, folders_named, match
 from softmatch.data.readers.labels import clean_label, clean_labels
 from softmatch.data.readers.table_source import OpenedTable, read_table
-from softmatch.data.records import Columns, Finding, InputKind, Records, TableReader
-from softmatch.errors import InputError
+from softmatch.data.records import Columns, Finding, Found, Records, TableReader, about
+from softmatch.errors import InputError, nearest
 from softmatch.formatting import printable, quoted, some
 
 PIECE = 65536
 """Rows of a table at a time."""
+FILE_NAMES = frozenset({"file", "filename", "path", "filepath", "image", "img", "imagepath", "imagefile", "picture", "photo"})
+PERHAPS_FILE_NAMES = frozenset({"name", "id", "imageid", "imagename", "key"})
 EXPECTED = """Expected one folder for each class, for example
   {where}/cat/1.jpg
   {where}/dog/2.jpg
@@ -47,44 +37,14 @@ EXPECTED = """Expected one folder for each class, for example
 or images beside a table with their labels, {where}/labels.csv with the columns file and label."""
 
 
-@dataclass
-class OpenedFolder:
-    """Images that were found, see `records.Opened`. None of them has been read.
-
-    Attributes:
-        paths: absolute.
-        names: relative to the folder, with / between folders.
-        test: images that the folder keeps apart for testing.
-    """
-
-    where: str
-    paths: list[Path]
-    names: list[str]
-    labels: list[str | None]
-    columns: Columns
-    findings: list[Finding] = field(default_factory=list)
-    test: OpenedFolder | None = None
-    kind: InputKind = "image"
-
-    def read(self) -> Records:
-        """Give the paths; files that are not images are found when they are prepared."""
-        return Records(self.kind, self.paths, self.names, self.labels)
-
-    def stream(self, rows: int) -> Iterator[Records]:
-        """Give the same in pieces."""
-        for start in range(0, len(self.paths), rows):
-            part = slice(start, start + rows)
-            yield Records(self.kind, self.paths[part], self.names[part], self.labels[part])
-
-
-def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> OpenedFolder:
+def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> Found:
     """Find the images in a folder and their labels; `walked` are its contents, where they are known."""
     walked, where = walked or walk(path), printable(path)
     if not walked.images:
         raise InputError(f"{where} holds no images{_instead(walked, where)}. {EXPECTED.format(where=where)}")
     parts = find_parts(walked)
-    labels = labels_by_folder(walked, parts, clean_label(columns.unlabeled))
-    by_folders = name_classes(labels, parts)
+    labels = parts.labels(walked, clean_label(columns.unlabeled))
+    by_folders = parts.name_classes(labels)
     tables, findings = _read_tables(path, walked, parts, columns, by_folders)
     if tables:
         labels, noticed = _combine(labels, by_folders, tables, where)
@@ -92,7 +52,7 @@ def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> O
     elif columns.label is not None and not any(finding.level == "stop" for finding in findings):
         findings.append(Finding("note", f"--label {columns.label} is not used: no table in {where} labels the images."))
     if by_folders or not tables:
-        findings += about_classes(walked, parts, labels)
+        findings += parts.about_classes(walked, labels)
     else:
         columns = replace(columns, label=next((table.column for table in tables if table.column is not None), None))
     opened = _opened(path, where, [image for image in walked.images if parts.use(image) == "train"], labels, columns)
@@ -103,33 +63,33 @@ def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> O
     return opened
 
 
-def open_image(path: Path) -> OpenedFolder:
+def open_image(path: Path) -> Found:
     """Open a single image file."""
     return _opened(path.parent, printable(path), [path.name], {path.name: None}, Columns())
 
 
-def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> OpenedFolder:
+def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> Found:
     """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows."""
     where, folder, reader = printable(path), path.parent, reader or read_table(path)
-    column = find_label_column(where, reader.names, file_column, columns.label)
+    column = _find_label_column(where, reader.names, file_column, columns.label)
     wanted = Columns(label=column, text=file_column, unlabeled=columns.unlabeled)
     table = OpenedTable(reader, str(path), wanted, need_label=False)
     files, labels = list[str](), list[str | None]()
     for piece in table.stream(PIECE):
         files += map(str, piece.inputs)
         labels += piece.labels
-    near = [posixpath.join(inner, name) for inner in folders_named(files) for name in images_in(folder / inner)]
-    found, findings = match(where, files, labels, Images([printable(each) for each in near]), printable(folder))
+    near = [posixpath.join(inner, name) for inner in _folders_named(files) for name in images_in(folder / inner)]
+    found, findings = _match(where, files, labels, Images([printable(each) for each in near]), printable(folder))
     named = {near[position]: row.label for position, row in found.items()}
     opened = _opened(folder, where, list(named), named, replace(columns, label=column))
     opened.findings = [*table.findings, *findings]
     return opened
 
 
-def _opened(root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns) -> OpenedFolder:
+def _opened(root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns) -> Found:
     root = Path(os.path.abspath(root))  # noqa: PTH100  # `resolve` would replace links, and they are what the user knows
     paths, names = [root / image for image in images], [printable(image) for image in images]
-    return OpenedFolder(where, paths, names, [labels[image] for image in images], columns)
+    return Found(where, Records("image", paths, names, [labels[image] for image in images]), columns)
 
 
 def _instead(walked: Walked, where: str) -> str:
@@ -143,7 +103,7 @@ class _Table(NamedTuple):
     """Rows of a table by the image that they name, and the column that the labels are in."""
 
     name: str
-    rows: Mapping[str, Row]
+    rows: "Mapping[str, Row]"
     column: str | None
 
 
@@ -177,14 +137,14 @@ def _read_labels(
     base, shown, cells = posixpath.dirname(name), printable(root / name), read_columns(root / name)
     inside = list(below(images, base))
     index = Images([printable(relative(image, base)) for image in inside])
-    files = find_file_column(cells, index, strict=by_folders)
+    files = _find_file_column(cells, index, strict=by_folders)
     if files is None:
         return None
-    column = find_label_column(shown, list(cells), files, columns.label)
+    column = _find_label_column(shown, list(cells), files, columns.label)
     if by_folders and columns.label is None and (column is None or column.lower() not in LABEL_NAMES):
         return None
     labels = [None] * len(cells[files]) if column is None else clean_labels(cells[column], columns.unlabeled)
-    found, noticed = match(shown, cells[files], labels, index, printable(root / base))
+    found, noticed = _match(shown, cells[files], labels, index, printable(root / base))
     findings += noticed
     return _Table(shown, {inside[position]: row for position, row in found.items()}, column)
 
@@ -208,8 +168,7 @@ def _combine(
     if by_folders:
         advice = "Correct the table or move the image; if the folders are not classes, give the table itself as the source."
     findings = [
-        Finding("stop", f"{table}: labels contradict each other: {some(rows)}. {advice}", tuple(rows))
-        for table, rows in disputed.items()
+        each for table, rows in disputed.items() for each in about("stop", f"{table}: labels contradict each other", rows, advice)
     ]
     named = {image for table in tables for image in table.rows}
     dropped = [label for image, label in by_folder.items() if label and labels[image] is None and image not in named]
@@ -221,3 +180,113 @@ def _combine(
     unused = "".join(f" {name} has no labels yet and is not used." for name in empty)
     said = ", ".join(found) or "0 from the names of folders"
     return labels, [*findings, Finding("note", f"labels of {where}: {said}.{unused}")]
+
+
+class Images:
+    """Index of images, given by their paths, by what a table may call them: path or file name, with or without the suffix."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._by = [defaultdict[str, list[int]](list) for _ in range(4)]
+        for position, name in enumerate(names):
+            path = _normal(name)
+            stem = posixpath.splitext(path)[0]
+            for found, key in zip(self._by, (path, posixpath.basename(path), stem, posixpath.basename(stem)), strict=True):
+                found[key].append(position)
+
+    def find(self, cell: str) -> list[int]:
+        """Positions of the images that a cell may mean: one, none, or several."""
+        for text in dict.fromkeys((cell, cell.strip(), cell.strip().replace("\\", "/"))):
+            key = _normal(text)
+            for found in self._by if text else ():
+                if key in found:
+                    return found[key]
+        return []
+
+
+class Row(NamedTuple):
+    """Entry of a table about one image; the number counts from 1."""
+
+    label: str | None
+    number: int
+
+
+def _find_file_column(cells: Mapping[str, Sequence[str]], images: Images, strict: bool) -> str | None:
+    """Find the column that names most images.
+
+    Args:
+        strict: it must name files by their suffix in at least half of its rows, so that row numbers are not taken for files
+            called 1.png, 2.png, …
+    """
+    best: tuple[int, bool, bool] = (0, False, False)
+    chosen = None
+    for column, values in cells.items():
+        found = [images.find(value) for value in values if is_image(value.strip()) or not strict]
+        named = len({each[0] for each in found if len(each) == 1})
+        if not named or (strict and 2 * named < sum(bool(value.strip()) for value in values)):
+            continue
+        rank = (named, _plain(column) in FILE_NAMES, _plain(column) in PERHAPS_FILE_NAMES)
+        if rank > best:
+            best, chosen = rank, column
+    if chosen is None and not strict:  # a column that names other files is reported
+        meant = (column for column, values in cells.items() if values and all(is_image(value.strip()) for value in values))
+        return next((column for column in cells if _plain(column) in FILE_NAMES), next(meant, None))
+    return chosen
+
+
+def _find_label_column(table: str, names: Sequence[str], file_column: str, given: str | None) -> str | None:
+    """Choose the column of labels: as the user says, by its name, or the only other one. None: there is no other."""
+    if given is not None:
+        if given not in names:
+            raise InputError(f"{table} has no column {given!r}, which --label names. {nearest(given, names)}")
+        return given
+    others = [column for column in names if column != file_column]
+    named = [column for column in others if column.lower() in LABEL_NAMES] or others
+    if len(named) > 1:
+        raise InputError(f"{table}: cannot tell which column holds the labels ({choice(named)}). Choose one with --label.")
+    return named[0] if named else None
+
+
+def _match(
+    table: str, files: Sequence[str], labels: Sequence[str | None], images: Images, where: str
+) -> tuple[dict[int, Row], list[Finding]]:
+    """Assign rows, given by file and label, to images by position, and report what is wrong with the rows."""
+    missing, unclear, disputed = list[str](), list[str](), list[str]()
+    found = dict[int, Row]()
+    for number, (cell, label) in enumerate(zip(files, labels, strict=True), 1):
+        positions = images.find(cell)
+        if len(positions) != 1:
+            if _leads_outside(cell.strip().replace("\\", "/")):
+                raise InputError(f"{table}, row {number}: {cell!r} is outside the folder {where}. Use paths relative to it.")
+            (unclear if positions else missing).append(f"row {number}: {cell!r}")
+            continue
+        before = found.get(positions[0], Row(None, 0))
+        if None not in (before.label, label) and before.label != label:
+            disputed.append(f"{cell!r} has the label {before.label!r} in row {before.number} and {label!r} in row {number}")
+        elif before.label is None:
+            found[positions[0]] = Row(label, number)
+    if found:
+        findings = about("warning", f"{table}: rows whose image is not in the folder {where} are left out", missing)
+    else:
+        findings = about("stop", f"{table}: none of its {len(files):,} files is an image in the folder {where}", missing)
+    findings += about("warning", f"{table}: rows that match several images are left out", unclear, "Write the whole path.")
+    return found, findings + about("stop", table, disputed, "Keep one label for each file.")
+
+
+def _folders_named(cells: Sequence[str]) -> list[str]:
+    """Folders that the files of a column are in, relative to the folder of the table."""
+    texts = {text for cell in cells for text in (cell.strip(), cell.strip().replace("\\", "/"))}
+    folders = {posixpath.dirname(posixpath.normpath(text)) for text in texts if text}
+    return sorted(folder for folder in folders if not _leads_outside(folder))
+
+
+def _leads_outside(path: str) -> bool:
+    whole = path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path) is not None
+    return whole or posixpath.normpath(path).split("/")[0] == ".."
+
+
+def _plain(column: str) -> str:
+    return re.sub(r"[\W_]+", "", column.casefold())
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(unicodedata.normalize("NFC", path))

@@ -1,11 +1,11 @@
 """Labels as people write them: equal labels, words for "none", and likely typing errors."""
 
-from __future__ import annotations
-
 import re
+import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os.path import commonprefix
 
 import numpy as np
 
@@ -84,17 +84,13 @@ def suspicious_unlabeled(counts: Mapping[str, int], unlabeled: str | None) -> Fi
     named = certain or [name for name in counts if name.casefold() in MAYBE_NO_LABEL]
     if not named:
         return None
-    shown = " and ".join(f"{name!r} ({counts[name]:,} times)" for name in named)
+    shown, word = " and ".join(f"{name!r} ({counts[name]:,} times)" for name in named), shlex.quote(named[0])
     if certain:
         others = " (and empty the cells with the other words)" if len(named) > 1 else ""
-        advice = f"Give --unlabeled {_quoted(named[0])} if it means a missing label{others}, or --unlabeled '' if it is a class."
+        advice = f"Give --unlabeled {word} if it means a missing label{others}, or --unlabeled '' if it is a class."
         return Finding("stop", f"The labels include {shown}, which would be learned as a class. {advice}")
-    advice = f"If it means a missing label, give --unlabeled {_quoted(named[0])}."
+    advice = f"If it means a missing label, give --unlabeled {word}."
     return Finding("warning", f"The labels include {shown}, which is learned as a class. {advice}")
-
-
-def _quoted(word: str) -> str:
-    return word if re.fullmatch(r"[\w/]+", word) else f"'{word}'"
 
 
 def look_alikes(counts: Mapping[str, int]) -> list[Finding]:
@@ -138,11 +134,10 @@ def _spelling(name: str) -> tuple[object, ...] | None:
     if count < 2:
         return None
     digits = tuple(re.findall(r"\d+", folded))
-    sign = re.search(r"[+\-#*]*$", folded)
     bare = re.sub(r"\s+", "", folded) if count < 3 else letters  # of two letters, only case and spaces
     if count > 3 and bare.endswith("s") and not bare.endswith("ss"):
         bare = bare[:-1]
-    return bare, digits, sign[0] if sign else ""
+    return bare, digits, folded[len(folded.rstrip("+-#*")) :]
 
 
 def _one_edit_apart(names: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -166,12 +161,8 @@ def _one_edit_apart(names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _is_slip(one: str, other: str) -> bool:
     """Tell whether a single edit within a word is all that differs, rather than a number or a code."""
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    end = 0
-    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
-        end += 1
+    start = len(commonprefix([one, other]))  # noqa: RUF071  # letters are meant, not parts of a path
+    end = len(commonprefix([one[start:][::-1], other[start:][::-1]]))  # noqa: RUF071  # likewise
     left, right = one[start : len(one) - end], other[start : len(other) - end]
     if len(left) > 1 or len(right) > 1:
         return len(left) == len(right) == 2 and left == right[::-1] and left.isalpha()
@@ -184,6 +175,5 @@ def _is_slip(one: str, other: str) -> bool:
 
 def _word_at(name: str, position: int) -> str:
     """Give the run of letters around a position."""
-    before = re.search(r"[^\W\d_]*$", name[:position])
-    after = re.match(r"[^\W\d_]*", name[position:])
-    return (before[0] if before else "") + (after[0] if after else "")
+    words = re.finditer(r"[^\W\d_]+", name)
+    return next((word[0] for word in words if word.start() <= position <= word.end()), "")

@@ -1,7 +1,5 @@
 """Open a user's data, whatever they are: image folders, tables, arrays, frames, datasets of the Hugging Face hub."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

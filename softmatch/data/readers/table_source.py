@@ -1,7 +1,6 @@
 """Tables as sources: CSV, TSV, JSON lines, Parquet, or a text on every line."""
 
-from __future__ import annotations
-
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from softmatch.data.readers.csv_files import CELLS, Delimited
 from softmatch.data.readers.labels import clean_labels
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.readers.typed_tables import JsonRows, Parquet
-from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, Piece, Records, TableReader
+from softmatch.data.records import Column, Columns, Finding, InputKind, Opened, Piece, Records, TableReader, about
 from softmatch.errors import InputError
-from softmatch.formatting import some
 
 READERS: dict[str, Callable[[Path], TableReader]] = {
     **dict.fromkeys((".csv", ".tsv"), Delimited),
@@ -27,8 +25,6 @@ READERS: dict[str, Callable[[Path], TableReader]] = {
 SAMPLE = 1000
 SAMPLE_CELLS = 200_000
 """Rows and cells that are looked at to find out what the columns are."""
-SHARED = 10_000
-"""Different texts of a column that are kept once, however often they occur."""
 
 
 class OpenedTable:
@@ -46,10 +42,9 @@ class OpenedTable:
         if sample is None:
             raise InputError(f"{where} has no rows.")
         whole = next(pieces, None) is None
-        decided = decide({name: list(cells) for name, cells in sample.items()}, columns, where, need_label, whole)
-        self.columns = decided.columns
-        self.kind: InputKind = decided.kind
-        self.findings: list[Finding] = [*reader.findings, *decided.findings]
+        self.columns, found = decide({name: list(cells) for name, cells in sample.items()}, columns, where, need_label, whole)
+        self.kind: InputKind = "table" if self.columns.text is None else "text"
+        self.findings: list[Finding] = [*reader.findings, *found]
         self.test: Opened | None = None
 
     def read(self) -> Records:
@@ -61,12 +56,11 @@ class OpenedTable:
         if self.kind != "text":
             return records
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
-        empty = [records.names[position] for position, text in enumerate(texts) if not text.strip()]
+        empty = [f"row {name}" for name, text in zip(records.names, texts, strict=True) if not text.strip()]
         if not empty:
             return records
         count = "1 row has no text and is" if len(empty) == 1 else f"{len(empty):,} rows have no text and are"
-        text = f"{self.where}: {count} left out: {some([f'row {name}' for name in empty])}."
-        self.findings.append(Finding("warning", text, tuple(empty)))
+        self.findings += about("warning", f"{self.where}: {count} left out", empty)
         return records.select([position for position, text in enumerate(texts) if text.strip()])
 
     def stream(self, rows: int) -> Iterator[Records]:
@@ -84,7 +78,7 @@ class OpenedTable:
         if gathered.labels:
             yield gathered.finish()
 
-    def _rows(self, first: int) -> _Rows:
+    def _rows(self, first: int) -> "_Rows":
         return _Rows(self.columns, self.kind, self.where, first)
 
 
@@ -103,7 +97,6 @@ class _Rows:
         read = (*self.inputs, *self.augmented)
         self.wanted: Sequence[str] = read if columns.label is None else (*read, columns.label)
         self.parts: dict[str, list[Column]] = {name: [] for name in read}
-        self.shared: dict[str, dict[str, str]] = {name: {} for name in read}
         self.labels: list[str | None] = []
 
     def add(self, piece: Piece) -> None:
@@ -111,7 +104,7 @@ class _Rows:
         first = self.first + len(self.labels)
         make = as_text_column if self.kind == "text" else as_column
         for name, parts in self.parts.items():
-            parts.append(self._share(name, make(piece[name], self.where, name, first)))
+            parts.append(self._share(make(piece[name], self.where, name, first)))
         if self.columns.label is None:
             self.labels.extend([None] * len(piece[self.inputs[0]]))
             return
@@ -119,17 +112,16 @@ class _Rows:
         values = values.tolist() if isinstance(values, np.ndarray) else values
         self.labels.extend(clean_labels(values, self.columns.unlabeled, self.where, first))
 
-    def _share(self, name: str, column: Column) -> Column:
+    def _share(self, column: Column) -> Column:
         """Keep equal texts once in memory: a file gives a new one for every cell."""
-        shared = self.shared[name]
-        if self.kind == "text" or isinstance(column, np.ndarray) or len(shared) > SHARED:
+        if self.kind == "text" or isinstance(column, np.ndarray):
             return column
-        return [shared.setdefault(cell, cell) for cell in column]
+        return [sys.intern(str(cell)) for cell in column]
 
     def finish(self) -> Records:
         """Join all rows so far."""
         names = list(map(str, range(self.first, self.first + len(self.labels))))
-        columns = {name: self._share(name, join_columns(self.parts.pop(name))) for name in self.inputs}
+        columns = {name: self._share(join_columns(self.parts.pop(name))) for name in self.inputs}
         if self.kind == "table":
             return Records("table", columns, names, self.labels)
         texts: list[str] = list(columns[self.inputs[0]])  # `add` has made texts of them

@@ -1,15 +1,12 @@
 """Lines of a text file of unknown origin: compressed or not, with a byte order mark or without."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, cast
+from typing import Any, BinaryIO, cast
 
 from softmatch.data.records import Finding, Piece
 from softmatch.errors import InputError
@@ -73,49 +70,35 @@ class TextLines:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Give every line of `open_lines`."""
-    with open_lines(path) as text:
-        yield from text
-
-
-@contextmanager
-def open_lines(path: Path) -> Iterator[TextIO]:
-    """Open a text file as UTF-8 or as its byte order mark says, lines with their ends; `.gz` is decompressed.
+    """Give the lines of a text file with their ends, as UTF-8 or as its byte order mark says; `.gz` is decompressed.
 
     Raises:
-        InputError: here or while it is read: the file cannot be opened, is damaged, is in another encoding or holds a NUL.
+        InputError: the file cannot be opened, is damaged, is in another encoding or holds a NUL.
     """
     try:
         with _open(path) as raw:
-            encoding = _encoding(raw.read(4))
+            start = raw.read(4)
+            encoding = next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "utf-8")
             raw.seek(0)
-            checked = raw if encoding == "utf-16" else cast(BinaryIO, io.BufferedReader(_WithoutNul(raw), 1 << 18))
+            checked = raw if encoding == "utf-16" else cast(BinaryIO, io.BufferedReader(_Checked(raw, path), 1 << 18))
             with io.TextIOWrapper(checked, encoding=encoding, newline="") as text:
-                yield text
-    except (UnicodeDecodeError, _Nul) as error:
+                yield from text
+    except UnicodeDecodeError as error:
         reason = _first_wrong(path)
-        if getattr(error, "encoding", "").startswith("utf-16"):
+        if error.encoding.startswith("utf-16"):
             reason = f"{path} is not UTF-16 throughout, as its byte order mark says ({error})."
         raise InputError(f"{reason} Save the file as UTF-8.") from error
-    except _Endless as error:
-        raise InputError(f"{path} has a line of more than {LONGEST_LINE // 10**6:,} MB. Is it a text file?") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is damaged: {error}. Compress or copy it again.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-class _Nul(Exception): ...  # noqa: N818  # never leaves this module
-
-
-class _Endless(Exception): ...  # noqa: N818  # never leaves this module
-
-
-class _WithoutNul(io.RawIOBase):
+class _Checked(io.RawIOBase):
     """Refuses a NUL and an endless line block by block: looking into every line takes longer than reading it."""
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self.raw, self.begun = raw, 0
+    def __init__(self, raw: BinaryIO, path: Path) -> None:
+        self.raw, self.path, self.begun = raw, path, 0
 
     def readable(self) -> bool:
         return True
@@ -123,21 +106,17 @@ class _WithoutNul(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         block = self.raw.read(len(buffer))
         if b"\0" in block:
-            raise _Nul
+            raise UnicodeDecodeError("utf-8", block, 0, 1, "NUL")
         end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self.begun = len(block) - 1 - end if end >= 0 else self.begun + len(block)
         if self.begun > LONGEST_LINE:
-            raise _Endless
+            raise InputError(f"{self.path} has a line of more than {LONGEST_LINE // 10**6:,} MB. Is it a text file?")
         buffer[: len(block)] = block
         return len(block)
 
 
 def _open(path: Path) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix.lower() == ".gz" else path.open("rb")
-
-
-def _encoding(start: bytes) -> str:
-    return next((encoding for mark, encoding in MARKS.items() if start.startswith(mark)), "utf-8")
 
 
 def _first_wrong(path: Path) -> str:

@@ -1,7 +1,5 @@
 """Tables whose cells have types: JSON objects, one on each line or in a list, and Parquet files."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Iterator, Sequence
@@ -22,52 +20,47 @@ KEPT = 2**28
 class JsonRows:
     """A file of JSON objects, searched for its keys: an object may lack any of them, and a key may occur late.
 
+    Args:
+        rows: the objects, where they have been read already.
+
     Attributes:
         names: all keys, in the order in which they first occur.
-        listed: the objects of a file that is a list; None: they are on lines.
         findings: none; what is wrong is an error.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, rows: Sequence[dict[str, Any]] | None = None) -> None:
         self.path = path
         self.findings: list[Finding] = []
-        self.listed: list[dict[str, Any]] | None = None
         keys: dict[str, None] = {}
         self._kept: list[tuple[Any, ...]] | None = []
         size = 0
-        for row, length in self._rows():
+        for row, length in self._rows() if rows is None else ((row, 0) for row in rows):
             keys.update(dict.fromkeys(row))
             size += length
-            if self._kept is not None and self.listed is None:
-                self._kept.append(tuple(map(row.get, keys)))  # a key that comes later is missing here
             if size > KEPT:
                 self._kept = None
+            if self._kept is not None:
+                self._kept.append(tuple(map(row.get, keys)))  # a key that comes later is missing here
         if not keys:
             raise InputError(f"{path} is empty: it must hold JSON objects, one on each line or in a list.")
         self.names = tuple(keys)
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
         """Give the values of these keys, None where an object lacks one."""
-        rows = min(rows, MOST_ROWS)
-        if self.listed is None and self._kept is not None:
-            places = {name: self.names.index(name) for name in wanted}
-            for start in range(0, len(self._kept), rows):
-                part = self._kept[start : start + rows]
-                yield {name: [row[at] if at < len(row) else None for row in part] for name, at in places.items()}
-            return
-        body: Iterator[dict[str, Any]] = iter(self.listed) if self.listed is not None else (row for row, _ in self._rows())
-        while chunk := list(islice(body, rows)):
-            yield {name: [row.get(name) for row in chunk] for name in wanted}
+        places = {name: self.names.index(name) for name in wanted}
+        again = (tuple(map(row.get, self.names)) for row, _ in self._rows())
+        body = again if self._kept is None else iter(self._kept)
+        while chunk := list(islice(body, min(rows, MOST_ROWS))):
+            yield {name: [row[at] if at < len(row) else None for row in chunk] for name, at in places.items()}
 
     def _rows(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Give each object and the length of its line. A list is read as a whole, and kept."""
+        """Give each object and the length of its line, 0 for those of a list: it is read as a whole."""
         lines, number = enumerate(read_lines(self.path), 1), 0
         for at, line in lines:
             if not number and line.lstrip().startswith("["):
                 text = "".join(chain([line], (each for _, each in lines)))
                 found = _parse(text, str(self.path))
-                self.listed = [self._object(row, f"row {position}") for position, row in enumerate(found, 1)]
-                yield from ((row, 0) for row in self.listed)
+                yield from ((self._object(row, f"row {position}"), 0) for position, row in enumerate(found, 1))
             elif line.strip():
                 number += 1
                 yield self._object(_parse(line, f"{self.path}, row {number} (line {at})"), f"row {number} (line {at})"), len(line)

@@ -1,7 +1,5 @@
 """SOURCES: every named source, with a one-line summary and the settings that suit it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -41,9 +39,6 @@ def load_digits(seed: int, where: Path | None = None) -> Examples:
     return Examples(images[:, None], labels, tuple("0123456789"), "image")
 
 
-POINTS = 1000
-NOISE = 0.1
-
 TWO_MOONS: Mapping[str, Any] = {
     "labels": 4,
     "steps": 2000,
@@ -60,16 +55,14 @@ TWO_MOONS: Mapping[str, Any] = {
 def load_two_moons(seed: int, where: Path | None = None) -> Examples:
     """Draw 1,000 points to train on and 1,000 to test on, with noise 0.1; new points for every seed."""
     refuse_files("two-moons", where)
-    test = _draw_moons(derive(seed, "two-moons", "test"))
-    train = _draw_moons(derive(seed, "two-moons", "train"))
-    return Examples(train.items, train.labels, train.classes, "vector", test=test)
-
-
-def _draw_moons(seed: int) -> Examples:
     from sklearn.datasets import make_moons
 
-    points, labels = make_moons(POINTS, noise=NOISE, random_state=seed % 2**32)
-    return Examples(torch.from_numpy(points).float(), torch.from_numpy(labels).to(torch.int64), ("upper", "lower"), "vector")
+    def draw(part: str, test: Examples | None = None) -> Examples:
+        points, labels = make_moons(1000, noise=0.1, random_state=derive(seed, "two-moons", part) % 2**32)
+        items, numbers = torch.from_numpy(points).float(), torch.from_numpy(labels).to(torch.int64)
+        return Examples(items, numbers, ("upper", "lower"), "vector", test)
+
+    return draw("train", draw("test"))
 
 
 @dataclass(frozen=True)

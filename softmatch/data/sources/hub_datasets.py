@@ -1,23 +1,23 @@
 """Datasets of the Hugging Face hub, from the hub itself or from a local copy of its parquet files (extra `hub`)."""
 
-from __future__ import annotations
-
 import io
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from softmatch.data.examples import UNLABELED
 from softmatch.data.pictures import FORMATS, quiet_pillow
 from softmatch.data.readers.hub_repositories import fetch, library
 from softmatch.data.records import Finding
-from softmatch.data.sources.originals import Data, Images, Labels, Piece, damaged, unlabeled
+from softmatch.data.sources.originals import Data, Images, Piece, damaged
 from softmatch.errors import InputError, first_line
 
 ROWS = 1000
@@ -66,7 +66,14 @@ def find_parquet(where: Path, hub: Repository) -> Files | None:
         known = ", ".join(sorted({_split_of(path) for path in found}))
         raise InputError(f"{where} has no parquet file of the split {missing[0]!r} of {hub.id}; it has: {known}.")
     for path in flat(files):
-        _check_parquet(path)
+        with path.open("rb") as stream:
+            start = stream.read(12)
+            stream.seek(max(path.stat().st_size - 4, 0))
+            end = stream.read()
+        if start == b"version http":
+            raise InputError(f"{path} is a pointer of Git LFS, not the data: run `git lfs pull` in its folder.")
+        if start[:4] != b"PAR1" or end != b"PAR1":
+            raise damaged(path, "it is not a complete parquet file")
     return files
 
 
@@ -80,17 +87,6 @@ def _split_of(path: Path) -> str:
     return path.parent.name if name.isdigit() else name.rpartition("-")[2]
 
 
-def _check_parquet(path: Path) -> None:
-    with path.open("rb") as stream:
-        start = stream.read(12)
-        stream.seek(max(path.stat().st_size - 4, 0))
-        end = stream.read()
-    if start == b"version http":
-        raise InputError(f"{path} is a pointer of Git LFS, not the data: run `git lfs pull` in its folder.")
-    if start[:4] != b"PAR1" or end != b"PAR1":
-        raise damaged(path, "it is not a complete parquet file")
-
-
 def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: Sequence[str]) -> Data:
     """Decode all images, as pieces of a thousand rows.
 
@@ -101,12 +97,10 @@ def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: 
     """
 
     def pieces(split: str) -> Iterator[Piece]:
-        for rows in _batches(hub, split, files):
-            images = np.stack([_decode(cell, shape, rows.name(i)) for i, cell in enumerate(rows.images)])
-            if split == hub.unlabeled:
-                yield unlabeled(images, rows.name())
-            else:
-                yield Piece(images, _renumber(rows, classes), rows.name())
+        rows = _rows(hub, split, files, classes=classes)
+        while part := list(islice(rows, ROWS)):
+            images = np.stack([_decode(row.image, shape, row.place) for row in part])
+            yield Piece(images, np.array([row.label for row in part]), part[0].origin)
 
     return Data([piece for split in hub.splits[:-1] for piece in pieces(split)], list(pieces(hub.test)))
 
@@ -114,26 +108,21 @@ def read(hub: Repository, files: Files | None, shape: tuple[int, ...], classes: 
 def write_tree(hub: Repository, files: Files | None, target: Path) -> None:
     """Write the still encoded images as target/train/CLASS/ROW.JPEG and target/val/…, for images too many to hold decoded."""
     for split, part in ((hub.train[0], "train"), (hub.test, "val")):
-        for rows in _batches(hub, split, files, streaming=True):
-            for i, (cell, label) in enumerate(zip(rows.images, _integers(rows), strict=True)):
-                name = re.sub(r"[^a-z0-9]+", "-", rows.classes[label].split(",")[0].lower()) if rows.classes else ""
-                folder = target / part / f"{label:04d}-{name}".rstrip("-")
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / f"{rows.first + i:07d}.JPEG").write_bytes(_encoded(cell, rows.name(i)))
+        for number, row in enumerate(_rows(hub, split, files, streaming=True)):
+            name = re.sub(r"[^a-z0-9]+", "-", row.name.split(",")[0].lower())
+            folder = target / part / f"{row.label:04d}-{name}".rstrip("-")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number:07d}.JPEG").write_bytes(_encoded(row.image, row.place))
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Consecutive rows of a split, images still encoded; `classes` are the hub's names, if it has any."""
+class _Row(NamedTuple):
+    """A row of a split: an encoded image, its label, and the hub's name of the class, if it has any."""
 
-    images: Sequence[Any]
-    labels: Sequence[Any]
-    classes: Sequence[str]
+    image: Any
+    label: int
+    name: str
     origin: str
-    first: int
-
-    def name(self, row: int | None = None) -> str:
-        return self.origin if row is None else f"{self.origin}, row {self.first + row}"
+    place: str
 
 
 class HubRows:
@@ -146,7 +135,7 @@ class HubRows:
 
     def __init__(self, hub: Repository, split: str) -> None:
         library(hub.id, COPY)
-        self.origin = _origin(hub, split)
+        self.origin = f"split {split!r} of {hub.id}"
         self.findings: list[Finding] = []
         with _explained(self.origin):
             self.table = fetch(hub.id, hub.config, split=split)
@@ -158,12 +147,12 @@ class HubRows:
             yield from self.table.select_columns(list(wanted)).iter(rows)
 
 
-def _batches(hub: Repository, split: str, files: Files | None, streaming: bool = False) -> Iterator[_Rows]:
+def _rows(
+    hub: Repository, split: str, files: Files | None, streaming: bool = False, classes: Sequence[str] = ()
+) -> Iterator[_Row]:
     """Give the rows of a split. A local copy is streamed, or the library would write all of it into a cache of its own."""
     datasets = library(hub.id, COPY)
-
-    origin = _origin(hub, split) if files is None else f"split {split!r} in {files[split][0].parent}"
-    first = 0
+    origin = f"split {split!r} " + (f"of {hub.id}" if files is None else f"in {files[split][0].parent}")
     with _explained(origin, local=files is not None), tempfile.TemporaryDirectory() as scratch:
         if files is None:
             table = fetch(hub.id, hub.config, split=split, streaming=streaming)
@@ -173,14 +162,20 @@ def _batches(hub: Repository, split: str, files: Files | None, streaming: bool =
         for column in (hub.image, hub.label):
             if table.column_names is not None and column not in table.column_names:
                 raise InputError(f"{origin} has no column {column!r}; it has: {', '.join(table.column_names)}.")
-        classes = getattr((table.features or {}).get(hub.label), "names", None) or ()
-        for batch in table.cast_column(hub.image, datasets.Image(decode=False)).iter(ROWS):
-            yield _Rows(batch[hub.image], batch[hub.label], classes, origin, first)
-            first += len(batch[hub.label])
-
-
-def _origin(hub: Repository, split: str) -> str:
-    return f"split {split!r} of {hub.id}"
+        names = getattr((table.features or {}).get(hub.label), "names", None) or ()
+        renumbered = sorted(names) == sorted(classes)
+        batches = table.cast_column(hub.image, datasets.Image(decode=False)).iter(ROWS)
+        cells = (pair for batch in batches for pair in zip(batch[hub.image], batch[hub.label], strict=True))
+        for number, (image, label) in enumerate(cells):
+            name, place = "", f"{origin}, row {number}"
+            if split == hub.unlabeled:
+                label = UNLABELED
+            elif not isinstance(label, int) or label < 0:
+                raise InputError(f"{place}: the label must be a whole number from 0, it is {label!r}.")
+            elif names:
+                name = names[label]
+                label = classes.index(name) if renumbered else label
+            yield _Row(image, label, name, origin, place)
 
 
 @contextmanager
@@ -218,17 +213,3 @@ def _decode(cell: Any, shape: tuple[int, ...], name: str) -> Images:
     except Exception as error:  # Pillow has no common class for what damaged files lead to
         raise InputError(f"{name}: the image is cut off or damaged: {error}.") from error
     return pixels[None] if shape[0] == 1 else pixels.transpose(2, 0, 1)
-
-
-def _integers(rows: _Rows) -> list[int]:
-    for i, label in enumerate(rows.labels):
-        if not isinstance(label, int) or label < 0:
-            raise InputError(f"{rows.name(i)}: the label must be a whole number from 0, it is {label!r}.")
-    return list(rows.labels)
-
-
-def _renumber(rows: _Rows, classes: Sequence[str]) -> Labels:
-    labels = np.asarray(_integers(rows), np.int64)
-    if sorted(rows.classes) != sorted(classes):
-        return labels
-    return np.asarray([classes.index(name) for name in rows.classes], np.int64)[labels]

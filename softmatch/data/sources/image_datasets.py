@@ -1,7 +1,5 @@
 """PUBLISHED: the datasets of the paper and Fashion-MNIST: classes, sizes, statistics, files with checksums, hub ids."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,9 +1,7 @@
 """Reading of a text dataset from the user's tables, Parquet files or the hub, and drawing of subsets."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,16 +11,15 @@ from softmatch.data.examples import Examples
 from softmatch.data.readers.table_source import OpenedTable, is_table
 from softmatch.data.records import Columns, Finding, Records
 from softmatch.data.sources import hub_datasets as hub
-from softmatch.data.sources.text_datasets import LABEL, TEXT, TEXTS, Joined, Renamed, Texts, open_file, rename
-from softmatch.data.understanding import Reading, Tests, understand
+from softmatch.data.sources.text_datasets import LABEL, TEXT, TEXTS, Joined, Renamed, Texts, open_file
+from softmatch.data.understanding import Reading, understand
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 from softmatch.formatting import quoted
 from softmatch.seeds import stream
 
-TRAIN, TEST = ("train",), ("test",)
 VALIDATION = ("dev", "validation", "valid", "val")
-"""Names of the tables in a user's folder."""
+"""Names of the table to validate on in a user's folder."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,9 @@ class TextData:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def tests(self) -> Tests | None:
+    def tests(self) -> tuple[str, Records] | None:
         """Texts to measure the error on, as `understand` takes them."""
-        return None if self.test is None else Tests(f"the test set of {self.name}", self.test)
+        return None if self.test is None else (f"the test set of {self.name}", self.test)
 
 
 def read_texts(
@@ -60,18 +57,22 @@ def read_texts(
         validating: the test set is not read.
     """
     dataset = TEXTS[name]
+    splits = {"train": dataset.hub.train[0], **({} if validating else {"test": dataset.hub.test})}
     try:
-        tables = _open_hub(dataset, validating) if where is None else _open_folder(dataset, expand_home(where), validating)
+        if where is None:
+            opened = {part: hub.HubRows(dataset.hub, split) for part, split in splits.items()}
+            tables = {part: Renamed(rows, rows.origin, dataset) for part, rows in opened.items()}
+        else:
+            tables = _open_folder(dataset, expand_home(where), splits)
     except OSError as error:
         raise InputError(f"{error.filename or where} cannot be read: {error.strerror or error}.") from error
-    findings: list[Finding] = []
-    parts: dict[str, Records] = {}
+    findings, parts = list[Finding](), dict[str, Records]()
+    versions = None if augmented is None else tuple(augmented)
     for part, table in tables.items():
-        versions = None if augmented is None else tuple(augmented)
         columns = Columns(label=LABEL, text=TEXT, augmented=versions if part == "train" else ())
-        opened = OpenedTable(table, table.where, columns)
-        parts[part] = opened.read()
-        findings += opened.findings
+        source = OpenedTable(table, table.where, columns)
+        parts[part] = source.read()
+        findings += source.findings
     named = _with_class_names(dataset, tables, parts)
     return TextData(name, named["train"], named.get("test"), dataset.classes, named.get("validation"), tuple(findings))
 
@@ -82,26 +83,23 @@ def load(name: str, seed: int, where: Path | None = None) -> Examples:
     return understand(name, data.train, data.tests, Reading(), TEXT, classes=data.classes).examples
 
 
-def _open_hub(dataset: Texts, validating: bool) -> dict[str, Renamed]:
-    splits = {"train": dataset.hub.train[0], **({} if validating else {"test": dataset.hub.test})}
-    opened = {part: hub.HubRows(dataset.hub, split) for part, split in splits.items()}
-    return {part: rename(rows, rows.origin, dataset) for part, rows in opened.items()}
-
-
-def _open_folder(dataset: Texts, where: Path, validating: bool) -> dict[str, Renamed]:
+def _open_folder(dataset: Texts, where: Path, splits: Mapping[str, str]) -> dict[str, Renamed]:
     if not where.exists():
         raise InputError(f"--data {where}: there is no such folder.")
     if not where.is_dir():
         raise InputError(f"--data {where} is a file: give the folder with the tables of {dataset.name}, train.* and test.*.")
-    wanted = {"train": TRAIN, **({"validation": VALIDATION} if validating else {"test": TEST})}
+    wanted = {"train": ("train",), **({"test": ("test",)} if "test" in splits else {"validation": VALIDATION})}
     found = {part: path for part, names in wanted.items() if (path := _find_table(where, names)) is not None}
     if "train" in found:
         return {part: open_file(path, dataset) for part, path in found.items()}
     files = hub.find_parquet(where, dataset.hub)
     if files is None:
-        raise _nothing_found(dataset, where)
-    splits = {"train": dataset.hub.train[0], **({} if validating else {"test": dataset.hub.test})}
-    return {part: rename(Joined(files[split]), str(files[split][0].parent), dataset) for part, split in splits.items()}
+        held = quoted([path.name for path in sorted(where.iterdir())]) or "nothing"
+        raise InputError(
+            f"--data {where} has no table of {dataset.name}; it holds {held}. Expected train.* and test.* (.csv, .tsv, .jsonl, "
+            f".json or .parquet) with the columns text and label, or the parquet files of {dataset.hub.id}."
+        )
+    return {part: Renamed(Joined(files[split]), str(files[split][0].parent), dataset) for part, split in splits.items()}
 
 
 def _find_table(where: Path, names: Sequence[str]) -> Path | None:
@@ -113,21 +111,12 @@ def _find_table(where: Path, names: Sequence[str]) -> Path | None:
     return found[0] if found else None
 
 
-def _nothing_found(dataset: Texts, where: Path) -> InputError:
-    held = [path.name for path in sorted(where.iterdir())]
-    return InputError(
-        f"--data {where} has no table of {dataset.name}; it holds {quoted(held) or 'nothing'}. Expected train.* and test.* "
-        f"(.csv, .tsv, .jsonl, .json or .parquet) with the columns text and label, or the parquet files of {dataset.hub.id}."
-    )
-
-
 def _with_class_names(dataset: Texts, tables: dict[str, Renamed], parts: dict[str, Records]) -> dict[str, Records]:
     """Replace labels by the names of the classes: some tables have names, others numbers from 0 or from 1."""
     every = {label for records in parts.values() for label in records.labels}
-    first = 0 if "0" in every else 1 if str(len(dataset.classes)) in every else tables["train"].first
-    known: dict[str, str | None] = {"-1": None}
-    known |= {str(number): name for number, name in enumerate(dataset.classes, first)}
-    known |= {_spelling(name): name for name in dataset.classes}
+    first = 0 if "0" in every else 1 if str(len(dataset.classes)) in every else dataset.first
+    numbers = {str(number): name for number, name in enumerate(dataset.classes, first)}
+    known: dict[str, str | None] = {"-1": None, **numbers, **{_spelling(name): name for name in dataset.classes}}
     named = {}
     for part, records in parts.items():
         labels: list[str | None] = []
@@ -164,13 +153,8 @@ def draw(data: TextData, train_per_class: int | None, validation_per_class: int 
             taken = set(chosen)
             train = train.select([row for row in range(len(train)) if row not in taken])
         test = replace(test.select(chosen), augmented=())
-        findings.append(
-            Finding(
-                "note",
-                f"{data.name}: the error is measured on {len(test):,} texts {origin}, {validation_per_class:,} per class; "
-                "the test set is not used.",
-            )
-        )
+        text = f"{data.name}: the error is measured on {len(test):,} texts {origin}, {validation_per_class:,} per class; "
+        findings.append(Finding("note", f"{text}the test set is not used."))
     elif test is None:
         raise InputError(
             f"{data.name}: there is no table test.* to measure the error on. Give one, or --validation-per-class "
@@ -197,18 +181,11 @@ def _choose(data: TextData, records: Records, number: int, seed: int, part: str,
     for name in data.classes:
         rows = members[name]
         if len(rows) < number + and_train:
-            raise InputError(_too_few(data.name, name, len(rows), number, and_train, part))
+            wanted = f" to {'train' if part == 'train' else 'validate'} on, {number:,} per class"
+            if and_train:
+                wanted = f"; {number:,} per class to validate on and {and_train:,} to train on"
+            options = f"--{part}-per-class" + (" or --train-per-class" if and_train > 1 else "")
+            there = f"{data.name}: class {name!r} has {len(rows):,} texts"
+            raise InputError(f"{there}{wanted} are asked for: lower {options}.")
         chosen += [rows[k] for k in torch.randperm(len(rows), generator=generator)[:number].tolist()]
     return sorted(chosen)
-
-
-def _too_few(source: str, name: str, there: int, number: int, and_train: int, part: str) -> str:
-    has = f"{source}: class {name!r} has {there:,} texts"
-    if part == "train":
-        return f"{has} to train on, {number:,} per class are asked for: lower --train-per-class."
-    if not and_train:
-        return f"{has} to validate on, {number:,} per class are asked for: lower --validation-per-class."
-    if there <= number:
-        return f"{has}; {number:,} per class to validate on would leave none to train on: lower --validation-per-class."
-    wanted = f"{number:,} per class to validate on and {and_train:,} to train on are asked for"
-    return f"{has}, {wanted}: lower --validation-per-class or --train-per-class."

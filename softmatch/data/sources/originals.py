@@ -1,7 +1,5 @@
 """A published dataset's own files, found and checked, and the pieces of images that readers make of them."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import tarfile
@@ -9,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +32,7 @@ class Piece:
     """
 
     images: Images
-    labels: Labels
+    labels: npt.NDArray[Any]
     name: str
 
 
@@ -47,32 +46,35 @@ class Data:
 
 def unlabeled(images: Images, name: str) -> Piece:
     """A piece without labels."""
-    return Piece(images, np.full(len(images), UNLABELED, np.int64), name)
+    return Piece(images, np.full(images.shape[:1], UNLABELED, np.int64), name)
 
 
 def checked(data: Data, shape: tuple[int, ...], num_classes: int) -> Data:
     """Give the same data; InputError unless all pieces hold uint8 images of `shape` (C, H, W) with labels in range."""
     for piece in (*data.train, *data.test):
-        if piece.images.dtype != np.uint8:
-            raise InputError(f"{piece.name}: images must be uint8 (levels 0 … 255), these are {piece.images.dtype}.")
-        if piece.images.shape[1:] != shape:
-            found = "×".join(map(str, piece.images.shape[1:]))
-            raise InputError(f"{piece.name}: images must be {'×'.join(map(str, shape))} (C×H×W), these are {found}.")
-        if len(piece.images) != len(piece.labels):
-            raise InputError(f"{piece.name}: there are {len(piece.images)} images but {len(piece.labels)} labels.")
-        if not len(piece.images):
+        images, labels = piece.images, piece.labels
+        if images.dtype != np.uint8:
+            raise InputError(f"{piece.name}: images must be uint8 (levels 0 … 255), these are {images.dtype}.")
+        if images.shape[1:] != shape:
+            raise InputError(f"{piece.name}: images must be {_times(shape)} (C×H×W), these are {_times(images.shape[1:])}.")
+        if not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+            raise InputError(
+                f"{piece.name}: labels must be a row of whole numbers, they are {_times(labels.shape)} {labels.dtype}."
+            )
+        if len(images) != len(labels):
+            raise InputError(f"{piece.name}: there are {len(images)} images but {len(labels)} labels.")
+        if not len(images):
             raise InputError(f"{piece.name}: there are no images in it.")
-        without = bool((piece.labels == UNLABELED).all()) and not any(piece is other for other in data.test)
-        if not without:
-            require_range(piece.labels, 0, num_classes - 1, piece.name)
+        wrong = np.flatnonzero((labels < 0) | (labels >= num_classes))
+        without = bool((labels == UNLABELED).all()) and not any(piece is other for other in data.test)
+        if len(wrong) and not without:
+            at = wrong[0]
+            raise InputError(f"{piece.name}: label {labels[at]} at position {at}, expected 0 … {num_classes - 1}.")
     return data
 
 
-def require_range(labels: Labels, low: int, high: int, name: str) -> None:
-    """Raise InputError that names the first label outside low … high."""
-    wrong = np.flatnonzero((labels < low) | (labels > high))
-    if len(wrong):
-        raise InputError(f"{name}: label {labels[wrong[0]]} at position {wrong[0]}, expected {low} … {high}.")
+def _times(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape)) or "single numbers"
 
 
 def chunks(pieces: Sequence[Piece]) -> Iterator[Images]:
@@ -83,19 +85,15 @@ def chunks(pieces: Sequence[Piece]) -> Iterator[Images]:
 
 
 def join_images(pieces: Sequence[Piece]) -> Images:
-    """All images as one contiguous array; a single piece that is one already is not copied."""
+    """All images as one contiguous, writable array; a single piece that is one already is not copied."""
     if len(pieces) == 1:
-        return np.ascontiguousarray(pieces[0].images)
+        return np.require(pieces[0].images, requirements=["C", "W"])
     joined = np.empty((sum(len(piece.images) for piece in pieces), *pieces[0].images.shape[1:]), np.uint8)
-    start = 0
-    for chunk in chunks(pieces):
-        joined[start : start + len(chunk)] = chunk
-        start += len(chunk)
-    return joined
+    return np.concatenate([piece.images for piece in pieces], out=joined)
 
 
 def join_labels(pieces: Sequence[Piece]) -> Labels:
-    return np.concatenate([piece.labels for piece in pieces])
+    return np.concatenate([piece.labels for piece in pieces]).astype(np.int64)
 
 
 def damaged(name: object, reason: object) -> InputError:
@@ -148,59 +146,48 @@ class Found:
 
     originals: Originals
     paths: Mapping[str, Path]
-    archived: bool = False
 
     def verify(self) -> bool:
         """Compare checksums. Returns whether every file has been compared; raises InputError for one that differs."""
-        known = dict([self.originals.archive]) if self.archived and self.originals.archive else self.originals.files
+        known = {**self.originals.files, **dict([self.originals.archive] if self.originals.archive else [])}
         published = {name: path for name, path in self.paths.items() if path.name == name}
         for name, path in published.items():
-            _verify(path, known[name])
+            with path.open("rb") as stream:
+                found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+            if found != known[name]:
+                raise InputError(
+                    f"{path} is damaged or altered: its md5 is {found}, published is {known[name]}. Fetch it again, or give "
+                    "a deliberately altered copy as an .npz."
+                )
         return len(published) == len(self.paths)
 
     def read(self) -> Data:
-        if not self.archived:
+        wanted = self.originals.files
+        if self.paths.keys() == wanted.keys():
             return self.originals.read({name: File(str(path), path) for name, path in self.paths.items()})
         (archive,) = self.paths.values()
-        return self.originals.read(_members(archive, self.originals.files))
+        return self.originals.read(_members(archive, wanted))
 
 
 def find(where: Path, originals: Originals) -> Found | None:
     """The published files in a folder, or the archive; None where there is no trace of them."""
     archive = originals.archive[0] if originals.archive else None
     if where.is_file():
-        return Found(originals, {where.name: where}, archived=True) if where.name == archive else None
+        return Found(originals, {where.name: where}) if where.name == archive else None
     best: dict[str, Path] = {}
     for folder in originals.folders:
-        found = {name: path for name in originals.files if (path := _present(where / folder / name)) is not None}
+        paths = {name: (where / folder / name, where / folder / name.removesuffix(".gz")) for name in originals.files}
+        found = {name: path for name, either in paths.items() if (path := next(filter(Path.is_file, either), None))}
         best = max(best, found, key=len)
     if len(best) == len(originals.files):
         return Found(originals, best)
     if archive is not None and (where / archive).is_file():
-        return Found(originals, {archive: where / archive}, archived=True)
+        return Found(originals, {archive: where / archive})
     if best:
         folder_of_best = next(iter(best.values())).parent
         missing = ", ".join(name for name in originals.files if name not in best)
         raise InputError(f"{folder_of_best} has {', '.join(best)} but lacks {missing}.")
     return None
-
-
-def _present(path: Path) -> Path | None:
-    """The file, or what it is called when it has been unpacked."""
-    for candidate in (path, path.with_suffix("") if path.suffix == ".gz" else path):
-        if candidate.is_file():
-            return candidate
-    return None
-
-
-def _verify(path: Path, expected: str) -> None:
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-    if found != expected:
-        raise InputError(
-            f"{path} is damaged or altered: its md5 is {found}, published is {expected}. Fetch it again, or give "
-            "a deliberately altered copy as an .npz."
-        )
 
 
 def _members(archive: Path, wanted: Mapping[str, str]) -> dict[str, File]:

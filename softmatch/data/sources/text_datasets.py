@@ -1,17 +1,13 @@
 """TEXTS: the paper's five text datasets, and the tables in which they are kept."""
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from softmatch.data.cells import as_text_column
 from softmatch.data.readers.table_source import read_table
-from softmatch.data.readers.text_lines import open_lines, read_lines
+from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.readers.typed_tables import JsonRows, Parquet
 from softmatch.data.records import Finding, Piece, TableReader
 from softmatch.data.sources.hub_datasets import Repository
@@ -92,76 +88,42 @@ TEXTS: dict[str, Texts] = {
 
 
 TEXT, LABEL = "text", "label"
-ROWS = 10_000
-"""Rows in memory at a time."""
 
 
 class Renamed:
     """A table whose texts and labels are called `text` and `label`. See `records.TableReader`.
 
-    Args:
+    Attributes:
         texts: columns that make up a text, one after the other with a space between them.
-        first: number of the first class, where labels are numbers and do not show it themselves.
+        label: column of the labels.
     """
 
-    def __init__(self, reader: TableReader, where: str, texts: Sequence[str], label: str, first: int) -> None:
-        self.reader, self.where, self.texts, self.label, self.first = reader, where, tuple(texts), label, first
-        others = [name for name in reader.names if name not in (*texts, label, TEXT, LABEL)]
+    def __init__(self, reader: TableReader, where: str, dataset: Texts) -> None:
+        self.reader, self.where, self.findings = reader, where, reader.findings
+        known = (((TEXT,), LABEL), (("ori",), LABEL), (dataset.text, dataset.hub.label))
+        found = next((each for each in known if {*each[0], each[1]} <= set(reader.names)), None)
+        if found is None:
+            own = f", or {quoted([*dataset.text, dataset.hub.label])} as on the hub" if dataset.text != (TEXT,) else ""
+            there = quoted(reader.names)
+            raise InputError(f"{where} has the columns {there}; texts must be in 'text' and labels in 'label'{own}.")
+        self.texts, self.label = found
+        others = [name for name in reader.names if name not in (*self.texts, self.label, TEXT, LABEL)]
         self.names: tuple[str, ...] = (TEXT, LABEL, *others)
-        self.findings = reader.findings
 
     def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
         """Give these columns, up to `rows` rows at a time."""
-        needed = [own for name in wanted for own in self._own(name)]
+        own = {name: self.texts if name == TEXT else (self.label if name == LABEL else name,) for name in wanted}
+        needed = [name for names in own.values() for name in names]
         done = 0
         for piece in self.reader.pieces(needed, rows):
-            yield {name: self._column(piece, self._own(name), done + 1) for name in wanted}
+            yield {name: self._column(piece, names, done + 1) for name, names in own.items()}
             done += len(piece[needed[0]])
-
-    def _own(self, name: str) -> tuple[str, ...]:
-        """Names of the column in the table itself."""
-        return self.texts if name == TEXT else (self.label if name == LABEL else name,)
 
     def _column(self, piece: Piece, names: Sequence[str], first: int) -> Any:
         if len(names) == 1:
             return piece[names[0]]
         parts = (as_text_column(piece[name], self.where, name, first) for name in names)
         return [" ".join(part.strip() for part in row if part.strip()) for row in zip(*parts, strict=True)]
-
-
-class Originals:
-    """The .csv files of Zhang, Zhao and LeCun (2015): no header; the number of the class from 1, then title and text, or text."""
-
-    def __init__(self, path: Path, width: int) -> None:
-        self.path = path
-        self.names: tuple[str, ...] = (LABEL, *(f"{TEXT} {number}" for number in range(1, width)))
-        self.findings: list[Finding] = []
-
-    def pieces(self, wanted: Sequence[str], rows: int) -> Iterator[Piece]:
-        """Give these columns, up to `rows` rows at a time."""
-        positions = {name: self.names.index(name) for name in wanted}
-        body = self._rows()
-        while chunk := list(islice(body, min(rows, ROWS))):
-            yield {name: [row[position] for row in chunk] for name, position in positions.items()}
-
-    def _rows(self) -> Iterator[list[str]]:
-        with open_lines(self.path) as text:
-            reader, number = csv.reader(text, strict=True), 0
-            try:
-                for number, row in enumerate(reader, 1):
-                    if len(row) != len(self.names):
-                        raise InputError(f"{self.path}, row {number} has {len(row)} cells, the first row has {len(self.names)}.")
-                    yield row
-            except csv.Error as error:
-                raise InputError(f"{self.path}, row {number + 1}: {error}.") from error
-
-
-class NumberedObjects(JsonRows):
-    """USB's .json files: {"0": {"ori": …, "aug_0": …, "aug_1": …, "label": …}, "1": …}."""
-
-    def __init__(self, path: Path, rows: list[dict[str, Any]]) -> None:
-        self.path, self.listed, self.findings = path, rows, []
-        self.names = tuple(dict.fromkeys(key for row in rows for key in row))
 
 
 class Joined:
@@ -180,46 +142,15 @@ class Joined:
 
 def open_file(path: Path, dataset: Texts) -> Renamed:
     """Open a table in a file, in any of the known forms."""
-    where = str(path)
-    if ".csv" in path.suffixes and (width := _width_of_originals(path, len(dataset.classes))):
-        originals = Originals(path, width)
-        return Renamed(originals, where, originals.names[1:], LABEL, first=1)
-    if ".json" in path.suffixes and (rows := _numbered_objects(path)):
-        return rename(NumberedObjects(path, rows), where, dataset)
-    return rename(read_table(path), where, dataset)
-
-
-def rename(reader: TableReader, where: str, dataset: Texts) -> Renamed:
-    """Give the columns of a table the names that all tables have here."""
-    texts, label = _find_columns(reader.names, where, dataset)
-    return Renamed(reader, where, texts, label, dataset.first if label == dataset.hub.label else 0)
-
-
-def _find_columns(names: Sequence[str], where: str, dataset: Texts) -> tuple[tuple[str, ...], str]:
-    """Find the columns of the texts, and the column of the labels."""
-    known = (((TEXT,), LABEL), (("ori",), LABEL), (dataset.text, dataset.hub.label))
-    for texts, label in known:
-        if {*texts, label} <= set(names):
-            return texts, label
-    own = f", or {quoted([*dataset.text, dataset.hub.label])} as on the hub" if dataset.text != (TEXT,) else ""
-    raise InputError(f"{where} has the columns {quoted(names)}; texts must be in 'text' and labels in 'label'{own}.")
-
-
-def _width_of_originals(path: Path, classes: int) -> int:
-    """Count the cells of the first row, if it is one of `Originals`; 0: it is not."""
-    try:
-        row = next(csv.reader(read_lines(path)), [])
-    except csv.Error:
-        return 0
-    return len(row) if len(row) > 1 and row[0].isdecimal() and 1 <= int(row[0]) <= classes else 0
+    rows = _numbered_objects(path) if ".json" in path.suffixes else []
+    return Renamed(JsonRows(path, rows) if rows else read_table(path), str(path), dataset)
 
 
 def _numbered_objects(path: Path) -> list[dict[str, Any]]:
     """Give the objects within the one object of a file; none where it holds something else, such as an object on each line."""
-    lines = read_lines(path)
-    first = next((line for line in lines if line.strip()), "").strip()
-    if not first.startswith("{") or (first.endswith("}") and next((line for line in lines if line.strip()), None)):
-        return []
-    found = parse_json("".join(read_lines(path)), path)
+    try:
+        found = parse_json("".join(read_lines(path)), path)
+    except InputError:
+        return []  # the reader of tables says what is wrong, if anything is
     rows = list(found.values()) if isinstance(found, dict) else []
     return rows if all(isinstance(row, dict) for row in rows) else []

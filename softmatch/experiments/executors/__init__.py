@@ -1,7 +1,5 @@
 """Executors run command lines in child processes somewhere, and report how they ended: here, on Ray or on Slurm."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

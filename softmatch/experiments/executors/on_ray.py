@@ -1,7 +1,5 @@
 """Runs as tasks on a Ray cluster (extra `ray`). Ray retries nothing: a lost worker is a failed attempt that the sweep counts."""
 
-from __future__ import annotations
-
 import math
 import os
 import socket
@@ -9,18 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 from softmatch.errors import STOPPED, InputError, TrainingError
-from softmatch.experiments.executors import AT_ONCE, FAILED, SHARED, Ended, Executor, Job, Where, library
+from softmatch.experiments.executors import AT_ONCE, FAILED, Ended, Executor, Job, Where, library
 from softmatch.experiments.executors.here import execute
 
 PASSED = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME")
 """Prefixes of variables that say where caches are and whether the hub may be asked; workers get them."""
 LOCAL = {"include_dashboard": False, "object_store_memory": 80 * 2**20}  # the least that Ray takes
-LONGEST = 60.0
-"""Seconds in which every machine must have looked for the store."""
 _ray = partial(library, "ray", "ray")
 
 
@@ -36,7 +31,6 @@ def opened(where: Where, root: Path) -> Iterator[Executor]:
         some = any(node["Resources"].get("GPU") for node in nodes)
         gpus = float(some) if where.gpus_per_run is None else where.gpus_per_run
         _check_room(number, cpus, gpus, [node["Resources"] for node in nodes])
-        _check_store(root, {node["NodeID"]: node["NodeManagerAddress"] for node in nodes})
         passed = {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
         all_gpus = gpus * number if gpus * number < 1 else math.ceil(gpus * number)  # Ray takes fractions below one only
         task = ray.remote(max_retries=0, num_cpus=cpus * number, num_gpus=all_gpus)(execute)
@@ -60,26 +54,6 @@ def _check_room(number: int, cpus: float, gpus: float, machines: Sequence[Mappin
             f"a run asks for {number} process{'es' * (number > 1)} with {cpus:g} CPUs and {gpus:g} GPUs each, but a machine of "
             f"this Ray cluster has room for {most} at most. Lower --processes-per-run, --cpus-per-run or --gpus-per-run."
         )
-
-
-def _check_store(root: Path, machines: Mapping[str, str]) -> None:
-    """Raise InputError unless every machine can read and write a file that is in the store."""
-    ray, on = _ray(), _ray().util.scheduling_strategies.NodeAffinitySchedulingStrategy
-    root.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(prefix=".shared-", dir=root) as file:
-        look = ray.remote(num_cpus=0, max_retries=0)(_can_write)
-        tasks = {look.options(scheduling_strategy=on(node, soft=False)).remote(Path(file.name)): node for node in machines}
-        try:
-            answers = {task: ray.get(task) for task in ray.wait(list(tasks), num_returns=len(tasks), timeout=LONGEST)[0]}
-        except ray.exceptions.RayError as error:
-            raise InputError(f"not every machine of the Ray cluster can run softmatch: {_reason(error)}") from error
-    blind = [machines[node] for task, node in tasks.items() if not answers.get(task)]
-    if blind:
-        raise InputError(f"{', '.join(blind)} of the Ray cluster cannot read and write {root}: {SHARED}")
-
-
-def _can_write(path: Path) -> bool:
-    return os.access(path, os.R_OK | os.W_OK)
 
 
 def _poll(task: Any) -> Ended | None:

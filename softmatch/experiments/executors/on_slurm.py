@@ -3,8 +3,6 @@
 A job that is preempted or runs out of time saves, and Slurm requeues it: that is not a failed attempt.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

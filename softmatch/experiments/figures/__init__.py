@@ -3,8 +3,6 @@
 The package imports matplotlib, an extra: import it only to draw.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +10,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from softmatch.errors import InputError
-from softmatch.experiments.figures.bars import draw_ablation, draw_ua
-from softmatch.experiments.figures.curves import draw_functions, draw_qualitative
+from softmatch.experiments.figures.curves_and_bars import draw_ablation, draw_functions, draw_qualitative, draw_ua
 from softmatch.experiments.figures.histograms import draw_confidence, draw_two_moons
 from softmatch.experiments.figures.style import place, save
 from softmatch.experiments.results.collect import Cell, collect

@@ -1,10 +1,7 @@
 """Figures 1 and 5 of the paper, of confidences: two moons with four labels, and pseudo-labels early in training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from softmatch.experiments.figures import style
-from softmatch.experiments.results.collect import Cell, Record, RunFiles, known, number, numbers
+from softmatch.experiments.figures.curves_and_bars import PANELS
+from softmatch.experiments.results.collect import Cell, Entry, known, numbers
 from softmatch.metrics import BINS
+from softmatch.report.run_contents import Record, clean_boundary, number
 from softmatch.runs.folder import RunFolder
 
 RECORDS = 6
@@ -39,7 +38,7 @@ class Moment:
     quality: float  # g, mean over seeds; NaN where it is not known
 
 
-def moment(runs: Sequence[RunFiles], step: int) -> Moment:
+def moment(runs: Sequence[Entry], step: int) -> Moment:
     """Collect the records of a step."""
     records = [record for run in runs for record in run.records if record["step"] == step]
     curves = [(numbers(record, "curve", "confidence"), numbers(record, "curve", "weight")) for record in records]
@@ -187,27 +186,29 @@ def _confidence(axes: Axes, shown: Moment, colour: str, last: bool) -> None:
 
 
 def _curves(part: Any, cells: Sequence[Cell], by_name: Mapping[str, str]) -> None:
-    left, right = part.subplots(1, 2)
-    for cell, label in zip(cells, style.labels(cells), strict=True):
-        style.draw_series(left, cell.runs, lambda record: record.get("quantity"), by_name[cell.row.name], label)
-        style.draw_series(right, cell.runs, lambda record: record.get("quality"), by_name[cell.row.name], label)
-    style.over_training(left, "(b) Quantity of pseudo-labels", "quantity f (%)")
-    style.over_training(right, "(c) Quality of pseudo-labels", "quality g (%)")
-    part.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=len(cells))
+    both = part.subplots(1, 2)
+    for axes, (heading, unit, get) in zip(both, PANELS[1:3], strict=True):
+        for cell, label in zip(cells, style.labels(cells), strict=True):
+            style.draw_series(axes, cell.runs, get, by_name[cell.row.name], label)
+        style.over_training(axes, heading, unit)
+    part.legend(*both[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(cells))
 
 
 def _boundary(axes: Axes, cell: Cell, colour: str) -> None:
     """The averaged network of the first finished seed: its probabilities, and the samples."""
-    entry = next(entry for entry in cell.entries if entry.files is not None)
+    entry = cell.runs[0]
     error = entry.figure("test_error")
-    axes.set_title(f"{cell.row.name}, seed {entry.seed}" + ("" if error is None else f", error {100 * error:.1f} %"))
+    axes.set_title(f"{cell.row.name}, seed {entry.run.seed}" + ("" if error is None else f", error {100 * error:.1f} %"))
     axes.grid(False)
     axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
     axes.spines[["left", "bottom"]].set_visible(False)
-    if (plane := _plane(entry.folder)) is None:
+    plane = clean_boundary(RunFolder(entry.folder).read_json("boundary.json"))
+    if not plane:
         axes.text(0.5, 0.5, "no boundary recorded", ha="center", va="center", color=style.SOFT, transform=axes.transAxes)
         return
-    x, y, probs, points, truth, chosen = plane
+    x, y, probs, truth = (np.array(plane[key]) for key in ("x", "y", "probs", "truth"))
+    points = np.array(plane["points"]).reshape(-1, 2)
+    chosen = np.isin(np.arange(len(points)), plane["labeled"])
     regions = LinearSegmentedColormap.from_list("regions", [style.CLASSES[0], "white", style.CLASSES[1]])
     axes.imshow(probs, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", cmap=regions, vmin=0, vmax=1, alpha=0.45, aspect="auto")
     if probs.min() < 0.5 < probs.max():
@@ -216,16 +217,3 @@ def _boundary(axes: Axes, cell: Cell, colour: str) -> None:
         others, labelled = points[(truth == label) & ~chosen], points[(truth == label) & chosen]
         axes.scatter(others[:, 0], others[:, 1], s=3, color=shade, linewidths=0)
         axes.scatter(labelled[:, 0], labelled[:, 1], color=shade, **LABELLED)
-
-
-def _plane(folder: Path) -> tuple[Any, ...] | None:
-    """Grid x, y, p(second class), samples, their classes, and which are labelled, of boundary.json; None if it is not whole."""
-    try:
-        found = RunFolder(folder).read_json("boundary.json")
-        x, y, probs, points, truth = (np.array(found[key], dtype=np.float64) for key in ("x", "y", "probs", "points", "truth"))
-        chosen = np.isin(np.arange(len(points)), found["labeled"])
-        values = np.concatenate([part.ravel() for part in (x, y, probs, points)])
-    except (KeyError, TypeError, ValueError):
-        return None
-    shapes = probs.shape == (len(y), len(x)) and points.shape == (len(truth), 2)
-    return (x, y, probs.clip(0.0, 1.0), points, truth, chosen) if shapes and np.isfinite(values).all() else None

@@ -1,7 +1,5 @@
 """Look of all figures, the same bytes when drawn again, and lines over training; pyplot and a user's settings are not touched."""
 
-from __future__ import annotations
-
 import io
 import re
 import textwrap
@@ -18,9 +16,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from softmatch.errors import InputError
-from softmatch.experiments.results.collect import Cell, Record, RunFiles, number
+from softmatch.experiments.results.collect import Cell, Entry
 from softmatch.experiments.sheet import Column
 from softmatch.files.atomic import write_atomically
+from softmatch.report.run_contents import Record, number
 
 Values = NDArray[np.float64]
 
@@ -127,7 +126,7 @@ def spread(values: Values) -> tuple[Values, Values]:
     return mean.filled(np.nan), np.where(known.count(0) == 1, 0.0, sd.filled(np.nan))
 
 
-def over_steps(runs: Sequence[RunFiles], get: Callable[[Record], Any]) -> tuple[list[int], Values]:
+def over_steps(runs: Sequence[Entry], get: Callable[[Record], Any]) -> tuple[list[int], Values]:
     """A figure at every step that a run has recorded, (runs, steps); NaN where a run has none."""
     found = [{record["step"]: number(get(record)) for record in run.records} for run in runs]
     steps = sorted({step for own in found for step in own})
@@ -141,7 +140,7 @@ def common_steps(cells: Sequence[Cell]) -> list[int]:
 
 
 def draw_series(
-    axes: Axes, runs: Sequence[RunFiles], get: Callable[[Record], Any], colour: str, label: str, *, dashed: bool = False
+    axes: Axes, runs: Sequence[Entry], get: Callable[[Record], Any], colour: str, label: str, *, dashed: bool = False
 ) -> None:
     """Draw the mean of a figure over seeds, in a band of one standard deviation to each side."""
     steps, values = over_steps(runs, get)

@@ -1,7 +1,5 @@
 """All tables and figures of the paper as data: rows and columns with the settings that differ from the defaults."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from softmatch.experiments.paper.experiment import Experiment

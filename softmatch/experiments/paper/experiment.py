@@ -1,7 +1,5 @@
 """A table or figure of the paper as data: claims, the two scales, and rows, columns and sentences that several share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,14 +29,18 @@ class Claim:
 lower, higher, close = partial(Claim, "lower"), partial(Claim, "higher"), partial(Claim, "close")
 
 
+def against_both(kind: Literal["lower", "higher"], text: str, measure: str = "error") -> tuple[Claim, ...]:
+    """Claims that SoftMatch has less or more of a measure than FixMatch and FlexMatch, whose name takes the place of {}."""
+    return tuple(Claim(kind, "SoftMatch", other, text.format(other), measure) for other in ("FixMatch", "FlexMatch"))
+
+
+LOWER_ERROR = against_both("lower", "SoftMatch has a lower error than {}")
+
 Scale = Literal["laptop", "paper"]
 Settings = Mapping[str, Any]
 
-PAPER_SEEDS, LAPTOP_SEEDS, TABLE_SEEDS = (0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4)
-"""Seeds of the paper's tables, of everything at laptop scale, and of the paper's long-tailed table."""
-ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-"""Text encoder at laptop scale: 22.7 million parameters, six layers, frozen; the paper trains BERT-Base."""
-
+PAPER_SEEDS, LAPTOP_SEEDS = (0, 1, 2), (0, 1, 2, 3, 4)
+"""Seeds of most of the paper's tables, and of everything at laptop scale."""
 EMBEDDED = ("digits", "two-moons")
 """Sources that need no files."""
 SECONDS: Mapping[str, float] = {"digits": 8.0, "two-moons": 6.0, "fashion-mnist": 28.0, "cifar10": 48.0, "agnews": 20.0}
@@ -50,14 +52,8 @@ SMALL: Settings = {"network": "small-conv-8", "labeled_batch": 16, "unlabeled_ba
 LONGER: Settings = {**SMALL, "steps": 960, "evaluate_every": 160}
 """Settings for CIFAR-10, where no method gains from unlabelled images within 600 steps."""
 DIGITS: Settings = {"network": "small-conv-16", "steps": 300, "evaluate_every": 50}
-LONG_TAILED: Settings = {
-    **SMALL,
-    "unlabeled_batch": 32,
-    "optimizer": "adam",
-    "lr": 0.002,
-    "weight_decay": 4e-5,
-    "decay": "shrink",
-}
+ADAM: Settings = {"optimizer": "adam", "lr": 0.002, "weight_decay": 4e-5, "decay": "shrink"}
+LONG_TAILED: Settings = {**SMALL, **ADAM, "unlabeled_batch": 32}
 """Settings for long-tailed data: the paper's optimiser and its ratio of unlabelled to labelled samples."""
 
 TITLES = {
@@ -75,8 +71,6 @@ TITLES = {
     "yelp-5": "Yelp-5",
     "two-moons": "Two moons",
 }
-
-
 EPOCH = 1024
 """Steps that the paper's figures of early training call an epoch."""
 
@@ -105,14 +99,6 @@ def laptop_long_tailed(source: str, gamma: int) -> Column:
     return Column(f"γ = {gamma}", source, settings, f"{TITLES[source]}-LT")
 
 
-def laptop_text(source: str, labels: int) -> Column:
-    return Column(f"{labels:,}", source, {"labels": labels, "encoder": ENCODER}, TITLES[source])
-
-
-MOONS = Column("4", "two-moons", {}, TITLES["two-moons"])
-"""The source's defaults are the paper's setting, which is small enough for every machine."""
-
-
 def seconds(run: Run) -> float:
     """Rough duration of a run at laptop scale."""
     return (LONG_TAILED_SECONDS if "imbalance" in run.settings else SECONDS)[run.source]
@@ -133,7 +119,6 @@ class Experiment:
         published: the paper's numbers, by row and column of the paper's own scale.
         beside: title of a laptop's column → title of the paper's column whose number is shown beside it.
         claims: sentences of the paper about it.
-        figure: True for a figure, False for a table.
         differs: sentences on how the laptop scale differs from the paper.
         open: sentences on what the paper does not say, or what was added, at both scales.
     """
@@ -145,9 +130,12 @@ class Experiment:
     published: Published = field(default_factory=dict)
     beside: Mapping[str, str] = field(default_factory=dict)
     claims: Sequence[Claim] = ()
-    figure: bool = False
     differs: Sequence[str] = ()
     open: Sequence[str] = ()
+
+    @property
+    def is_figure(self) -> bool:
+        return self.name.startswith("fig-")
 
     def published_at(self, scale: Scale) -> Published:
         """The paper's numbers by row and column of a scale."""
@@ -162,18 +150,9 @@ def method(name: str, method: str, **options: object) -> Row:
     return Row(name, {"method": method, **({"method_options": options} if options else {})})
 
 
-SUPERVISED = method("Labels alone", "supervised")
-FIXMATCH, FLEXMATCH, SOFTMATCH = (
-    method("FixMatch", "fixmatch"),
-    method("FlexMatch", "flexmatch"),
-    method("SoftMatch", "softmatch"),
-)
-THREE = (FIXMATCH, FLEXMATCH, SOFTMATCH)
+THREE = tuple(method(name, name.lower()) for name in ("FixMatch", "FlexMatch", "SoftMatch"))
 FUNCTIONS = (
-    method("Linear", "softmatch.weightings:Linear"),
-    method("Quadratic", "softmatch.weightings:Quadratic"),
-    method("Laplacian", "softmatch.weightings:Laplacian"),
-    method("Gaussian", "softmatch.weightings:Gaussian"),
+    *(method(name, f"softmatch.weightings:{name}") for name in ("Linear", "Quadratic", "Laplacian", "Gaussian")),
     method("Truncated Laplacian", "softmatch.weightings:TruncatedLaplacian"),
     method("Truncated Gaussian", "softmatch"),
 )
@@ -181,16 +160,16 @@ FUNCTIONS = (
 
 
 def sheet(title: str, rows: Sequence[Row], columns: Sequence[Column], seeds: Sequence[int], name: str = "") -> Sheet:
-    """A sheet of an experiment; its name tells it from the other sheets."""
+    """A sheet of an experiment, by default with its title; the name tells it from the other sheets."""
     return Sheet(name, title, rows, columns, seeds, ALONE)
 
 
 def sheets(
-    title: str,
     rows: Sequence[Row],
     at_paper: Sequence[Column],
     at_laptop: Sequence[Column],
     seeds: Sequence[int] = PAPER_SEEDS,
+    title: str = "",
 ) -> dict[Scale, Sequence[Sheet]]:
     """One sheet with the same rows at both scales; `seeds` are the paper's."""
     return {"paper": [sheet(title, rows, at_paper, seeds)], "laptop": [sheet(title, rows, at_laptop, LAPTOP_SEEDS)]}
@@ -200,8 +179,6 @@ C10_40, C10_250, SVHN_40 = paper("cifar10", 40), paper("cifar10", 250), paper("s
 SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS = laptop("cifar10", 250), laptop("fashion-mnist", 40), laptop("digits", 40)
 PLACES = {SMALL_FASHION.title: C10_40.title, SMALL_DIGITS.title: SVHN_40.title}
 """Laptop columns of the ablations, and the paper's columns that they replace."""
-ABLATED = {SMALL_FASHION.title: C10_250.title}
-"""The same for the paper's three small ablations."""
 NO_CIFAR = (
     "Fashion-MNIST with 40 labels replaces CIFAR-10, where no method gains from unlabelled images in so few steps (table-main)"
 )

@@ -1,7 +1,5 @@
 """The figures of the paper that have experiments."""
 
-from __future__ import annotations
-
 from softmatch.experiments.paper import published_numbers as paper_numbers
 from softmatch.experiments.paper.experiment import (
     C10_40,
@@ -10,20 +8,18 @@ from softmatch.experiments.paper.experiment import (
     FUNCTIONS,
     IN_PLACES,
     LAPTOP_SEEDS,
-    MOONS,
+    LOWER_ERROR,
     PAPER_SEEDS,
     PLACES,
     SHORT,
     SMALL_C10_250,
     SMALL_DIGITS,
     SMALL_FASHION,
-    SOFTMATCH,
     SVHN_40,
     THREE,
-    Claim,
     Experiment,
+    against_both,
     close,
-    higher,
     laptop_long_tailed,
     lower,
     method,
@@ -33,6 +29,8 @@ from softmatch.experiments.paper.experiment import (
 )
 from softmatch.experiments.sheet import Column, Sheet
 
+MOONS = Column("4", "two-moons", {}, "Two moons")
+"""The source's defaults are the paper's setting, which is small enough for every machine."""
 ESTIMATIONS = (
     method("All-class", "softmatch"),
     method("Fixed", "softmatch", estimation="fixed"),
@@ -49,13 +47,8 @@ LONG_TAILED_TARGETS = (
     method("p̂_L(y)", "softmatch", align="labels"),
 )
 
-
 FORTY = (C10_40.title, SVHN_40.title, SMALL_FASHION.title, SMALL_DIGITS.title)
-
-
-def _more(measure: str, text: str) -> list[Claim]:
-    """Claims that SoftMatch has more of a measure than FixMatch and FlexMatch."""
-    return [higher("SoftMatch", other, measure=measure, text=text.format(other)) for other in ("FixMatch", "FlexMatch")]
+EARLY = against_both("lower", "Early on, SoftMatch has a lower error than {}", "early error")
 
 
 def _panels(long_tailed: list[Column], columns: list[Column], seeds: tuple[int, ...]) -> list[Sheet]:
@@ -73,20 +66,12 @@ FIGURES = (
         name="fig-two-moons",
         where="Figure 1",
         title="Two moons: confidence, quantity and quality of pseudo-labels, decision boundary",
-        sheets=sheets(
-            "Two moons: confidence, quantity and quality of pseudo-labels, decision boundary",
-            THREE,
-            [MOONS],
-            [MOONS],
-            seeds=LAPTOP_SEEDS,
-        ),
+        sheets=sheets(THREE, [MOONS], [MOONS], LAPTOP_SEEDS),
         claims=(
-            lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch"),
-            lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
-            *_more("mean quantity", "SoftMatch uses more unlabelled samples over training than {}"),
-            *_more("mean quality", "SoftMatch's pseudo-labels are better over training than those of {}"),
+            *LOWER_ERROR,
+            *against_both("higher", "SoftMatch uses more unlabelled samples over training than {}", "mean quantity"),
+            *against_both("higher", "SoftMatch's pseudo-labels are better over training than those of {}", "mean quality"),
         ),
-        figure=True,
         open=(
             "The paper does not give the details of this training: it is the same at both scales.",
             "The paper has one histogram with the lines of all methods, at a moment that it does not give, where FixMatch leaves"
@@ -98,23 +83,15 @@ FIGURES = (
         name="fig-qualitative",
         where="Figure 2",
         title="Error, quantity and quality of pseudo-labels over training",
-        sheets=sheets(
-            "Error, quantity and quality of pseudo-labels over training",
-            THREE,
-            [C10_250],
-            [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS],
-        ),
+        sheets=sheets(THREE, [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS]),
         claims=(
-            *_more("mean quantity", "SoftMatch's quantity f is higher over training than that of {}"),
-            *_more("mean quality", "SoftMatch's quality g is higher over training than that of {}"),
-            *_more("best class quality", "The quality of SoftMatch's best class is higher than that of {}"),
-            *_more("worst class quality", "The quality of SoftMatch's worst class is higher than that of {}"),
-            lower("SoftMatch", "FixMatch", measure="early error", text="Early on, SoftMatch has a lower error than FixMatch"),
-            lower("SoftMatch", "FlexMatch", measure="early error", text="Early on, SoftMatch has a lower error than FlexMatch"),
-            lower("SoftMatch", "FixMatch", text="SoftMatch has a lower error than FixMatch"),
-            lower("SoftMatch", "FlexMatch", text="SoftMatch has a lower error than FlexMatch"),
+            *against_both("higher", "SoftMatch's quantity f is higher over training than that of {}", "mean quantity"),
+            *against_both("higher", "SoftMatch's quality g is higher over training than that of {}", "mean quality"),
+            *against_both("higher", "The quality of SoftMatch's best class is higher than that of {}", "best class quality"),
+            *against_both("higher", "The quality of SoftMatch's worst class is higher than that of {}", "worst class quality"),
+            *EARLY,
+            *LOWER_ERROR,
         ),
-        figure=True,
         differs=(FEW_STEPS, SHORT),
         open=(
             "The best and the worst class are chosen anew for every record and seed, by the quality of the pseudo-labels that "
@@ -143,12 +120,7 @@ FIGURES = (
             lower("Truncated Gaussian", "Linear", text="The truncated Gaussian has a lower error than the linear function"),
             lower("Truncated Gaussian", "Quadratic", text="The truncated Gaussian has a lower error than the quadratic one"),
             lower("All-class", "Fixed", text="An estimated Gaussian has a lower error than a fixed one"),
-            lower(
-                "All-class",
-                "Per-class",
-                text="With 40 labels, one Gaussian is better than one a class",
-                columns=FORTY,
-            ),
+            lower("All-class", "Per-class", text="With 40 labels, one Gaussian is better than one a class", columns=FORTY),
             close("All-class", "Per-class", text="With 250 labels, the two are comparable", columns=[C10_250.title]),
             lower("All-class with UA", "All-class without UA", text="Uniform alignment lowers the error"),
             lower(
@@ -158,7 +130,6 @@ FIGURES = (
                 columns=[SVHN_40.title, SMALL_DIGITS.title],
             ),
         ),
-        figure=True,
         differs=(IN_PLACES, FEW_STEPS, SHORT, "The long-tailed panel has the settings of table-longtail."),
         open=(
             "The paper shows bars without numbers; those beside the weighting functions are of its Table 9, those of SoftMatch "
@@ -172,24 +143,18 @@ FIGURES = (
         where="Figure 4",
         title="The weighting functions",
         sheets={"paper": [], "laptop": []},
-        figure=True,
         open=("Nothing is trained: the functions are drawn.",),
     ),
     Experiment(
         name="fig-confidence",
         where="Figure 5",
         title="Confidence of pseudo-labels and their weights, early in training",
-        sheets=sheets("Confidence of pseudo-labels", THREE, [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS]),
+        sheets=sheets(THREE, [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS], title="Confidence of pseudo-labels"),
         claims=(
-            *_more("early quality", "Early on, SoftMatch's pseudo-labels are better than those of {}"),
-            lower("SoftMatch", "FixMatch", measure="early error", text="Early on, SoftMatch has a lower error than FixMatch"),
+            *against_both("higher", "Early on, SoftMatch's pseudo-labels are better than those of {}", "early quality"),
+            EARLY[0],
         ),
-        figure=True,
-        differs=(
-            "The paper shows the first six epochs; here it is the six sixths of a short run.",
-            FEW_STEPS,
-            SHORT,
-        ),
+        differs=("The paper shows the first six epochs; here it is the six sixths of a short run.", FEW_STEPS, SHORT),
         open=(
             "The paper does not say with how many labels, nor what an epoch is: 250, as in its other figure, and 1,024 steps. "
             "A panel has all pseudo-labels since the one before it, of all seeds.",
@@ -199,7 +164,7 @@ FIGURES = (
         name="fig-ua",
         where="Figure 6",
         title="Average weight of each class before and after uniform alignment",
-        sheets=sheets("Weights of classes", [SOFTMATCH], [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS]),
+        sheets=sheets(THREE[2:], [C10_250], [SMALL_C10_250, SMALL_FASHION, SMALL_DIGITS], title="Weights of classes"),
         claims=(
             lower(
                 "SoftMatch",
@@ -209,7 +174,6 @@ FIGURES = (
                 text="Uniform alignment makes the average weights of the classes more alike",
             ),
         ),
-        figure=True,
         differs=("At the first of six records, after a sixth of a short run.", FEW_STEPS, SHORT),
         open=("The paper does not say with how many labels: 250, as in its other figure; nor at which step.",),
     ),

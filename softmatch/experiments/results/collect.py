@@ -1,9 +1,7 @@
 """Finished runs of a sheet, by cell and seed, and their measures: the input of tables, tests, pages and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -14,16 +12,8 @@ from softmatch.errors import InputError, nearest
 from softmatch.experiments.sheet import Column, Row, Run, Sheet
 from softmatch.experiments.store import Store
 from softmatch.experiments.sweep import Outcome
+from softmatch.report.run_contents import Record, number
 from softmatch.runs.folder import RunFolder
-
-Record = dict[str, Any]
-LARGEST = 1e100  # no figure of a run is larger: sums and products of such numbers are still finite
-
-
-def number(value: Any) -> float | None:
-    """A finite number, or None for anything else."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) <= LARGEST else None  # NaN is not less than anything
 
 
 def numbers(record: Any, *keys: str) -> list[float | None]:
@@ -38,24 +28,38 @@ def known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-@dataclass(frozen=True)
-class RunFiles:
-    """result.json of a finished run, and its other files, which are read when they are needed."""
+State = Literal["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing"]
+"""unmeasured: finished without the figure asked for; unreadable: its result is damaged; missing: not started."""
 
+
+@dataclass(frozen=True)
+class Entry:
+    """One seed of a cell. Files other than result.json are read when they are needed."""
+
+    run: Run
     folder: Path
-    result: Mapping[str, Any]
+    log: Path
+    state: State = "missing"
+    result: Mapping[str, Any] | None = None  # result.json; None unless the run is finished
+    value: float | None = None  # of the measure; None unless `state` is "finished"
+    attempts: int = 0
+    message: str = ""  # why there is no value, where that is known
+
+    def figure(self, name: str) -> float | None:
+        """A number of result.json."""
+        return number((self.result or {}).get(name))
 
     @cached_property
     def records(self) -> list[Record]:
         return RunFolder(self.folder).records()
 
-    @cached_property
+    @property
     def class_errors(self) -> dict[str, float | None]:
-        found = self.result.get("class_errors")
+        found = (self.result or {}).get("class_errors")
         return {str(name): number(error) for name, error in found.items()} if isinstance(found, dict) else {}
 
 
-Get = Callable[[RunFiles], float | None]
+Get = Callable[[Entry], float | None]
 Summary = Callable[[list[float]], float]
 
 
@@ -85,24 +89,24 @@ def _over(summary: Summary, values: Iterable[float | None]) -> float | None:
 
 
 def _final(key: str) -> Get:
-    return lambda files: number(files.result.get(key))
+    return lambda run: run.figure(key)
 
 
 def _recorded(key: str, summary: Summary) -> Get:
     """Summary of a figure over the records that have it."""
-    return lambda files: _over(summary, [number(record.get(key)) for record in files.records])
+    return lambda run: _over(summary, [number(record.get(key)) for record in run.records])
 
 
 def _class_quality(choose: Summary) -> Get:
     """Mean over the records of the quality of a class, which is chosen in each record anew."""
-    return lambda files: _over(fmean, [_over(choose, numbers(record, "classes", "quality")) for record in files.records])
+    return lambda run: _over(fmean, [_over(choose, numbers(record, "classes", "quality")) for record in run.records])
 
 
 def _spread(key: str) -> Get:
     """Standard deviation over the classes of their average weight at the first record."""
 
-    def get(files: RunFiles) -> float | None:
-        found = known(numbers(files.records[0], "classes", key)) if files.records else []
+    def get(run: Entry) -> float | None:
+        found = known(numbers(run.records[0], "classes", key)) if run.records else []
         return pstdev(found) if len(found) > 1 else None
 
     return get
@@ -139,29 +143,6 @@ def measure_named(name: str) -> Measure:
     return MEASURES[name]
 
 
-State = Literal["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing"]
-"""unmeasured: finished without the figure asked for; unreadable: its result is damaged; missing: not started."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One seed of a cell."""
-
-    seed: int
-    run: Run
-    folder: Path
-    log: Path
-    state: State
-    value: float | None = None  # of the measure; None unless `state` is "finished"
-    files: RunFiles | None = None  # None unless the run is finished
-    attempts: int = 0
-    message: str = ""  # why there is no value, where that is known
-
-    def figure(self, name: str) -> float | None:
-        """A number of result.json."""
-        return None if self.files is None else number(self.files.result.get(name))
-
-
 @dataclass(frozen=True)
 class Cell:
     """A row in a column: one entry for each seed of the sheet, in its order."""
@@ -173,7 +154,7 @@ class Cell:
     @cached_property
     def values(self) -> dict[int, float]:
         """Values by seed, in the order of the sheet's seeds."""
-        return {entry.seed: entry.value for entry in self.entries if entry.value is not None}
+        return {entry.run.seed: entry.value for entry in self.entries if entry.value is not None}
 
     @property
     def n(self) -> int:
@@ -182,7 +163,7 @@ class Cell:
     @property
     def missing(self) -> list[int]:
         """Seeds without a value, whatever the reason."""
-        return [entry.seed for entry in self.entries if entry.value is None]
+        return [entry.run.seed for entry in self.entries if entry.value is None]
 
     @property
     def mean(self) -> float | None:
@@ -194,9 +175,9 @@ class Cell:
         return stdev(self.values.values()) if self.n > 1 else None
 
     @property
-    def runs(self) -> list[RunFiles]:
-        """Files of the finished runs."""
-        return [entry.files for entry in self.entries if entry.files is not None]
+    def runs(self) -> list[Entry]:
+        """The entries whose runs are finished."""
+        return [entry for entry in self.entries if entry.result is not None]
 
 
 @dataclass(frozen=True)
@@ -207,25 +188,19 @@ class Results:
     measure: Measure
     cells: Mapping[tuple[str, str], Cell] = field(repr=False)
 
-    def cell(self, row: str, column: str) -> Cell | None:
-        """The cell of a row's name and a column's title; None where the sheet leaves it out."""
-        return self.cells.get((row, column))
-
     def column(self, title: str) -> list[Cell]:
         """Cells of a column, in the order of the rows."""
         return [cell for (_, column), cell in self.cells.items() if column == title]
 
     def entries(self) -> Iterator[tuple[Cell, Entry]]:
         """One for each seed of each cell, even if two cells share a run."""
-        for cell in self.cells.values():
-            for entry in cell.entries:
-                yield cell, entry
+        return ((cell, entry) for cell in self.cells.values() for entry in cell.entries)
 
     @cached_property
     def progress(self) -> tuple[int, int]:
         """Number of finished runs and of all runs; cells that share a run count it once."""
         by_key = {entry.run.key: entry for _, entry in self.entries()}
-        return sum(entry.files is not None for entry in by_key.values()), len(by_key)
+        return sum(entry.result is not None for entry in by_key.values()), len(by_key)
 
 
 def collect(sheet: Sheet, store: Store, measure: str = "error", *, outcomes: Sequence[Outcome] = ()) -> Results:
@@ -240,16 +215,14 @@ def collect(sheet: Sheet, store: Store, measure: str = "error", *, outcomes: Seq
 
 
 def _entry(run: Run, store: Store, measure: Measure, outcome: Outcome | None) -> Entry:
-    folder = store.folder(run)
-    where = (run.seed, run, folder, store.log(run))
+    entry = Entry(run, store.folder(run), store.log(run))
     try:
-        result = store.result(run)
+        entry = replace(entry, result=store.result(run))
     except InputError as error:
-        return Entry(*where, "unreadable", message=str(error))
-    if result is not None:
-        files = RunFiles(folder, result)
-        value = measure.get(files)
-        return Entry(*where, "unmeasured" if value is None else "finished", value, files)
+        return replace(entry, state="unreadable", message=str(error))
+    if entry.result is not None:
+        value = measure.get(entry)
+        return replace(entry, state="unmeasured" if value is None else "finished", value=value)
     if outcome is not None and outcome.state != "done":
-        return Entry(*where, "failed", attempts=outcome.attempts, message=outcome.message)
-    return Entry(*where, "unfinished" if folder.is_dir() else "missing")
+        return replace(entry, state="failed", attempts=outcome.attempts, message=outcome.message)
+    return replace(entry, state="unfinished") if entry.folder.is_dir() else entry

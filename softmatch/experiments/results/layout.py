@@ -1,10 +1,8 @@
 """Results of a sheet as words and numbers, the same in Markdown, LaTeX, on the page and in the terminal."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -12,15 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from softmatch.experiments.results.collect import Cell, Entry, Measure, Results
-from softmatch.experiments.results.statistics import LEVEL, Difference, Ranking, rank
+from softmatch.experiments.paper.published_numbers import Published
+from softmatch.experiments.results.collect import Cell, Entry, Results
+from softmatch.experiments.results.statistics import LEVEL, Ranking, rank
 from softmatch.experiments.sheet import Column
 
 BLOCK = 10  # columns side by side in a table of a document
 NAMED = 4  # rows that a headline names
-
-Published = Mapping[tuple[str, str], str]
-"""Numbers of a paper, by the name of a row and the title of a column."""
 
 
 def plain(text: str) -> str:
@@ -32,12 +28,12 @@ def plain(text: str) -> str:
 class Shown:
     """A cell in words."""
 
-    cell: Cell | None  # None where the sheet leaves it out
-    value: str = ""  # '4.91 ± 0.12', a dash where no seed has a figure
-    partial: str = ""  # 'n = 3 of 5' where seeds are missing
-    best: bool = False  # bold
-    close: bool = False  # marked †
-    published: str = ""  # the paper's number
+    cell: Cell
+    value: str  # '4.91 ± 0.12', a dash where no seed has a figure
+    partial: str  # 'n = 3 of 5' where some seeds are missing
+    best: bool  # bold
+    close: bool  # marked †
+    published: str  # the paper's number
 
     def marks(self, dagger: str) -> str:
         """The marks after the value."""
@@ -78,18 +74,16 @@ class Layout:
 
     def _shown(self, row: str, column: str) -> Shown:
         published = plain(self.published.get((row, column), ""))
-        cell, measure, ranking = self.results.cell(row, column), self.results.measure, self.rankings[column]
-        if cell is None or not cell.n:
-            return Shown(cell, "" if cell is None else "–", published=published)
+        cell, measure, ranking = self.results.cells[row, column], self.results.measure, self.rankings[column]
         value = measure.shown(cell.mean) + ("" if cell.sd is None else f" ± {measure.shown(cell.sd)}")
-        partial = f"n = {cell.n} of {len(cell.entries)}" if cell.missing else ""
+        partial = f"n = {cell.n} of {len(cell.entries)}" if cell.n and cell.missing else ""
         return Shown(cell, value, partial, row in ranking.best, ranking.is_close(row), published)
 
     @property
     def failures(self) -> list[tuple[str, Entry]]:
         """Runs that failed, each with its place in the table."""
         return [
-            (f"{plain(cell.row.name)}, {plain(cell.column.title)}, seed {entry.seed}", entry)
+            (f"{plain(cell.row.name)}, {plain(cell.column.title)}, seed {entry.run.seed}", entry)
             for cell, entry in self.results.entries()
             if entry.state in ("failed", "unreadable")
         ]
@@ -106,6 +100,12 @@ class Layout:
                 else:
                     found.append(range(start, end))
         return found
+
+    def groups(self, block: range | None = None) -> list[tuple[str, int, int]]:
+        """Headings over neighbouring columns, each with its first and last place in a table; the names of rows are in place 1."""
+        places = range(len(self.columns)) if block is None else block
+        groups = [(name, list(found)) for name, found in groupby(places, key=lambda place: self.columns[place].group)]
+        return [(name, found[0] - places.start + 2, found[-1] - places.start + 2) for name, found in groups]
 
     @property
     def caption(self) -> str:
@@ -162,18 +162,6 @@ def _how_clear(decided: Sequence[Ranking]) -> str:
     if close := sum(not test.distinguishable for test in tests):
         return f"{close} of {len(tests)} other rows cannot be distinguished from it."
     return "Every other row is distinguishable from it." if tests else ""
-
-
-def in_words(difference: Difference, measure: Measure) -> tuple[str, str]:
-    """Mean and interval of a difference, '+0.31' and '+0.12 to +0.50'; a dash for what is missing."""
-    mean, *bounds = (measure.shown(value, "+") for value in (difference.mean, *(difference.interval or (None,))))
-    return mean, " to ".join(bounds)
-
-
-def probability(p: float | None) -> str:
-    if p is None:
-        return "–"
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def link(path: Path, folder: Path) -> str:

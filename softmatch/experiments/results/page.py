@@ -1,21 +1,20 @@
 """Page of a sheet: its table, the curves of its rows, its runs, in one HTML file that needs no other."""
 
-from __future__ import annotations
-
 import base64
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from softmatch.errors import InputError
-from softmatch.experiments.results.collect import Cell, Record, Results, number
-from softmatch.experiments.results.layout import Layout, in_words, link, plain, probability
+from softmatch.experiments.results.collect import Cell, Results
+from softmatch.experiments.results.layout import Layout, link, plain
+from softmatch.experiments.results.statistics import probability
 from softmatch.files.untrusted import read_text
 from softmatch.formatting import duration
+from softmatch.report.charts import thin
 from softmatch.report.pages import Page
+from softmatch.report.run_contents import Record, number
 from softmatch.runs.folder import read_record
 
 HERE = Path(__file__).parent
@@ -38,32 +37,18 @@ def page(layout: Layout, figures: Sequence[Path], commands: Sequence[str], folde
         {**drawn, "dashes": [[int(length) for length in dash.split()] for dash in DASHES], "colors": COLORS},
         layout=layout,
         counted=((len(layout.lines), "row"), (len(layout.columns), "column"), (len(results.sheet.seeds), "seed")),
-        groups=[(name, len(list(places))) for name, places in groupby(column.group for column in layout.columns)],
         rows=[(line.name, place % COLORS, DASHES[place // COLORS % len(DASHES)]) for place, line in enumerate(layout.lines)],
         charts=charts[:SHOWN],
-        folds=_folds(layout, charts[SHOWN:]),
+        folds=[charts[start : start + FOLD] for start in range(SHOWN, len(charts), FOLD)],
         pictures=[{"title": plain(path.stem.replace("-", " ").replace("_", " ")), "data": _picture(path)} for path in figures],
         entries=entries,
         commands=[plain(command) for command in commands],
         example=entries[0][1].run.name if entries else None,
         plain=plain,
         duration=duration,
-        in_words=partial(in_words, measure=results.measure),
         probability=probability,
         link=partial(link, folder=folder),
     )
-
-
-def _folds(layout: Layout, charts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Charts beyond the first few, by group, and not too many that are drawn at once."""
-    folds, sizes = [], Counter(column.group for column in layout.columns)
-    for group, found in groupby(charts, key=lambda chart: layout.columns[chart["place"]].group):
-        members = list(found)
-        for start in range(0, len(members), FOLD):
-            part = members[start : start + FOLD]
-            title = part[0]["title"] if len(part) == 1 else f"{part[0]['title']} to {part[-1]['title']}"
-            folds.append({"title": group if group and len(part) == sizes[group] else title, "charts": part})
-    return folds
 
 
 def _picture(path: Path) -> str:
@@ -112,6 +97,4 @@ def _records(folder: Path, most: int) -> dict[int, Record]:
     """Up to `most` records of a run, evenly spread, with the first and the last; the other lines are not parsed."""
     path = folder / "metrics.jsonl"
     lines = [line for line in read_text(path, errors="replace").split("\n") if line] if path.is_file() else []
-    if len(lines) > most:
-        lines = [lines[round(place * (len(lines) - 1) / (most - 1))] for place in range(most)]
-    return {record["step"]: record for line in lines if (record := read_record(line))}
+    return {record["step"]: record for line in thin(lines, most) if (record := read_record(line))}

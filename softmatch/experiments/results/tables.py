@@ -1,13 +1,10 @@
 """Tables of a sheet as Markdown, LaTeX and CSV, in files and in the terminal; documents from the templates *.jinja."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os
 import re
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +96,14 @@ FORMULAS = {sign: rf"$\{name}$" for sign, name in zip("αβγδεζηθικλμ�
 _SETTING = str.maketrans({**SPECIAL, **FORMULAS})
 _LIGATURE = re.compile(r"([-'`])(?=\1)")
 _HAT = re.compile("([^\\W\\d_])\u0302")
-_MARK = "\0"
 
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is."""
-    hats = _HAT.findall(line := plain(text))
-    parts = _LIGATURE.sub(r"\1{}", _HAT.sub(_MARK, line).translate(_SETTING)).split(_MARK)
-    return parts[0] + "".join(rf"$\hat{{{letter}}}$" + part for letter, part in zip(hats, parts[1:], strict=True))
+    parts = _HAT.split(plain(text))  # every second one is a letter with a hat
+    parts[::2] = [_LIGATURE.sub(r"\1{}", part.translate(_SETTING)) for part in parts[::2]]
+    parts[1::2] = [rf"$\hat{{{letter}}}$" for letter in parts[1::2]]
+    return "".join(parts)
 
 
 def latex(layout: Layout) -> str:
@@ -116,14 +113,7 @@ def latex(layout: Layout) -> str:
         layout=layout,
         label=re.sub("[^A-Za-z0-9-]+", "-", layout.results.sheet.name),
         sentences=[*layout.legend, *layout.notes, *failed],
-        groups_of=lambda block: _groups(layout, block),
     )
-
-
-def _groups(layout: Layout, block: range) -> list[tuple[str, int, int]]:
-    """Headings over neighbouring columns of a table, each with the first and the last column that it is over."""
-    groups = [(name, list(places)) for name, places in groupby(block, key=lambda place: layout.columns[place].group)]
-    return [(name, places[0] - block.start + 2, places[-1] - block.start + 2) for name, places in groups]
 
 
 def _latex_cell(shown: Shown) -> str:
@@ -187,17 +177,14 @@ def cells_csv(layout: Layout) -> str:
     measure, rows = layout.results.measure, []
     for line, row in zip(layout.lines, layout.results.sheet.rows, strict=True):
         for shown, column, own in zip(line.cells, layout.columns, layout.results.sheet.columns, strict=True):
-            if shown.cell is not None or shown.published:
-                named = [line.name, column.group, column.name, measure.title, measure.unit, shown.published]
-                test = layout.rankings[own.title].tests.get(row.name)
-                rows.append([*named, *_figures(shown, measure.factor), *(_test(test, measure.factor) if test else ())])
+            named = [line.name, column.group, column.name, measure.title, measure.unit, shown.published]
+            test = layout.rankings[own.title].tests.get(row.name)
+            rows.append([*named, *_figures(shown, measure.factor), *(_test(test, measure.factor) if test else ())])
     return _csv(CELL_HEADS, rows)
 
 
 def _figures(shown: Shown, factor: float) -> list[str]:
-    if (cell := shown.cell) is None:
-        return []
-    values = list(cell.values.values())
+    cell, values = shown.cell, list(shown.cell.values.values())
     spread = (cell.mean, cell.sd, min(values, default=None), max(values, default=None))
     figures = [str(cell.n), str(len(cell.entries)), *(_number(value, factor) for value in spread)]
     figures += [" ".join(_number(value, factor) for value in values), " ".join(map(str, cell.missing))]
@@ -214,7 +201,7 @@ def runs_csv(results: Results, folder: Path) -> str:
     rows = [
         [
             *(plain(text) for text in (cell.row.name, cell.column.group, cell.column.name)),
-            *(str(entry.seed), *(_number(entry.figure(name)) for name in ("test_error", "quantity", "quality", "seconds"))),
+            *(str(entry.run.seed), *(_number(entry.figure(name)) for name in ("test_error", "quantity", "quality", "seconds"))),
             *(Path(os.path.relpath(entry.folder, folder)).as_posix(), entry.state, plain(entry.message)),
         ]
         for cell, entry in results.entries()

@@ -16,7 +16,7 @@ from softmatch.data.pictures import EncodedImage, ImageFiles
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.errors import InputError
-from tests.data.readers.images import QUADRANTS, write_animation, write_claiming, write_image, write_truncated, write_turned
+from tests.data.readers.images import write_animation, write_claiming, write_image, write_truncated, write_turned
 
 
 def levels(image: Tensor) -> list[list[int]]:
@@ -343,9 +343,7 @@ def test_damaged_settings_are_explained(settings: dict[str, object], message: st
 
 
 def test_words_for_what_is_done() -> None:
-    assert ImagePreparation(1, 8, 8).describe() == "grey images resized to 8×8"
-    cropped = "colour images resized to 256×256, their middle 224×224"
-    assert ImagePreparation(3, 224, 224, 256).describe() == cropped
+    assert ImagePreparation(3, 224, 224, 256).describe() == "colour images resized to 256×256, their middle 224×224"
 
 
 def test_progress_is_told_to_the_end_and_the_order_is_kept(tmp_path: Path) -> None:
@@ -365,9 +363,3 @@ def test_a_name_that_is_no_text_can_be_read_and_shown(tmp_path: Path) -> None:
     assert (len(items), kept) == (2, [0, 1])
     assert "bad\\xff.png" in findings[0].places[0]
     findings[0].text.encode("utf-8")
-
-
-def test_the_writers_of_these_tests_write_what_they_say(tmp_path: Path) -> None:
-    assert levels(torch.from_numpy(QUADRANTS)[None]) == [[40, 90], [150, 220]]
-    with Image.open(write_turned(tmp_path / "photo.jpg", 6)) as image:
-        assert (image.size, image.getexif()[0x0112]) == ((16, 24), 6)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.image_folder import OpenedFolder, open_folder
-from softmatch.data.records import Columns, Finding
+from softmatch.data.readers.image_folder import open_folder
+from softmatch.data.records import Columns, Finding, Found
 from softmatch.formatting import printable
 
 NAMES_ARE_BYTES = pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are text there")
@@ -28,7 +28,7 @@ def write_table(folder: Path, content: str, name: str = "labels.csv") -> None:
     (folder / name).write_text(content, encoding="utf-8")
 
 
-def read(folder: Path, names: str, table: str | None = None, columns: Columns | None = None, **tables: str) -> OpenedFolder:
+def read(folder: Path, names: str, table: str | None = None, columns: Columns | None = None, **tables: str) -> Found:
     """Open a folder of these files, named with spaces between them, with a labels.csv and other tables."""
     write(folder, *names.split())
     for name, content in {"labels": table, **tables}.items():
@@ -37,7 +37,7 @@ def read(folder: Path, names: str, table: str | None = None, columns: Columns | 
     return open_folder(folder, columns or Columns())
 
 
-def labels(opened: OpenedFolder | None) -> dict[str, str | None]:
+def labels(opened: Found | None) -> dict[str, str | None]:
     assert opened is not None
     records = opened.read()
     assert records.kind == "image"
@@ -45,22 +45,26 @@ def labels(opened: OpenedFolder | None) -> dict[str, str | None]:
     return dict(zip(records.names, records.labels, strict=True))
 
 
-def origin(opened: OpenedFolder) -> str:
+def paths(opened: Found) -> list[Path]:
+    return [Path(str(path)) for path in opened.records.inputs]
+
+
+def origin(opened: Found) -> str:
     """What is said about where the labels are from, without the paths of folders."""
     (finding,) = [finding for finding in opened.findings if finding.text.startswith("labels of ")]
     assert finding.level == "note"
     return finding.text.removeprefix(f"labels of {opened.where}: ").replace(f"{opened.where}/", "")
 
 
-def others(opened: OpenedFolder) -> list[Finding]:
+def others(opened: Found) -> list[Finding]:
     """All other findings."""
     return [finding for finding in opened.findings if not finding.text.startswith("labels of ")]
 
 
-def levels(opened: OpenedFolder) -> list[str]:
+def levels(opened: Found) -> list[str]:
     return [finding.level for finding in others(opened)]
 
 
-def only(opened: OpenedFolder) -> Finding:
+def only(opened: Found) -> Finding:
     (finding,) = others(opened)
     return finding

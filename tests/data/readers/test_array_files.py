@@ -114,20 +114,14 @@ def test_npz_with_unlabeled_and_test_items(tmp_path: Path) -> None:
     assert opened.test.where == f"{path}, x_test"
 
 
-def test_npz_with_names_of_ones_own_and_without_labels(tmp_path: Path) -> None:
-    path = tmp_path / "data.npz"
-    np.savez(path, mine=X, truth=np.array([1, 2, 1, 2]))
-    assert open_npz(path, Columns(label="truth", features=("mine",))).read().labels == ["1", "2", "1", "2"]
-    assert open_npz(path, Columns(features=("mine",))).read().labels == [None] * 4
-
-
-def test_names_of_ones_own_hold_for_a_further_archive(tmp_path: Path) -> None:
+def test_npz_with_names_of_ones_own_hold_for_a_further_archive_and_need_no_labels(tmp_path: Path) -> None:
     given = Columns(label="truth", features=("mine",), unlabeled="?", text="unused")
     for name, labels in (("train.npz", ["a", "?", "b", "a"]), ("test.npz", ["b", "a", "?", "b"])):
         np.savez(tmp_path / name, mine=X, other=X, truth=np.array(labels))
     opened = open_npz(tmp_path / "train.npz", given)
     assert opened.columns == Columns(label="truth", features=("mine",), unlabeled="?")
     assert open_npz(tmp_path / "test.npz", opened.columns).read().labels == ["b", "a", None, "b"]
+    assert open_npz(tmp_path / "test.npz", Columns(features=("mine",))).read().labels == [None] * 4
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
 from softmatch.inference.suggest import cold_start
-from tests.data.readers.folders import STRANGE, labels, levels, only, origin, others, read, write, write_table
+from tests.data.readers.folders import STRANGE, labels, levels, only, origin, others, paths, read, write, write_table
 from tests.own.sources import pictures, write_csv
 
 
@@ -272,7 +272,7 @@ def test_a_table_whose_rows_name_images(tmp_path: Path) -> None:
     write_table(tmp_path, "file,label\nsub/a.png,x\nb,y\nsub/deep/c.jpg,\ngone.png,x\nb.png,y\n")
     opened = open_image_table(tmp_path / "labels.csv", Columns(), "file")
     assert list(labels(opened).items()) == [("sub/a.png", "x"), ("b.png", "y"), ("sub/deep/c.jpg", None)]
-    assert opened.paths[0] == tmp_path / "sub" / "a.png"
+    assert paths(opened)[0] == tmp_path / "sub" / "a.png"
     assert opened.columns.label == "label"
     assert [finding.places for finding in opened.findings if finding.level == "warning"] == [("row 4: 'gone.png'",)]
     assert opened.where == str(tmp_path / "labels.csv")
@@ -281,12 +281,7 @@ def test_a_table_whose_rows_name_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "found"),
     [
-        (
-            "t.jsonl",
-            '{"image": "1.png", "label": 3}\n{"image": "2.png", "label": null}\n',
-            "image",
-            {"1.png": "3", "2.png": None},
-        ),
+        ("t.jsonl", '{"f": "1.png", "label": 3}\n{"f": "2.png", "label": null}\n', "f", {"1.png": "3", "2.png": None}),
         ("t.csv", "file\n2.png\n1.png\n", "file", {"2.png": None, "1.png": None}),
     ],
 )

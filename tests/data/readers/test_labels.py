@@ -27,10 +27,6 @@ def test_one_in_all_spellings(value: object) -> None:
         ("-2.0", "-2"),
         (1.5, "1.5"),
         (np.float32(0.1), "0.1"),
-        ("1.50", "1.50"),
-        ("01", "01"),
-        ("1.0.0", "1.0.0"),
-        ("1e3", "1e3"),
         (10**20, "1" + "0" * 20),
         (True, "true"),
         (np.True_, "true"),
@@ -39,9 +35,8 @@ def test_one_in_all_spellings(value: object) -> None:
         ("  two  words ", "two  words"),
         ("\ufeffcat\u200b", "cat"),
         ("cafe\u0301", "café"),
-        ("😀\n😀", "😀\n😀"),
-        ("NaN", "NaN"),
         ("a\ud800", "a?"),
+        *((same, same) for same in ("1.50", "01", "1.0.0", "1e3", "😀\n😀", "NaN")),
     ],
 )
 def test_other_labels(value: object, cleaned: str) -> None:
@@ -103,23 +98,15 @@ def test_usual_labels_are_not_suspicious() -> None:
     assert suspicious_unlabeled({"0": 5, "1": 5, "nanny": 2, "another": 1}, None) is None
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("billing", "Billing"),
-        ("credit card", "credit_card"),
-        ("credit card", "credit  card"),
-        ("café", "cafe"),
-        ("refund", "refunds"),
-        ("e-mail", "email"),
-        ("no", "No"),
-        ("class 1", "class1"),
-    ],
-)
-def test_two_spellings_are_told_with_their_counts(names: tuple[str, str]) -> None:
-    (finding,) = look_alikes({names[0]: 12, names[1]: 13, "quite different": 3})
+SPELLINGS = "billing|Billing, credit card|credit_card, credit card|credit  card, café|cafe, refund|refunds, e-mail|email, no|No"
+
+
+@pytest.mark.parametrize("names", [*SPELLINGS.split(", "), "class 1|class1"])
+def test_two_spellings_are_told_with_their_counts(names: str) -> None:
+    one, other = names.split("|")
+    (finding,) = look_alikes({one: 12, other: 13, "quite different": 3})
     assert finding.level == "warning"
-    assert finding.text == f'The labels "{names[1]}" (13) and "{names[0]}" (12) look like one class written in two ways.'
+    assert finding.text == f'The labels "{other}" (13) and "{one}" (12) look like one class written in two ways.'
 
 
 @pytest.mark.parametrize("slip", ["biling", "billling", "bulling", "biliing", "illing"])
@@ -128,27 +115,16 @@ def test_slip_of_a_letter_is_told_where_it_is_rare(slip: str) -> None:
     assert look_alikes({"billing": 10, slip: 3}) == []
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("class1", "class2"),
-        ("Q1", "Q2"),
-        ("A+", "A-"),
-        ("A", "a"),
-        ("C", "C++"),
-        ("HER2+", "HER2-"),
-        ("room 1.1", "room 11"),
-        ("1.5", "15"),
-        ("typeA", "typeB"),
-        ("group_a", "group_b"),
-        ("group a", "group ab"),
-        ("cat", "car"),
-        ("class", "clas-1"),
-        ("version 10", "version 100"),
-    ],
+CODES = (
+    "class1|class2, Q1|Q2, A+|A-, A|a, C|C++, HER2+|HER2-, room 1.1|room 11, 1.5|15, typeA|typeB, group_a|group_b, "
+    "group a|group ab, cat|car, class|clas-1, version 10|version 100"
 )
-def test_codes_are_no_spellings(names: tuple[str, str]) -> None:
-    assert look_alikes({names[0]: 100, names[1]: 1}) == []
+
+
+@pytest.mark.parametrize("names", CODES.split(", "))
+def test_codes_are_no_spellings(names: str) -> None:
+    one, other = names.split("|")
+    assert look_alikes({one: 100, other: 1}) == []
 
 
 def test_real_class_names_are_left_alone() -> None:

@@ -108,7 +108,7 @@ def test_rows_without_a_text_are_left_out_of_training_only(tmp_path: Path) -> No
     assert (records.inputs, records.names, records.labels) == (["one text", "two texts"], ["1", "4"], ["a", "b"])
     finding = opened.findings[-1]
     assert (finding.level, finding.text) == ("warning", f"{path}: 2 rows have no text and are left out: row 2; row 3.")
-    assert finding.places == ("2", "3")
+    assert finding.places == ("row 2", "row 3")
     (streamed,) = opened.stream(10)
     assert streamed.inputs == ["one text", "", "   ", "two texts"]
 

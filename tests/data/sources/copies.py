@@ -90,13 +90,13 @@ def batch(data: Set, key: bytes = b"labels") -> dict[bytes, object]:
     return {b"batch_label": b"a batch", b"data": rows, key: data.labels.tolist()}
 
 
-def write_cifar10(folder: Path, dump: Any = python2) -> tuple[list[Set], Set]:
+def write_cifar10(folder: Path) -> tuple[list[Set], Set]:
     """Five batches of 4 images and a test batch of 6, in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     train, test = [draw(4, (3, 32, 32), seed) for seed in range(5)], draw(6, (3, 32, 32), 9)
     for number, part in enumerate(train, 1):
-        (folder / f"data_batch_{number}").write_bytes(dump(batch(part)))
-    (folder / "test_batch").write_bytes(dump(batch(test)))
+        (folder / f"data_batch_{number}").write_bytes(python2(batch(part)))
+    (folder / "test_batch").write_bytes(python2(batch(test)))
     return train, test
 
 

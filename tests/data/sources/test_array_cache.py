@@ -1,9 +1,7 @@
 """The cache: made once, mapped, checked; damage, races and disks that cannot be written lose nothing."""
 
-import json
 import logging
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +38,7 @@ def only_entry(folder: Path) -> Path:
 def test_files_are_read_once(cifar: tuple[Path, list[Set]], cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load("cifar10", cifar[0])
     names = sorted(path.name for path in only_entry(cache_folder).iterdir())
-    assert names == ["cache.json", *(f"{part}.npy" for part in sorted(PARTS))]
+    assert names == [*(f"{part}.npy" for part in sorted(PARTS)), "verified"]
     monkeypatch.setattr(Found, "read", refuse)
     monkeypatch.setattr(Found, "verify", refuse)
     train, _ = load("cifar10", cifar[0])
@@ -61,7 +59,7 @@ def test_cached_data_are_mapped_and_writing_to_them_stays_private(cifar: tuple[P
 
 def test_changed_files_are_read_again(cifar: tuple[Path, list[Set]], monkeypatch: pytest.MonkeyPatch) -> None:
     load("cifar10", cifar[0])
-    parts, _ = write_cifar10(cifar[0], dump=pickle.dumps)
+    parts, _ = write_cifar10(cifar[0])
     publish(monkeypatch, "cifar10", cifar[0])
     called = []
     original = Found.read
@@ -70,22 +68,21 @@ def test_changed_files_are_read_again(cifar: tuple[Path, list[Set]], monkeypatch
     assert called
 
 
-@pytest.mark.parametrize("part", [*(f"{part}.npy" for part in PARTS), "cache.json"])
-@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", ["cut", "header", "gone"])
 def test_a_damaged_entry_is_made_again(
     cifar: tuple[Path, list[Set]], cache_folder: Path, caplog: pytest.LogCaptureFixture, part: str, damage: str
 ) -> None:
     load("cifar10", cifar[0])
-    path = only_entry(cache_folder) / part
+    path = only_entry(cache_folder) / f"{part}.npy"
     content = path.read_bytes()
     if damage == "gone":
         path.unlink()
     else:
-        flipped = content[:-8] + bytes([content[-8] ^ 1]) + content[-7:]
-        path.write_bytes(content[:-3] if damage == "cut" else flipped)
+        path.write_bytes(content[:-3] if damage == "cut" else b"?" + content[1:])
     with caplog.at_level(logging.WARNING):
         assert same(load("cifar10", cifar[0])[0], *cifar[1])
-    assert f"are damaged ({part} " in caplog.text
+    assert "are damaged (" in caplog.text
     caplog.clear()
     assert same(load("cifar10", cifar[0])[0], *cifar[1])
     assert not caplog.records
@@ -162,17 +159,3 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert files_cache.cache_folder() == tmp_path / "home" / ".cache" / "softmatch"
-
-
-def test_every_page_of_a_small_file_counts(tmp_path: Path) -> None:
-    images = draw(300, (3, 32, 32), 0)
-    data = Data([Piece(images.images, images.labels, "")], [Piece(images.images, images.labels, "")])
-    entry = tmp_path / "some-0123456789abcdef"
-    cache.store_entry(entry, data, verified=True)
-    noted = json.loads((entry / "cache.json").read_text())
-    assert noted["files"]["train_images"]["shape"] == [300, 3, 32, 32]
-    content = bytearray((entry / "train_images.npy").read_bytes())
-    content[500_001] ^= 1
-    (entry / "train_images.npy").write_bytes(content)
-    assert cache.load_entry(entry) is None
-    assert not entry.exists()

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from softmatch.data import SOURCES
+from softmatch.data import SOURCES, make_split
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.sources.image_datasets import PUBLISHED
 from softmatch.data.sources.originals import Data, Piece, join_images
 from softmatch.errors import InputError
-from tests.data.sources.copies import load, publish, write_cifar10
+from tests.data.sources.copies import load, publish, write_cifar10, write_tree
 
 CLASSES = {"cifar10": 10, "cifar100": 100, "svhn": 10, "stl10": 10, "imagenet": 0, "fashion-mnist": 10}
 
@@ -46,7 +48,7 @@ def test_an_empty_folder_is_answered_with_the_files_that_are_expected(tmp_path: 
     ):
         load(name, tmp_path / "given")
     (tmp_path / "given" / "thesis.tex").touch()
-    with pytest.raises(InputError, match=r"it holds thesis\.tex\."):
+    with pytest.raises(InputError, match=r"it holds 'thesis\.tex'\."):
         load(name, tmp_path / "given")
     with pytest.raises(InputError, match=f"thesis.tex is none of the files of {name}"):
         load(name, tmp_path / "given" / "thesis.tex")
@@ -94,3 +96,57 @@ def test_pieces_are_joined_whatever_their_strides() -> None:
     turned = np.asfortranarray(images)
     pieces = [Piece(turned[:5000], np.zeros(5000, np.int64), "a"), Piece(images[5000:], np.zeros(4000, np.int64), "b")]
     assert np.array_equal(join_images(Data(pieces, []).train), images)
+
+
+SIZES = {"train": {"n02": 3, "n01": 4}, "val": {"n01": 2, "n02": 1}}
+
+
+def test_classes_are_the_sorted_folders(tmp_path: Path) -> None:
+    write_tree(tmp_path, SIZES)
+    (tmp_path / "train" / "n01" / "notes.txt").write_text("not an image")
+    (tmp_path / "train" / "list.txt").write_text("not a class")
+    train, test = load("imagenet", tmp_path)
+    assert isinstance(train.items, ImageFiles)
+    assert train.classes == ("n01", "n02")
+    assert train.labels.tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert [path.name for path in train.items.paths][3:5] == ["n01_3.JPEG", "n02_0.JPEG"]
+    assert test.labels.tolist() == [0, 0, 1]
+    assert train.items.shape == (7, 3, 224, 224)
+    assert train.describe() == "7 colour images of 224×224 (made of files when needed), 2 classes"
+    assert train.statistics == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+def test_a_split_chooses_among_the_files(tmp_path: Path) -> None:
+    write_tree(tmp_path, SIZES)
+    train, _ = load("imagenet", tmp_path)
+    split = make_split(train, 4, 0)
+    assert torch.bincount(train.labels[split.labeled]).tolist() == [2, 2]
+    chosen = train.items[split.labeled]
+    assert isinstance(chosen, ImageFiles)
+    assert [path.parent.name for path in chosen.paths] == ["n01", "n01", "n02", "n02"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"train": {"n01": 1, "n02": 1}}, r"val cannot be read: No such file or directory; expected .*val/CLASS/\*\.JPEG"),
+        ({"val": {"n01": 1}}, r"train cannot be read: .*expected .*train/CLASS/\*\.JPEG"),
+        ({"train": {"n01": 1, "n02": 0}, "val": {"n01": 1, "n02": 1}}, r"train/n02 has no images"),
+        ({"train": {"n01": 1, "n02": 1}, "val": {"n01": 1}}, r"val lacks the class n02, which .*train has"),
+        ({"train": {"n01": 1}, "val": {"n01": 1, "n02": 1}}, r"train lacks the class n02, which .*val has"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, sizes: dict[str, dict[str, int]], message: str) -> None:
+    write_tree(tmp_path, sizes)
+    with pytest.raises(InputError, match=message):
+        load("imagenet", tmp_path)
+
+
+def test_validation_images_in_one_heap_are_explained(tmp_path: Path) -> None:
+    write_tree(tmp_path, SIZES)
+    for path in list((tmp_path / "val").rglob("*.JPEG")):
+        path.rename(tmp_path / "val" / path.name)
+    for folder in ("n01", "n02"):
+        (tmp_path / "val" / folder).rmdir()
+    with pytest.raises(InputError, match=r"val has no folders, one for each class: expected .*val/CLASS/\*\.JPEG"):
+        load("imagenet", tmp_path)

@@ -73,12 +73,12 @@ def test_a_table_to_validate_on_is_used_where_there_is_one() -> None:
         (
             None,
             10,
-            "class 'World' has 10 texts; 10 per class to validate on would leave none .*: lower --validation-per-class\\.",
+            "class 'World' has 10 texts; 10 per class to validate on and 1 to train on .*: lower --validation-per-class\\.",
         ),
         (
             8,
             3,
-            "has 10 texts, 3 per class to validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
+            "has 10 texts; 3 per class to validate on and 8 to train on .*: lower --validation-per-class or --train-per-class",
         ),
         (11, None, "class 'World' has 10 texts to train on, 11 per class are asked for: lower --train-per-class"),
     ],

@@ -13,11 +13,11 @@ import pytest
 
 from softmatch import __version__
 from softmatch.distributed.launching import usable_cpus
-from softmatch.experiments.executors import HEADING, Ended, Where, here, open_executor
+from softmatch.experiments.executors import HEADING, Ended, Job, Where, here, open_executor
 from softmatch.experiments.executors.here import execute, start_child
 from tests.experiments.tiny import wait_for
 
-LONG = shlex.split("train two-moons --network mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-baseline --out run")
+LONG = shlex.split("train two-moons --network mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-baseline")
 
 
 def test_output_goes_to_the_log_after_a_heading(tmp_path: Path) -> None:
@@ -31,10 +31,12 @@ def test_output_goes_to_the_log_after_a_heading(tmp_path: Path) -> None:
 def test_a_child_has_the_folder_and_environment_it_is_given(tmp_path: Path) -> None:
     folder, log = tmp_path / "work", tmp_path / "run.log"
     folder.mkdir()
-    (folder / "own.py").write_text("import os\nraise ValueError(os.environ['MINE'])\n")
-    ended = execute(["train", "two-moons", "--method", "own.py:x", "--out", "run"], log, {"MINE": "own word"}, folder)
-    assert ended == Ended(2)
-    assert log.read_text().endswith("softmatch: own.py cannot be run: ValueError: own word\n")
+    (folder / "sitecustomize.py").write_text("import os\nprint(os.getcwd(), os.environ['MINE'], flush=True)\n")
+    environment = {"MINE": "own word", "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+    assert execute(["trian"], log, environment, folder) == Ended(2)
+    _, line, *message = log.read_text().splitlines()
+    assert line == f"{folder} own word"
+    assert "trian" in " ".join(message)
 
 
 def test_a_machine_without_the_store_says_so(tmp_path: Path) -> None:
@@ -44,31 +46,33 @@ def test_a_machine_without_the_store_says_so(tmp_path: Path) -> None:
 
 
 PARENT = """
-import sys, time
+import multiprocessing, sys, time
 from pathlib import Path
-from softmatch.experiments.executors.here import start_child
-print(start_child(sys.argv[2:], Path(sys.argv[1])).pid, flush=True)
+from softmatch.experiments.executors.here import start_child, start_job
+started = start_child([*sys.argv[1:], "--out", "started"], Path("started.log"))
+start_job([*sys.argv[1:], "--out", "forked"], Path("forked.log"), {})
+print(started.pid, multiprocessing.active_children()[0].pid, flush=True)
 time.sleep(600)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells children of their parent's end")
 def test_a_child_saves_and_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
-    log = tmp_path / "run.log"
-    command = [sys.executable, "-c", PARENT, str(log), *LONG]
+    logs = [tmp_path / f"{name}.log" for name in ("started", "forked")]
+    command = [sys.executable, "-c", PARENT, *LONG]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
-        child = int(parent.stdout.readline())
-        wait_for(lambda: "run folder" in log.read_text())
-        assert os.getsid(child) == child  # Ctrl-C in the terminal of the parent does not reach it
+        children = [int(pid) for pid in parent.stdout.readline().split()]
+        wait_for(lambda: all("run folder" in log.read_text() for log in logs))
+        assert [os.getsid(child) for child in children] == children  # Ctrl-C in the parent's terminal does not reach them
         parent.kill()
-    wait_for(lambda: "stopped by SIGTERM" in log.read_text())
+    wait_for(lambda: all("stopped by SIGTERM" in log.read_text() for log in logs))
 
 
 def test_a_job_saves_when_it_is_told_to_and_is_killed_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with open_executor(Where(), tmp_path) as executor:
-        stopped, killed = (executor.start(LONG, tmp_path / f"{name}.log") for name in ("stopped", "killed"))
+        stopped, killed = (executor.start([*LONG, "--out", name], tmp_path / f"{name}.log") for name in ("stopped", "killed"))
         killed.kill()
         wait_for(lambda: "run folder" in (tmp_path / "stopped.log").read_text())
         assert stopped.poll() is None
@@ -100,31 +104,21 @@ def test_one_run_per_core_by_default(tmp_path: Path) -> None:
         assert executor.slots == usable_cpus()
 
 
-class _Child:
-    """In place of a process."""
-
-    returncode: int | None = None
-
-    def poll(self) -> int | None:
-        return self.returncode
-
-    terminate = kill = poll
-
-
 def test_each_run_gets_a_gpu_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[tuple[_Child, str]] = []
+    begun, over = list[str](), set[int]()
 
-    def start(arguments: Sequence[str], log: Path, environment: Mapping[str, Any]) -> _Child:
-        begun.append((_Child(), environment["CUDA_VISIBLE_DEVICES"]))
-        return begun[-1][0]
+    def start(arguments: Sequence[str], log: Path, environment: Mapping[str, Any]) -> Job:
+        begun.append(environment["CUDA_VISIBLE_DEVICES"])
+        number = len(begun)
+        return Job(lambda: Ended(0) if number in over else None, lambda: None, lambda: None)
 
-    monkeypatch.setattr(here, "start_child", start)
+    monkeypatch.setattr(here, "start_job", start)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
     with open_executor(Where(), tmp_path) as executor:
         assert executor.slots == 2
         for _ in range(2):
             executor.start([], tmp_path / "log")
-        begun[1][0].returncode = 0
+        over.add(2)
         executor.start([], tmp_path / "log")
-    assert [gpu for _, gpu in begun] == ["4", "7", "7"]
+    assert begun == ["4", "7", "7"]

@@ -44,11 +44,6 @@ def finish(store: Store, run: Run, records: Sequence[dict[str, Any]] | None = No
     return made.path
 
 
-def finish_all(store: Store, sheet: Sheet) -> None:
-    for run in sheet.runs():
-        finish(store, run)
-
-
 def cells_of(sheet: Sheet, store: Store, column: Column = MOONS) -> list[Cell]:
     """Cells of a column that have finished runs: the input of a figure."""
     return [cell for cell in collect(sheet, store).column(column.title) if cell.runs]

@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgba
 
-from softmatch.experiments.figures.histograms import draw_confidence, draw_two_moons, moment, telling_step
+from softmatch.experiments.figures.histograms import draw_confidence, draw_two_moons, telling_step
 from softmatch.experiments.figures.style import ALL, COLOURS, WRONG
 from softmatch.experiments.results.collect import Cell
 from softmatch.experiments.store import Store
 from softmatch.metrics import BINS
-from tests.experiments.figures.stored import (
-    MOONS,
-    ROWS,
-    STEPS,
-    cells_of,
-    finish,
-    finish_all,
-    legend,
-    lines,
-    make_sheet,
-    record_of,
-    texts,
-    titled,
-)
+from tests.experiments.figures import stored
+from tests.experiments.figures.stored import MOONS, ROWS, STEPS, cells_of, finish, make_sheet, record_of, texts, titled
 
 
 def _histogram(first: int, wrong: int) -> dict[str, list[int]]:
@@ -48,15 +36,6 @@ def _cells(tmp_path: Path) -> list[Cell]:
     return cells_of(sheet, store)
 
 
-def test_counts_are_summed_and_weights_averaged_over_seeds(tmp_path: Path) -> None:
-    flex, soft = (moment(cell.runs, 1) for cell in _cells(tmp_path))
-    assert (soft.n, flex.n) == (2, 1)
-    assert (soft.all[0], soft.all[-1], soft.wrong[0], soft.right[0]) == (40, 20, 8, 32)
-    assert (soft.weight.tolist(), soft.threshold) == ([0.25, 1.0], None)
-    assert flex.threshold == 0.625
-    assert soft.quality == pytest.approx(0.5 + 0.2 / 40 + 0.025)
-
-
 def test_panels_show_shares_and_the_weight(tmp_path: Path) -> None:
     figure = draw_confidence(_cells(tmp_path), "A try")
     assert figure is not None
@@ -74,7 +53,7 @@ def test_panels_show_shares_and_the_weight(tmp_path: Path) -> None:
     assert len(weighed) == 1
     assert weighed[0].get_color() == COLOURS["SoftMatch"]
     assert panels[6].get_ylabel() == "SoftMatch\npseudo-labels (%)"
-    assert legend(figure)[2:] == ["weight λ (right axis)", "average threshold of classes"]
+    assert stored.legend(figure)[2:] == ["weight λ (right axis)", "average threshold of classes"]
     assert "n = 1 to 2 seeds" in texts(figure)
 
 
@@ -89,9 +68,6 @@ def test_records_without_pseudo_labels_count_none(tmp_path: Path) -> None:
     sheet, store = make_sheet(rows=ROWS[:1], seeds=(0,)), Store(tmp_path)
     finish(store, sheet.runs()[0], [{"step": 1, "test_error": 0.5}])
     (cell,) = cells_of(sheet, store)
-    found = moment(cell.runs, 1)
-    assert (found.all.sum(), len(found.weight), found.threshold) == (0, 0, None)
-    assert np.isnan(found.quality)
     figure = draw_confidence([cell], "A try")
     assert figure is not None
     assert len(figure.axes) == 2
@@ -99,17 +75,18 @@ def test_records_without_pseudo_labels_count_none(tmp_path: Path) -> None:
 
 def test_four_panels_of_the_runs(tmp_path: Path) -> None:
     sheet, store = make_sheet(), Store(tmp_path)
-    finish_all(store, sheet)
+    for run in sheet.runs():
+        finish(store, run)
     figure = draw_two_moons(cells_of(sheet, store), "A try")
     written = texts(figure)
     assert "(a) Confidence at step 30" in written  # the qualities differ the more, the later; three quarters end here
     assert "SoftMatch: 67.5 % right" in written
     for name, key in (("(b)", "quantity"), ("(c)", "quality")):
         expected = np.mean([[record_of(sheet.run(ROWS[2], MOONS, seed), step)[key] for step in STEPS] for seed in (0, 1)], 0)
-        ((steps, drawn),) = lines(titled(figure, name), COLOURS["SoftMatch"])
+        ((steps, drawn),) = stored.lines(titled(figure, name), COLOURS["SoftMatch"])
         assert steps == list(STEPS)
         np.testing.assert_allclose(drawn, expected, rtol=1e-5)
-    assert legend(figure) == [
+    assert stored.legend(figure) == [
         *("all pseudo-labels", "wrong pseudo-labels", "share right, where used (right axis)"),
         *("FixMatch", "FlexMatch", "SoftMatch"),
     ]
@@ -148,7 +125,7 @@ def test_the_share_right_is_drawn_where_pseudo_labels_are_used(tmp_path: Path) -
     finish(store, run, [record_of(run, 1, histogram=histogram, curve=curve)])
     figure = draw_two_moons(cells_of(sheet, store), "A try")
     ((places, drawn),) = [
-        line for axes in figure.axes if axes.get_ylabel() == "right (%)" for line in lines(axes, COLOURS["FixMatch"])
+        line for axes in figure.axes if axes.get_ylabel() == "right (%)" for line in stored.lines(axes, COLOURS["FixMatch"])
     ]
     np.testing.assert_allclose(places, [(n + 0.5) / BINS for n in range(45, 50)])
     assert drawn == [0.75] * 5

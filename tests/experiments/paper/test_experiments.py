@@ -73,14 +73,7 @@ def test_numbers_and_claims_are_about_cells_that_exist(name: str) -> None:
 
 
 def test_every_number_of_the_paper_is_an_error_with_its_spread() -> None:
-    tables = (
-        published.MAIN,
-        published.LONG_TAILED,
-        published.TEXT,
-        published.FUNCTIONS,
-        published.MOMENTUM,
-        published.RANGE,
-    )
+    tables = (published.MAIN, published.LONG_TAILED, published.TEXT, published.FUNCTIONS, published.MOMENTUM, published.RANGE)
     for cell in [cell for table in (*tables, published.TARGET) for cell in table.values()]:
         assert re.fullmatch(r"\d{1,2}\.\d\d ± \d{1,2}\.\d\d?\*?", cell), cell
     assert [len(table) for table in tables] == [10 * 9 - 6, 18, 28, 18, 3, 3]

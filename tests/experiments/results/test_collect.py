@@ -10,7 +10,8 @@ from softmatch.errors import InputError
 from softmatch.experiments.results.collect import collect
 from softmatch.experiments.sheet import Row
 from softmatch.experiments.store import Store
-from tests.experiments.finished import VALUES, Ended, cell_of, finish, finish_all, make_sheet
+from softmatch.experiments.sweep import Outcome
+from tests.experiments.finished import VALUES, cell_of, finish, finish_all, make_sheet
 
 
 def test_figures_of_a_cell(tmp_path: Path) -> None:
@@ -30,14 +31,6 @@ def test_figures_of_a_cell(tmp_path: Path) -> None:
     assert collect(sheet, store).progress == (17, 18)
 
 
-def test_one_value_has_no_deviation_and_none_no_mean(tmp_path: Path) -> None:
-    store, sheet = Store(tmp_path), make_sheet()
-    finish_all(store, sheet, {("SoftMatch", "Digits, 40"): {1: 0.1}})
-    one, none = (cell_of(sheet, store, name) for name in ("SoftMatch", "FixMatch"))
-    assert (one.n, one.mean, one.sd) == (1, 0.1, None)
-    assert (none.n, none.mean, none.sd, none.missing) == (0, None, None, [0, 1, 2])
-
-
 def test_states(tmp_path: Path) -> None:
     """A cell of each kind of run that is not there; only a finished one with the figure counts."""
     store, sheet = Store(tmp_path), make_sheet(seeds=tuple(range(7)))
@@ -48,9 +41,8 @@ def test_states(tmp_path: Path) -> None:
     (finish(store, runs[2], 0.25) / "result.json").write_text('{"test_error": 0.2')
     store.folder(runs[4]).mkdir()
     (finish(store, runs[6], 0.25) / "report.html").unlink()
-    outcomes = [Ended(runs[3], "failed", 3, "out of memory"), Ended(runs[0], "done"), Ended(runs[6], "stopped", 2, "saved")]
-    cell = collect(sheet, store, outcomes=outcomes).cell("SoftMatch", "Digits, 40")
-    assert cell is not None
+    outcomes = [Outcome(runs[3], "failed", 3, "out of memory"), Outcome(runs[0], "done"), Outcome(runs[6], "stopped", 2, "saved")]
+    cell = collect(sheet, store, outcomes=outcomes).cells["SoftMatch", "Digits, 40"]
     states = ["finished", "unmeasured", "unreadable", "failed", "unfinished", "missing", "failed"]
     assert [entry.state for entry in cell.entries] == states
     assert cell.values == {0: 0.25}
@@ -69,11 +61,10 @@ def test_cells_that_share_a_run_have_the_same_entry(tmp_path: Path) -> None:
     assert results.progress == (1, 2)
 
 
-def test_cells_left_out_and_measures(tmp_path: Path) -> None:
-    store, sheet = Store(tmp_path), make_sheet(without=frozenset({("FixMatch", "Digits, 40")}), seeds=(0,))
+def test_measures(tmp_path: Path) -> None:
+    store, sheet = Store(tmp_path), make_sheet(seeds=(0,))
     classes = {"a": 0.25, "b": None, "c": 0.75}
     finish(store, sheet.run(sheet.rows[2], sheet.columns[0], 0), 0.5, (10, 20), quantity=0.8, quality=0.9, class_errors=classes)
-    assert collect(sheet, store).cell("FixMatch", "Digits, 40") is None
     expected = {
         "error": 0.5,
         "quantity": 0.8,

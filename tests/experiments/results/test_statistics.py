@@ -1,13 +1,15 @@
-"""Paired tests against numbers worked out by hand, Holm's correction, rankings, and what cannot be tested."""
+"""Paired tests against numbers worked out by hand, Holm's correction, rankings, verdicts on claims, and what cannot be tested."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from softmatch.experiments.paper.experiment import close, higher, lower
 from softmatch.experiments.results.collect import collect
-from softmatch.experiments.results.statistics import Difference, holm, paired_difference, rank
+from softmatch.experiments.results.statistics import Difference, Verdict, holm, judge, paired_difference, rank
 from softmatch.experiments.sheet import Row
 from softmatch.experiments.store import Store
 from tests.experiments.finished import VALUES, finish, finish_all, make_sheet
@@ -59,17 +61,14 @@ def test_holm() -> None:
     assert holm([]) == []
 
 
-def probability_of(row: str, best: list[float]) -> float:
-    return float(stats.ttest_rel(list(VALUES[row, "Digits, 40"].values()), best).pvalue)
-
-
 def test_ranking(tmp_path: Path) -> None:
     store, sheet = Store(tmp_path), make_sheet()
     finish_all(store, sheet, VALUES)
     found = rank(collect(sheet, store))
     first, second = found["Digits, 40"], found["Digits, 100"]
     assert first.best == ("SoftMatch",)
-    raw = {name: probability_of(name, [0.10, 0.12, 0.11]) for name in first.tests}
+    errors = {name: list(VALUES[name, "Digits, 40"].values()) for name in first.tests}
+    raw = {name: float(stats.ttest_rel(own, [0.10, 0.12, 0.11]).pvalue) for name, own in errors.items()}
     assert list(raw) == ["Labels alone", "FixMatch"]
     assert raw["Labels alone"] < 0.05 < raw["FixMatch"]
     assert {name: test.corrected for name, test in first.tests.items()} == pytest.approx(
@@ -92,7 +91,7 @@ def test_higher_is_better(tmp_path: Path) -> None:
     assert rank(collect(sheet, store, "quantity"))["Digits, 40"].best == ("SoftMatch",)
 
 
-def test_equal_figures_and_holm_over_rows(tmp_path: Path) -> None:
+def test_a_clear_best_and_equal_figures(tmp_path: Path) -> None:
     values = {
         ("Labels alone", "Digits, 40"): {0: 0.30, 1: 0.33, 2: 0.31, 3: 0.32},
         ("FixMatch", "Digits, 40"): {0: 0.12, 1: 0.15, 2: 0.14, 3: 0.16},
@@ -101,10 +100,6 @@ def test_equal_figures_and_holm_over_rows(tmp_path: Path) -> None:
     store, sheet = Store(tmp_path), make_sheet(seeds=(0, 1, 2, 3))
     finish_all(store, sheet, values)
     found = rank(collect(sheet, store))["Digits, 40"]
-    best = list(values["SoftMatch", "Digits, 40"].values())
-    raw = [float(stats.ttest_rel(list(values[name, "Digits, 40"].values()), best).pvalue) for name in found.tests]
-    assert raw[0] < raw[1]
-    assert [test.corrected for test in found.tests.values()] == pytest.approx([2 * raw[0], raw[1]])
     assert found.is_clear
     quality = rank(collect(sheet, store, "quality"))["Digits, 40"]
     assert quality.best == ("FixMatch", "SoftMatch")  # the same quality; labels alone have none
@@ -125,3 +120,64 @@ def test_equal_means_are_all_the_best(tmp_path: Path) -> None:
     found = rank(collect(sheet, store))["Digits, 40"]
     assert found.best == ("a", "b")
     assert list(found.tests) == ["c"]
+
+
+def write(store: Store, row: int, errors: Sequence[float]) -> None:
+    for seed, error in enumerate(errors):
+        finish(store, CLAIMED.run(CLAIMED.rows[row], CLAIMED.columns[0], seed), error, quantity=1 - error)
+
+
+CLAIMED = make_sheet(rows=(Row("ours", {"method": "softmatch"}), Row("theirs", {"method": "fixmatch"})), seeds=range(5))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "lower_says", "close_says"),
+    [
+        ([0.10, 0.11, 0.12, 0.10, 0.11], [0.20, 0.22, 0.21, 0.20, 0.23], "holds", "differs"),
+        ([0.10, 0.30, 0.12, 0.10, 0.11], [0.20, 0.22, 0.21, 0.20, 0.10], "leans that way", "no difference seen"),
+        ([0.20, 0.22, 0.21, 0.20, 0.10], [0.10, 0.30, 0.12, 0.10, 0.11], "not seen", "no difference seen"),
+        ([0.20, 0.22, 0.21, 0.20, 0.23], [0.10, 0.11, 0.12, 0.10, 0.11], "the opposite", "differs"),
+        ([0.20, 0.21], [0.10, 0.11], "not measured", "not measured"),
+        ([], [0.10, 0.11], "not measured", "not measured"),
+    ],
+)
+def test_verdicts(tmp_path: Path, ours: list[float], theirs: list[float], lower_says: Verdict, close_says: Verdict) -> None:
+    store = Store(tmp_path)
+    write(store, 0, ours)
+    write(store, 1, theirs)
+    claims = [lower("ours", "theirs", text="less"), close("ours", "theirs", text="the same")]
+    found = judge(claims, CLAIMED, store)
+    assert [(each.claim.text, each.column) for each in found] == [
+        (text, column) for text in ("less", "the same") for column in ("Digits, 40", "Digits, 100")
+    ]
+    assert [each.verdict for each in found] == [lower_says, "not measured", close_says, "not measured"]
+
+
+def test_figures_are_in_points_with_interval_and_n(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    write(store, 0, [0.10, 0.12, 0.14])
+    write(store, 1, [0.13, 0.14, 0.15, 0.5])
+    (first, second) = judge([lower("ours", "theirs", text="less")], CLAIMED, store)
+    # differences −3, −2, −1: mean −2, standard error 1/√3, t of 0.975 with 2 degrees of freedom 4.3027
+    assert first.figures == "−2.00 points (−4.48 to +0.48), p = 0.074, n = 3"
+    assert second.figures == "no common seeds"
+
+
+def test_other_measures_and_rows_that_a_sheet_does_not_have(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    write(store, 0, [0.10, 0.11, 0.12])
+    write(store, 1, [0.20, 0.22, 0.21])
+    more = higher("ours", "theirs", measure="quantity", text="ours uses more")
+    assert judge([more], CLAIMED, store)[0].verdict == "holds"
+    assert judge([more], CLAIMED, store)[0].figures.startswith("+10.00 points (")  # what the subject of the sentence has more
+    assert judge([higher("theirs", "ours", measure="quantity", text="theirs does")], CLAIMED, store)[0].verdict == "the opposite"
+    assert judge([lower("ours", "somebody", text="?")], CLAIMED, store) == []
+
+
+def test_a_row_against_itself_in_another_measure(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    write(store, 0, [0.10, 0.12, 0.11])
+    fewer = lower("ours", "ours", measure="error", against="quantity", text="fewer errors than labels")
+    found = judge([fewer], CLAIMED, store)[0]
+    assert (found.verdict, found.difference.n) == ("holds", 3)
+    assert found.difference.mean == pytest.approx(-0.78)

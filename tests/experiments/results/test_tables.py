@@ -24,7 +24,7 @@ from softmatch.experiments.results.tables import (
 )
 from softmatch.experiments.sheet import Column, Row
 from softmatch.experiments.store import Store
-from tests.experiments.finished import COLUMNS, HOSTILE, PUBLISHED, VALUES, finish, finish_all, full_layout, layout_of, make_sheet
+from tests.experiments.finished import HOSTILE, PUBLISHED, VALUES, finish, finish_all, full_layout, layout_of, make_sheet
 
 MESSAGE = "first\nout of *memory*\n"
 
@@ -99,18 +99,6 @@ def test_cells_csv(tmp_path: Path) -> None:
     assert float(fixmatch["p_holm"]) == pytest.approx(test.corrected, rel=1e-5)
     assert (fixmatch["common_seeds"], fixmatch["not_distinguishable"]) == ("2", "yes")
     assert (rows[5]["best"], rows[5]["p"], rows[5]["unit"], rows[5]["measure"]) == ("yes", "", "%", "error")
-
-
-def test_cells_left_out(tmp_path: Path) -> None:
-    """They are empty, unless the paper has a number for them."""
-    store, sheet = Store(tmp_path), make_sheet(without=frozenset({("FixMatch", c.title) for c in COLUMNS}), seeds=(0,))
-    layout = Layout(collect(sheet, store), {("FixMatch", "Digits, 40"): "7.47"})
-    rows = [(row["row"], row["column"], row["n"], row["published"]) for row in csv.DictReader(io.StringIO(cells_csv(layout)))]
-    assert rows[2] == ("FixMatch", "40", "", "7.47")
-    assert len(rows) == 5
-    table = markdown(layout, [], [], tmp_path)
-    assert re.search(r"\| FixMatch +\| +\| +\|\n\| ↳ \*paper\* +\| +\*7.47\* \| +\|", table)
-    assert re.search(r"\| SoftMatch +\| +– \| +– \|", table)
 
 
 def test_runs_csv(tmp_path: Path) -> None:
