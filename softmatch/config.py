@@ -81,8 +81,14 @@ class Config(BaseModel):
         None, ge=0, description="Largest number of images in one forward pass, with --batch-statistics separate. 0: no limit."
     )
 
-    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Optimiser. sgd uses Nesterov momentum 0.9.")
-    lr: float = Field(0.03, gt=0, description="Initial learning rate η₀; step k of K uses η₀·cos(7πk/16K).")
+    optimizer: Literal["sgd", "adam", "adamw", "muon"] = Field(
+        "sgd", description="Optimiser. sgd uses Nesterov momentum 0.9; muon is for networks with convolutions."
+    )
+    lr: float = Field(0.03, gt=0, description="Learning rate η₀, the largest of the schedule.")
+    schedule: Literal["cosine", "triangular"] = Field(
+        "cosine",
+        description="Learning rate at step k of K. cosine: η₀·cos(7πk/16K). triangular: up in the first fifth, down to 0.",
+    )
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay, not applied to biases and normalisation layers.")
     decay: Literal["gradient", "shrink"] = Field(
         "gradient",
@@ -108,6 +114,10 @@ class Config(BaseModel):
         "scaled",
         description="Moving averages. scaled: they span a fortieth of the run, without a bias to their initial values. "
         "paper: momentum 0.999 and the paper's initial values, made for 2^20 steps.",
+    )
+    teacher: Literal["network", "average"] = Field(
+        "network",
+        description="Weights that make the pseudo-labels. network: the current ones (the paper). average: the averaged ones.",
     )
     statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
     model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")

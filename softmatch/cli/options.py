@@ -32,11 +32,11 @@ PANELS: Mapping[str, str] = {
 }
 """Settings that `--help` shows, by panel."""
 MORE: Mapping[str, str] = {
-    "Optimiser": "labeled_batch unlabeled_batch optimizer lr weight_decay decay clip warmup views layer_decay head_rate "
-    "tuned_layers lora head length_buckets",
+    "Optimiser": "labeled_batch unlabeled_batch optimizer lr schedule weight_decay decay clip warmup views layer_decay "
+    "head_rate tuned_layers lora head length_buckets",
     "Machine": "device precision threads workers compile micro_batch checkpoint_every",
     "Paper and long tail": "recipe imbalance unlabeled_imbalance largest_class_labels largest_class_unlabeled train_per_class "
-    "validation_per_class batch_statistics averages statistics_momentum model_momentum batch_norm_momentum",
+    "validation_per_class batch_statistics averages teacher statistics_momentum model_momentum batch_norm_momentum",
 }
 """Settings that `--help-all` shows in addition."""
 BY_DATA = "by the data"

@@ -33,6 +33,7 @@ class Forward:
             batches), and its activations stay in the processor's cache.
         average: the network of averaged weights, for methods with a teacher.
         compiled: compile the network with torch.compile.
+        taught: the averaged weights answer for views without gradient, so that they make the pseudo-labels.
         sharded: views hold this process's share of the rows (`processes.share`), and results the rows of all processes, the same
             everywhere. Each process then has a part of the network's gradient, to be summed over the processes.
     """
@@ -46,6 +47,7 @@ class Forward:
         compiled: bool = False,
         *,
         sharded: bool = False,
+        taught: bool = False,
     ) -> None:
         if batch_statistics not in ("joint", "separate"):
             raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
@@ -53,7 +55,7 @@ class Forward:
         self.batch_statistics = batch_statistics
         self.micro_batch = micro_batch if batch_statistics == "separate" else None
         self.compiled = compiled
-        self.sharded = sharded and world().size > 1
+        self.sharded, self.taught = sharded and world().size > 1, taught
         self._draws = Draws()
         self._logits: Callable[[Tensor], Tensor] = torch.compile(network) if compiled else network
         features = getattr(network, "features", None)
@@ -77,6 +79,11 @@ class Forward:
             tracking: false leaves the running statistics of batch normalisation unchanged; batches are still normalised with
                 their own.
         """
+        if self.taught and gradient is not None and not all(gradient):
+            pairs = list(zip(views, gradient, strict=True))
+            answers = iter(self.teach(*(view for view, wanted in pairs if not wanted)))
+            learned = iter(self(*(view for view, wanted in pairs if wanted), tracking=tracking))
+            return [next(learned if wanted else answers) for wanted in gradient]
         with self._own_draws():
             logits = self._run(self._logits, views, gradient, tracking)
         return self._gathered(logits)[0]
@@ -210,7 +217,7 @@ class RecordedForward(Forward):
     def __init__(self, inner: Forward) -> None:
         self.network, self.average = inner.network, inner.average
         self.batch_statistics, self.micro_batch = inner.batch_statistics, inner.micro_batch
-        self.compiled, self.sharded, self._draws = inner.compiled, inner.sharded, inner._draws
+        self.compiled, self.sharded, self.taught, self._draws = inner.compiled, inner.sharded, inner.taught, inner._draws
         self.inner = inner
         self._seen: list[tuple[Tensor, Encoded]] = []
 

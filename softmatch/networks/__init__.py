@@ -15,15 +15,16 @@ from torch.overrides import TorchFunctionMode
 from softmatch.errors import InputError, nearest
 from softmatch.networks.heads import Tuning
 from softmatch.networks.residual import ResNet, WideResNet
+from softmatch.networks.shallow import Shallow
 from softmatch.networks.small import MLP, SmallConv
 from softmatch.plugins import call_own, find_own
 
 __all__ = [
-    "MLP", "Network", "ResNet", "SmallConv", "Tuning", "WideResNet", "build_network", "choose_network", "describe_network",
-    "is_encoder", "is_own", "shapes_only",
+    "MLP", "Network", "ResNet", "Shallow", "SmallConv", "Tuning", "WideResNet", "build_network", "choose_network",
+    "describe_network", "is_encoder", "is_own", "shapes_only",
 ]  # fmt: skip
 
-NAMES = ("mlp", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
+NAMES = ("mlp", "shallow", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
 """A name, a network, or a function that returns one."""
 ENCODER = "encoder="
@@ -75,9 +76,9 @@ def build_network(
     """A new network for items of `shape` (without the batch dimension).
 
     Args:
-        network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "small-conv", or "small-conv-16" with 16
-            channels instead of 32; "wrn-d-k"; "resnet-50"; "encoder=…" with a folder or an id of the Hugging Face hub: a
-            pretrained encoder with a new head, for images or token ids; or "file.py:name" or "module:name" of the user.
+        network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "shallow" or "small-conv", or with 16 channels
+            instead of 32 "shallow-16", "small-conv-16"; "wrn-d-k"; "resnet-50"; "encoder=…" with a folder or an id of the
+            Hugging Face hub: a pretrained encoder with a new head, for images or token ids; or "file.py:name" or "module:name".
             These, or the objects themselves, are an nn.Module, which is copied, or a function or class that returns one and gets
             those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which it has parameters.
         architecture: result of `architecture()` of a saved network with a pretrained encoder: the network is made without the
@@ -96,7 +97,7 @@ def build_network(
     if (plain := re.fullmatch(r"mlp(?:-([1-9]\d{0,4}))?", name)) is not None:
         return MLP(prod(shape), num_classes, (int(plain[1] or 64),) * 2)
     wide = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
-    small = re.fullmatch(r"small-conv(?:-(\d{1,4}))?", name)
+    small = re.fullmatch(r"(shallow|small-conv)(?:-([1-9]\d{0,3}))?", name)
     if wide is None and small is None and name != "resnet-50":
         raise InputError(
             f"there is no network {name!r}. {nearest(name, NAMES)} Any wrn-d-k works; give a network of your own as "
@@ -106,8 +107,10 @@ def build_network(
         raise InputError(f"network {name!r} is for images, but these items are vectors: use mlp.")
     if name == "resnet-50":
         return ResNet(num_classes, in_channels=shape[0], batch_norm_momentum=batch_norm_momentum)
+    if small is not None and small[1] == "shallow":
+        return Shallow(num_classes, shape[0], min(shape[1:]), int(small[2] or 32), batch_norm_momentum)
     if small is not None:
-        return SmallConv(num_classes, shape[0], int(small[1] or 32), batch_norm_momentum)
+        return SmallConv(num_classes, shape[0], int(small[2] or 32), batch_norm_momentum)
     assert wide is not None
     try:
         return WideResNet(int(wide[1]), int(wide[2]), num_classes, shape[0], batch_norm_momentum)

@@ -1,7 +1,5 @@
 """Shallow, wide networks that learn much in few steps: whitened patches, a few blocks, the maximum over positions."""
 
-from __future__ import annotations
-
 from math import log2
 
 import torch
@@ -10,8 +8,8 @@ from torch.nn import functional as F
 
 from softmatch.networks.heads import FeatureNetwork
 
-STEM_SIDE = 48
-"""Largest side of the map behind the whitening convolution; it halves larger images, or quarters them."""
+STEM_SIDE = 56
+"""Largest side of the map behind the whitening convolution, which halves or quarters larger images."""
 LARGEST_STRIDE = 8
 DIRECTIONS = 24
 """Number of principal directions of the patches that are kept."""
@@ -50,8 +48,9 @@ class Shallow(FeatureNetwork):
         layers: list[nn.Module] = []
         channels = 2 * directions
         for size in widths:
-            layers += [_convolution(channels, size), nn.MaxPool2d(2), nn.BatchNorm2d(size, momentum=batch_norm_momentum), nn.ReLU()]
-            layers += [_convolution(size, size), nn.BatchNorm2d(size, momentum=batch_norm_momentum), nn.ReLU()]
+            norms = [nn.BatchNorm2d(size, momentum=batch_norm_momentum) for _ in range(2)]
+            layers += [_convolution(channels, size), nn.MaxPool2d(2), norms[0], nn.ReLU()]
+            layers += [_convolution(size, size), norms[1], nn.ReLU()]
             channels = size
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(channels, num_classes)

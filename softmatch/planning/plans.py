@@ -23,7 +23,7 @@ from softmatch.training.setup import RECORDS_PER_RUN
 
 BATCH, NUMBERS, HIDDEN = 16_384, 50_000_000, 16
 """The largest batch and the most numbers in it, as a step is tried with real batches; features of a network that shows none."""
-INDEX, MOMENTS = 8, {"sgd": 1, "adam": 2, "adamw": 2}
+INDEX, MOMENTS = 8, {"sgd": 1, "adam": 2, "adamw": 2, "muon": 1}
 """Bytes of a position; numbers that an optimiser keeps for each number of the weights."""
 AT_WORK, PATH, KEPT, SAMPLES = 5, 350, 3, 16
 """Tensors of the largest size at work at once, and bytes of a file's path (benchmarks/results/plan.md); checkpoints that are

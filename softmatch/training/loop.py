@@ -21,7 +21,7 @@ from softmatch.networks.heads import trained
 from softmatch.step import Batch, Output, whole_batches
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.ema import ModelAverage
-from softmatch.training.schedule import cosine_factor, set_learning_rate
+from softmatch.training.schedule import cosine_factor, set_learning_rate, triangular_factor
 
 Record = dict[str, Any]
 
@@ -115,7 +115,9 @@ class Trainer:
         self._followers.clear()
         self.network, self.batches, self.optimizer, self.average = self._make_parts(number, self.method.added_labels())
         passes = self.config.batch_statistics, self._micro_batch
-        self.forward = Forward(self.network, *passes, self.average.network, self.config.compile, sharded=world().size > 1)
+        taught, sharded = self.config.teacher == "average", world().size > 1
+        average = self.average.network
+        self.forward = Forward(self.network, *passes, average, self.config.compile, sharded=sharded, taught=taught)
         self.method.begin(self.network, self._follow)
         self.method.to(self.device)
         self.network.train()
@@ -139,7 +141,8 @@ class Trainer:
     def factor(self, step: int) -> float:
         """Factor of the learning rate at a step; each generation has the whole schedule."""
         _, begun, end = self._generation(step)
-        return cosine_factor(step - begun, end - begun, self.config.warmup)
+        factor = triangular_factor if self.config.schedule == "triangular" else cosine_factor
+        return factor(step - begun, end - begun, self.config.warmup)
 
     def _generation(self, step: int) -> tuple[int, int, int]:
         """Generation of a step: its number, its first step, and the first step of the next one."""

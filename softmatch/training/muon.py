@@ -1,7 +1,5 @@
 """Muon for convolutions: momentum whose singular values are made equal, on weights of constant norm; SGD for the rest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

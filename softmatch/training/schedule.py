@@ -1,4 +1,4 @@
-"""η₀·cos(7πk/16K) after a warm-up, and optimisers whose weight decay spares biases and normalisation."""
+"""Schedules of the learning rate, and optimisers whose weight decay spares biases and normalisation."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +8,13 @@ import torch
 from torch import nn
 
 from softmatch.encoders.layers import depths, new_parameters
+from softmatch.errors import InputError
+from softmatch.training.muon import Muon
+
+RISE = 0.2
+"""Share of a triangular schedule in which the learning rate rises."""
+OTHERS, MOMENTUM = 0.5, 0.9
+"""Learning-rate factor and momentum of parameters that Muon does not orthogonalise."""
 
 
 def cosine_factor(step: int, total_steps: int, warmup: int = 0) -> float:
@@ -24,16 +31,29 @@ def cosine_factor(step: int, total_steps: int, warmup: int = 0) -> float:
     return max(0.0, math.cos(7.0 * math.pi * (step - warmup) / (16.0 * max(total_steps - warmup, 1))))
 
 
+def triangular_factor(step: int, total_steps: int, warmup: int = 0) -> float:
+    """Rise linearly to 1 over `warmup` steps, by default a fifth of all, then fall linearly to 0 after the last step.
+
+    Example:
+        >>> [triangular_factor(step, 10) for step in (0, 1, 2, 6)]
+        [0.5, 1.0, 1.0, 0.5]
+    """
+    rise = warmup or max(round(RISE * total_steps), 1)
+    return (step + 1) / rise if step < rise else (total_steps - step) / max(total_steps - rise, 1)
+
+
 def make_optimizer(
     network: nn.Module,
-    name: Literal["sgd", "adam", "adamw"],
+    name: Literal["sgd", "adam", "adamw", "muon"],
     lr: float,
     weight_decay: float,
     decay: Literal["gradient", "shrink"] = "gradient",
     layer_decay: float = 1.0,
     head_rate: float = 1.0,
 ) -> torch.optim.Optimizer:
-    """SGD with Nesterov momentum 0.9, Adam or AdamW; weight decay on tensors with more than one dimension only.
+    """SGD with Nesterov momentum 0.9, Adam, AdamW or Muon; weight decay on tensors with more than one dimension only.
+
+    Muon is for convolutions, whose norms it keeps constant; all other parameters are trained by SGD at half the learning rate.
 
     Args:
         decay: "gradient" leaves weight decay to the optimiser; "shrink" multiplies the weights by 1 − weight_decay after
@@ -55,7 +75,9 @@ def make_optimizer(
         groups.append({"params": [p for p in here if p.ndim <= 1], "weight_decay": 0.0, **scale})
     groups = [group for group in groups if group["params"]]
     optimizer: torch.optim.Optimizer
-    if name == "sgd":
+    if name == "muon":
+        optimizer = Muon(_muon_groups(weights, groups), lr=lr)
+    elif name == "sgd":
         optimizer = torch.optim.SGD(groups, lr=lr, momentum=0.9, nesterov=True, foreach=True)
     else:
         optimizer = (torch.optim.Adam if name == "adam" else torch.optim.AdamW)(groups, lr=lr, foreach=True)
@@ -68,6 +90,19 @@ def make_optimizer(
         optimizer.register_step_post_hook(shrink)
     set_learning_rate(optimizer, lr)
     return optimizer
+
+
+def _muon_groups(weights: Sequence[torch.Tensor], groups: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put convolutions, which are orthogonalised and not decayed, into a group of their own."""
+    convolutions = [weight for weight in weights if weight.ndim == 4]
+    if not convolutions:
+        raise InputError("the optimiser muon is for networks with convolutions. Use sgd or adam.")
+    found: list[dict[str, Any]] = [{"params": convolutions}]
+    for group in groups:
+        others = [parameter for parameter in group["params"] if parameter.ndim != 4]
+        scale = OTHERS * group.get("scale", 1.0)
+        found.append({**group, "params": others, "scale": scale, "orthogonal": False, "momentum": MOMENTUM})
+    return [group for group in found if group["params"]]
 
 
 def _rates(network: nn.Module, names: Sequence[str], layer_decay: float, head_rate: float) -> dict[str, float]:

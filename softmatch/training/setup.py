@@ -22,6 +22,7 @@ from softmatch.methods import Method, Problem, build
 from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_encoder, is_own
 from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities
+from softmatch.networks.shallow import Shallow
 from softmatch.seeds import derive
 from softmatch.training.ema import ModelAverage
 from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
@@ -36,6 +37,7 @@ CHECKPOINTS_PER_RUN = 10
 POOL_PART = 8192
 LONGEST_SETTING = 500
 CPU_MICRO_BATCH = 64
+ADAPTED = 1000
 """Number of images whose activations fit into a processor's cache; see benchmarks/results/step.md."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
 """Settings for fine-tuning a pretrained encoder."""
@@ -162,7 +164,7 @@ def _norm_share(task: Task, method: Method) -> float:
     if config.batch_statistics == "separate":
         batches = [config.labeled_batch] * len(method.labeled_views)
         tracked = method.unlabeled_views if method.tracked_views is None else method.tracked_views
-        batches += [config.unlabeled_batch] * len(tracked)
+        batches += [config.unlabeled_batch] * sum(name != "weak" or config.teacher == "network" for name in tracked)
         shares = [-(-size // task.processes) for size in batches]  # the largest: all processes must count equally
         passes = sum(-(-size // most) if most else 1 for size in shares)
     return 1.0 - float(_momentum(config, None) ** (1.0 / passes))
@@ -293,6 +295,8 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
     torch.manual_seed(derive(seed, "network") if not generation else derive(seed, "network", generation))
     share, tuning = _norm_share(task, method), _tuning(task.config)
     network = build_network(task.network, task.shape, len(task.examples.classes), share, tuning=tuning)
+    if isinstance(network, Shallow):
+        network.adapt(task.views.plain(task.some_items(ADAPTED)))
     if task.num_features is not None and (heads := method.heads(task.num_features)):
         network = Headed(network, heads)
     network = network.to(task.device)

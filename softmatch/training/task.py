@@ -84,6 +84,7 @@ class Task(Job):
         return Model(network, self.views, self.examples.classes, self.shape, self.preparation, samples=samples)
 
     def some_items(self, number: int) -> Tensor:
-        """Return a few training items."""
-        chosen = self.examples.items[self.split.unlabeled[:number]]
+        """Return a few training items, spread over all of them."""
+        pool = self.split.unlabeled
+        chosen = self.examples.items[pool[:: max(len(pool) // number, 1)][:number]]
         return next(read_plain(chosen, number, 0)) if isinstance(chosen, ImageFiles) else chosen

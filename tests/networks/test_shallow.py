@@ -11,14 +11,14 @@ from softmatch.networks.shallow import Shallow
 @pytest.mark.parametrize(
     ("name", "shape", "parameters", "blocks"),
     [
-        ("shallow", (1, 8, 8), 158_218, 1),
-        ("shallow", (1, 16, 16), 453_386, 2),
-        ("shallow", (1, 28, 28), 495_402, 3),
-        ("shallow", (3, 32, 32), 498_914, 3),
-        ("shallow-16", (3, 32, 32), 128_602, 3),
-        ("shallow-64", (3, 32, 32), 1_962_306, 3),
-        ("shallow", (3, 96, 96), 794_338, 4),
-        ("shallow", (3, 224, 224), 801_850, 4),
+        ("shallow", (1, 8, 8), 158_514, 1),
+        ("shallow", (1, 16, 16), 453_938, 2),
+        ("shallow", (1, 28, 28), 493_234, 3),
+        ("shallow", (3, 32, 32), 498_114, 3),
+        ("shallow-16", (3, 32, 32), 127_106, 3),
+        ("shallow-64", (3, 32, 32), 1_972_802, 3),
+        ("shallow", (3, 96, 96), 793_538, 4),
+        ("shallow", (3, 224, 224), 802_490, 4),
     ],
 )
 def test_parameters(name: str, shape: tuple[int, ...], parameters: int, blocks: int) -> None:
