@@ -62,6 +62,9 @@ class Config(BaseModel):
     )
     method_options: dict[str, Any] = Field({}, description="Arguments of the method, such as --method-options.k 3.")
     steps: int = Field(1000, ge=1, description="Number of training steps. Schedules and averages scale with it.")
+    minutes: float | None = Field(
+        None, gt=0, description="Length of the whole run in minutes, baseline and folds included, instead of --steps."
+    )
     seed: int = Field(0, ge=0, description="Seed of weights, batches and views. On a CPU, a seed repeats a run bit for bit.")
     split_seed: int | None = Field(None, ge=0, description="Random seed of the labelled and the test samples.")
     out: Path | None = Field(None, description="Run folder to create. Nothing is overwritten.")
@@ -142,6 +145,8 @@ FORMER = {
     "head_unlabeled": "largest_class_unlabeled",
 }
 """Settings that had another name in version 0.1, which is still understood: old name → name."""
+PLANNED = ("steps", "evaluate_every")
+"""Settings that follow from a length in minutes."""
 RUN_SETTINGS = "config.yaml"
 """File of a run folder, written by softmatch: former names in it are not the user's."""
 

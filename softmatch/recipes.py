@@ -104,6 +104,8 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
         given: settings of the user, in a file and on the command line; a later one overrides an earlier one.
     """
     user = merge(*given, where=where)
+    if user.get("minutes") is not None and user.get("steps") is not None:
+        raise InputError(f"{where}: minutes and steps exclude each other: the steps follow from the minutes. Give one of them.")
     recipe = {} if user.get("recipe") is None else _paper(source, user)
     heads: Settings = {}
     if user.get("imbalance") is not None:

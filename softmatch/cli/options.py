@@ -26,7 +26,7 @@ PANELS: Mapping[str, str] = {
     "Your data": "labels label_column text_column feature_columns unlabeled data image_size",
     "Encoder": "encoder fine_tune max_tokens augmented",
     "Method": "method method_options network baseline",
-    "Length and seed": "steps seed split_seed",
+    "Length and seed": "steps minutes seed split_seed",
     "Measuring": "test evaluation folds test_fraction evaluate_every",
     "Output": "out",
 }
@@ -49,6 +49,7 @@ DEFAULTS: Mapping[str, str] = {
     "data": "cache, then the Hugging Face hub",
     "augmented": "aug_0, aug_1, … of the table",
     "split_seed": "the same as the seed",
+    "minutes": "by the steps",
     "evaluate_every": "a fortieth of the run",
     "checkpoint_every": "a tenth of the run",
     "out": "a new folder in runs/",

@@ -16,17 +16,20 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from softmatch.data import Batches, Examples
 from softmatch.errors import InputError
+from softmatch.networks import Network
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
 from softmatch.training.loop import Clock, Trainer
 from softmatch.training.opening import Job
-from softmatch.training.setup import build_method, make_trainer, micro_batch, prepare_job
+from softmatch.training.setup import RECORDS_PER_RUN, build_method, make_trainer, micro_batch, prepare_job
 from softmatch.training.task import Task
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")
 STEP_SETTINGS = ("method", "labeled_batch", "unlabeled_batch", "batch_statistics", "precision", "compile")
 MATRIX = 2048
 EVALUATED = 512
+LENGTH_STEPS, EVALUATION_SHARE = 20, 0.05
+"""Steps that are timed for a run of given length, and the largest share of evaluations in its time."""
 
 
 @dataclass(frozen=True)
@@ -239,15 +242,43 @@ class Plan:
     @property
     def seconds(self) -> float:
         """Time of the whole run, with the baseline, evaluations and all folds of a cross-fit."""
-        folds = len(self.task.evaluation.folds)
-        baselines = 0 if self.baseline is None else folds or 1
-        training = self.task.config.steps * ((folds + 1) * self.measurement.seconds + baselines * (self.baseline or 0.0))
-        return training + ((folds or 1) + baselines) * self.evaluations * self.evaluation
+        return self.task.config.steps * self.step_seconds + self.evaluations * self.evaluation_seconds
+
+    @property
+    def step_seconds(self) -> float:
+        """Time of a step of all networks."""
+        return (len(self.task.evaluation.folds) + 1) * self.measurement.seconds + self._baselines * (self.baseline or 0.0)
+
+    @property
+    def evaluation_seconds(self) -> float:
+        """Time of an evaluation of all networks."""
+        return ((len(self.task.evaluation.folds) or 1) + self._baselines) * self.evaluation
+
+    @property
+    def _baselines(self) -> int:
+        return 0 if self.baseline is None else len(self.task.evaluation.folds) or 1
 
 
-def plan(job: Job, steps: int = 4, budget: float = 30.0) -> Plan:
-    """Prepare the run and time a few of its steps. Nothing is written."""
-    config, task = job.config, prepare_job(job)
+def plan_length(job: Job, seconds: float, network: Network | None = None) -> dict[str, int]:
+    """Choose the steps, and the steps between evaluations, with which the whole run takes this long, timing included.
+
+    Evaluations get at most a twentieth of the time.
+    """
+    began = time.perf_counter()
+    found = plan(replace(job, config=job.config.model_copy(update={"minutes": None})), LENGTH_STEPS, 0.05 * seconds, network)
+    left = seconds - (time.perf_counter() - began)
+    step, evaluation = found.step_seconds, found.evaluation_seconds
+    evaluations = min(max(int(EVALUATION_SHARE * left / evaluation), 1), RECORDS_PER_RUN) if evaluation else RECORDS_PER_RUN
+    steps = max(int((left - evaluations * evaluation) / step), 1)
+    return {"steps": steps, "evaluate_every": -(-steps // min(evaluations, steps))}
+
+
+def plan(job: Job, steps: int = 4, budget: float = 30.0, network: Network | None = None) -> Plan:
+    """Prepare the run and time a few of its steps, within about 1.5 times the budget of seconds. Nothing is written."""
+    if job.config.minutes is not None:
+        length = plan_length(job, 60 * job.config.minutes, network)
+        job = replace(job, config=job.config.model_copy(update={"minutes": None, **length}))
+    config, task = job.config, prepare_job(job, network)
     trainer = make_trainer(task, build_method(task, config.method))
     measured = measure(trainer, steps, budget=budget)
     evaluation = _time_evaluation(task, trainer)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from softmatch.config import renamed, write_config
+from softmatch.config import PLANNED, RUN_SETTINGS, read_file, renamed, write_config
 from softmatch.data.fingerprint import content, fingerprint
 from softmatch.distributed.processes import first_of_machine, joined, main_says, world
 from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
@@ -20,6 +20,7 @@ from softmatch.networks import Network, describe_network
 from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import set_temperature
+from softmatch.training.bench import plan_length
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
 from softmatch.training.measure import HeldOut, Measured, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
@@ -103,6 +104,8 @@ def run_job(job: Job, listener: Listener | None = None, network: Network | None 
     started, listener = time.perf_counter(), listener if world().is_main else None
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
+    if job.config.minutes is not None:
+        job = _with_steps(job, network, run, started)
     task = prepare_job(job, network)
     method = build_method(task, job.config.method)  # before anything is written, to report a wrong option
     folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))
@@ -125,6 +128,17 @@ def run_job(job: Job, listener: Listener | None = None, network: Network | None 
                 f"{where}{error.strerror or error}. The files of the run so far are kept in {folder.path}; "
                 f"when the problem is fixed, resume with: {resume_command(folder.path, job)}"
             ) from error
+
+
+def _with_steps(job: Job, network: Network | None, run: RunFolder | None, started: float) -> Job:
+    """Replace the length in minutes by steps: those of the run that is resumed, or as many as fit into the time left."""
+    if run is None:
+        left = 60 * float(job.config.minutes or 0) - (time.perf_counter() - started)
+        planned = plan_length(job, left, network)
+    else:
+        planned = {key: value for key, value in read_file(run.path / RUN_SETTINGS).items() if key in PLANNED}
+    chosen = json.loads(main_says(lambda: json.dumps(planned)))
+    return replace(job, config=job.config.model_copy(update={"minutes": None, **chosen}))
 
 
 def _begin(task: Task, job: Job, run: RunFolder) -> str:

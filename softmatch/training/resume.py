@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from softmatch.config import Config, make_config, merge, read_file
+from softmatch.config import PLANNED, Config, make_config, merge, read_file
 from softmatch.data.sources import SOURCES
 from softmatch.distributed.processes import first_of_machine, main_says
 from softmatch.errors import InputError
@@ -150,13 +150,14 @@ def _settings(folder: Path) -> tuple[str, Config]:
 
 
 def _same(one: Config, other: Config) -> str | None:
-    """Return the first setting that differs and changes the results."""
+    """Return the first setting that differs and changes the results; a length in minutes leaves its steps open."""
+    unasked = (*ELSEWHERE, "out", *(("minutes", *PLANNED) if other.minutes is not None else ()))
 
     def differs(key: str) -> bool:
         pair = getattr(one, key), getattr(other, key)
         if key == "workers":  # worker processes change the views; their number does not
             return bool(pair[0]) != bool(pair[1])
-        return key not in (*ELSEWHERE, "out") and pair[0] != pair[1]
+        return key not in unasked and pair[0] != pair[1]
 
     return next((key for key in Config.model_fields if differs(key)), None)
 
