@@ -198,7 +198,8 @@ def test_a_frame_with_words_numbers_and_missing_values() -> None:
     assert classifier.feature_names_in_.tolist() == ["x", "y", "kind"]
     assert classifier.n_features_in_ == 3
     assert (classifier.predict(frame) == np.array(["p", "q", "r"])[truth]).mean() > 0.9
-    assert (classifier.predict_proba(frame.iloc[[5]]) == classifier.predict_proba(frame)[[5]]).all()
+    alone, among = classifier.predict_proba(frame.iloc[[5]]), classifier.predict_proba(frame)[[5]]
+    assert alone == pytest.approx(among, abs=1e-6), "a matrix product of one row is rounded in another way on some processors"
     with pytest.raises(ValueError, match="feature names should match those that were passed during fit"):
         classifier.predict(frame.rename(columns={"x": "z"}))
 

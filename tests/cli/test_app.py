@@ -32,7 +32,7 @@ def call(*arguments: str, folder: Path, code: int = 0) -> str:
 
 
 def test_train_without_arguments_but_a_few_steps(tmp_path: Path, said: Said) -> None:
-    out = call("train", *QUICK, folder=tmp_path)
+    out = said("train", *QUICK)
     run = tmp_path / "runs" / "digits-softmatch-40-labels-seed-0"
     assert (run / "report.html").is_file()
     shown = ("1,797 grey images", "40 labelled, 1,218 unlabelled", "539 held-out samples", "error", "baseline (labels only)")

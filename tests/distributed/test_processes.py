@@ -90,7 +90,8 @@ def test_a_method_learns_the_same_on_several_processes(case: str, size: int, ran
     """Weights, averaged weights, the method's state, losses of the whole batch, and torch's random state."""
     expected = alone(case)
     assert all(moved(expected))
-    compare([rank["methods"][case] for rank in ranks[size]], expected, tolerance=1e-6)
+    tolerance = 3e-6 if case == "sla" else 1e-6  # its potentials, sums over the unlabelled set, enlarge the rounding of logits
+    compare([rank["methods"][case] for rank in ranks[size]], expected, tolerance)
 
 
 @pytest.mark.parametrize("case", ["softmatch", "adamatch", "comatch", "meta_pseudo_labels", "vat"])
