@@ -1,6 +1,7 @@
 """Cost of a training step and of its parts: `softmatch bench`, and the estimate of `softmatch train --dry-run`."""
 
 import copy
+import math
 import statistics
 import sys
 import time
@@ -42,7 +43,7 @@ class Measurement:
         parts: median time of each part of a step.
         images: number of views that pass through the network in a step.
         flops: floating-point operations of the convolutions and matrix products of a step, forward and backward.
-        peak_flops: operations per second of a float32 matrix product on the same device.
+        peak_flops: operations per second of a float32 matrix product on the same device; NaN within a budget.
         memory: peak memory of the process, or of its tensors on a GPU.
         memory_before: peak memory before the first step.
     """
@@ -82,12 +83,12 @@ def measure(trainer: Trainer, steps: int = 5, budget: float | None = None) -> Me
     """Train for one step to warm up, then for a few that are timed; this changes the trainer's weights.
 
     Args:
-        budget: number of seconds after which measuring stops early, after at least one step.
+        budget: number of seconds after which measuring stops early, after at least one step. The peak is not measured then.
     """
     device, began = trainer.device, time.perf_counter()
     trainer.network.train()
     trainer.method.train()
-    peak_before, before = matmul_flops(device), peak_memory(device)
+    peaks, before = [matmul_flops(device)] if budget is None else [], peak_memory(device)
     watch, passed, images = Stopwatch(device), trainer.forward, list[int]()
     for name in ("_run", "_averaged"):
         setattr(passed, name, watch("forward")(_counted(getattr(passed, name), images)))
@@ -114,7 +115,7 @@ def measure(trainer: Trainer, steps: int = 5, budget: float | None = None) -> Me
         parts={name: statistics.median(part.get(name, 0.0) for part in parts) for name in names},
         images=number,
         flops=counter.get_total_flops(),
-        peak_flops=max(peak_before, matmul_flops(device)),
+        peak_flops=max([*peaks, matmul_flops(device)]) if budget is None else math.nan,
         memory=peak_memory(device),
         memory_before=before,
     )

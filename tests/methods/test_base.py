@@ -1,5 +1,7 @@
 """Forward passes and batch statistics, and the two methods of the base: the abstract one and the supervised one."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -225,6 +227,18 @@ def test_a_teacher_has_the_averaged_weights_and_batch_statistics_but_neither_gra
     torch.testing.assert_close(taught, average.head(centred))
     torch.testing.assert_close(features, average.features(view))  # normalised with the running statistics
     torch.testing.assert_close(forward.head(features, averaged=True), average(view))
+
+
+def test_an_averaged_teacher_answers_for_views_without_gradient() -> None:
+    network, average, views = Normalised(features=6), Normalised(features=6), torch.randn(3, 4, 5)
+    forward = Forward(network, "separate", average=average, taught=True)
+    (expected,) = forward.teach(views[1])
+    labeled, weak, strong = forward(*views, gradient=(True, False, True))
+    assert torch.equal(weak, expected)
+    plain = Forward(copy.deepcopy(network), "separate")
+    for found, alone in zip((labeled, strong), plain(views[0], views[2], tracking=False), strict=True):
+        torch.testing.assert_close(found, alone)
+        assert found.requires_grad
 
 
 def test_a_record_answers_for_the_very_view() -> None:

@@ -4,13 +4,15 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from softmatch.errors import InputError
-from softmatch.training.bench import PARTS, Stopwatch, bench, matmul_flops, measure, plan
+from softmatch.training import bench as benching
+from softmatch.training.bench import PARTS, Stopwatch, bench, matmul_flops, measure, plan, plan_length
 from softmatch.training.opening import open_job
 from tests.own.sources import blobs
 from tests.prepared import small_task, trainer_of
@@ -117,3 +119,19 @@ def test_a_part_that_fails_is_closed() -> None:
     with watch("outer"):
         pass
     assert set(watch.seconds) == {"outer", "inner"}
+
+
+def test_a_length_leaves_time_for_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = open_job("digits", {"minutes": 10.0})
+    found = SimpleNamespace(step_seconds=0.25, evaluation_seconds=2.0)
+    monkeypatch.setattr(benching, "plan", lambda *_: found)
+    assert plan_length(job, 410.0) == {"steps": (410 - 10 * 2) * 4 - 1, "evaluate_every": 156}, "ten evaluations"
+    found.evaluation_seconds = 0.0
+    assert plan_length(job, 0.1) == {"steps": 1, "evaluate_every": 1}
+
+
+def test_a_plan_of_minutes_takes_about_as_long() -> None:
+    found = plan(open_job("digits", {"minutes": 0.05, "network": "mlp", "unlabeled_batch": 16, "threads": 1}), steps=2)
+    assert found.task.config.minutes is None
+    assert found.task.config.steps > 1
+    assert 0.3 < found.seconds < 30.0, "three seconds, on a machine that may be busy"

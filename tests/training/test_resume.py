@@ -12,7 +12,8 @@ import torch
 
 import softmatch
 from benchmarks.fault_injection import Case, Damage, Endurance, Fault, Strike, Tally, warm_up
-from softmatch.errors import InputError
+from softmatch.config import read_file
+from softmatch.errors import InputError, TrainingError
 from softmatch.runs import folder as runs
 from softmatch.runs.folder import RunFolder, refuse_used
 from softmatch.training.checkpoint import list_checkpoints
@@ -302,3 +303,34 @@ def test_a_folder_in_which_a_run_was_killed_before_it_began_is_free(tmp_path: Pa
     (tmp_path / ".hidden").touch()
     with pytest.raises(InputError, match="never overwritten"):
         refuse_used(tmp_path)
+
+
+def test_a_killed_sprint_ends_as_if_nothing_had_happened(endurance: Endurance) -> None:
+    """Muon's momentum, the whitened stem and the averaged teacher are part of the state."""
+    settings = {**DIGITS, "network": "shallow-4", "optimizer": "muon", "schedule": "triangular", "teacher": "average", "lr": 0.1}
+    tally = Tally()
+    endurance.endure(Case("sprint", "digits", {**settings, "method": "softmatch", "method_options": {}}), killed_at(6), tally, 1)
+    assert_endured(tally, 1)
+
+
+class FullDisk:
+    """A listener whose disk is full at the first record."""
+
+    def understood(self, task: Task, run: RunFolder) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def record(self, role: str, record: Record, steps: int) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_run_of_some_minutes_is_resumed_with_its_steps(tmp_path: Path) -> None:
+    given = {**DIGITS, "minutes": 0.03, "out": tmp_path / "run", "steps": None, "evaluate_every": None}
+    with pytest.raises(TrainingError, match="No space left"):
+        softmatch.train("digits", listener=FullDisk(), **given)
+    planned = read_file(tmp_path / "run" / "config.yaml")
+    assert planned["minutes"] is None
+    result = softmatch.train("digits", resume="auto", **{**given, "minutes": 0.06})
+    assert result.steps == planned["steps"]
+    with pytest.raises(InputError, match="minutes and steps exclude each other"):
+        softmatch.train("digits", minutes=1, steps=10)

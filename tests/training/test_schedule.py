@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from softmatch.networks import SmallConv, Tuning, build_network
-from softmatch.training.schedule import cosine_factor, make_optimizer, set_learning_rate
+from softmatch.training.schedule import cosine_factor, make_optimizer, set_learning_rate, triangular_factor
 from tests.tiny_encoder import make_text_encoder
 
 
@@ -92,3 +92,12 @@ def test_shrinking_decay_does_not_follow_the_learning_rate() -> None:
     optimizer.step()
     for name, parameter in network.named_parameters():
         torch.testing.assert_close(parameter.detach(), before[name] * (0.75 if parameter.ndim > 1 else 1.0))
+
+
+def test_the_triangle_rises_over_a_fifth_and_ends_at_zero() -> None:
+    found = [triangular_factor(step, 20) for step in range(21)]
+    assert found[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert found[12] == pytest.approx(0.5)
+    assert found[20] == 0.0
+    assert [triangular_factor(step, 8, 2) for step in range(3)] == [0.5, 1.0, 1.0]
+    assert triangular_factor(0, 1) == 1.0
