@@ -178,9 +178,9 @@ class Stopwatch(Clock):
 def _counted(call: Callable[..., list[Tensor]], images: list[int]) -> Callable[..., list[Tensor]]:
     """The same forward pass; the number of its images is added to the list."""
 
-    def counted(network: Any, views: tuple[Tensor, ...], *options: Any) -> list[Tensor]:
+    def counted(network: Any, views: tuple[Tensor, ...], *options: Any, **named: Any) -> list[Tensor]:
         images.append(sum(map(len, views)))
-        return call(network, views, *options)
+        return call(network, views, *options, **named)
 
     return counted
 

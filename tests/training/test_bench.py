@@ -45,6 +45,11 @@ def test_arithmetic_is_counted_forward_and_backward() -> None:
     assert small_bench(batch_statistics="separate", micro_batch=2).measurement.flops == separate
 
 
+def test_views_that_a_teacher_sees_are_counted() -> None:
+    found = {teacher: small_bench(teacher=teacher).measurement.images for teacher in ("network", "average")}
+    assert found == {"network": 4 + 2 * 6, "average": 4 + 2 * 6}
+
+
 @pytest.mark.parametrize("wrong", [{"side": 0}, {"channels": 2}, {"classes": 1}, {"images": 0}, {"repeats": 0}])
 def test_impossible_benches(wrong: dict[str, int]) -> None:
     with pytest.raises(InputError, match="bench needs"):
