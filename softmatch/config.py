@@ -19,8 +19,10 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
-    recipe: Literal["paper"] | None = Field(
-        None, description="paper: hyper-parameters of the paper's appendix for this dataset. Other options override them."
+    recipe: Literal["paper", "sprint"] | None = Field(
+        None,
+        description="paper: the paper's hyper-parameters for this dataset. sprint: for images, a network and an optimiser that "
+        "learn fast. Other options override them.",
     )
     labels: int | None = Field(
         None, ge=1, description="Number of labels to train on, the same for each class; others are hidden."

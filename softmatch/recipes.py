@@ -96,6 +96,19 @@ TEXT_SIZES: Mapping[str, Settings] = {
 """Texts per class that the paper trains on (all others, where it gives no number) and validates on."""
 
 
+SPRINT: Settings = {
+    "network": "shallow",
+    "optimizer": "muon",
+    "lr": 0.1,
+    "schedule": "triangular",
+    "teacher": "average",
+    "labeled_batch": 64,
+    "unlabeled_batch": 256,
+    "batch_statistics": "separate",
+}
+"""Settings with which a network learns much of images in few steps, with any match method; not of the paper."""
+
+
 def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
     """Complete the settings of a run.
 
@@ -106,7 +119,7 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
     user = merge(*given, where=where)
     if user.get("minutes") is not None and user.get("steps") is not None:
         raise InputError(f"{where}: minutes and steps exclude each other: the steps follow from the minutes. Give one of them.")
-    recipe = {} if user.get("recipe") is None else _paper(source, user)
+    recipe = _paper(source, user) if user.get("recipe") == "paper" else {}
     heads: Settings = {}
     if user.get("imbalance") is not None:
         if user.get("labels") is not None:
@@ -118,8 +131,9 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
                 raise InputError(f"{where}: {key} is for long-tailed splits. Give imbalance too, or leave it out.")
     if recipe:
         defaults = {key: value for key, value in defaults.items() if key != "views"}  # a recipe has all of them
-    config = make_config(defaults, heads, recipe, user, where=where)
-    if recipe and config.steps < steps_for(PAPER_MOMENTUM):
+    sprint = SPRINT if user.get("recipe") == "sprint" else {}
+    config = make_config(defaults, heads, recipe or sprint, user, where=where)
+    if recipe and (config.minutes is not None or config.steps < steps_for(PAPER_MOMENTUM)):
         # Averages over a thousand steps would outlast a short run: they scale with its length. A momentum of 0 is none.
         followed = {key: value for key, value in recipe.items() if key not in AVERAGES or value == 0.0}
         config = make_config(defaults, heads, followed, user, where=where)
@@ -138,7 +152,7 @@ def require_versions(source: str, config: Config, augmented: bool) -> None:
     """
     changed = any(share for name, share in config.views.items() if name != "weak")
     weak_only = config.method in METHODS and not METHODS[config.method].strong
-    if config.recipe is None or augmented or changed or weak_only:
+    if config.recipe != "paper" or augmented or changed or weak_only:
         return
     raise InputError(
         f"the paper's strong views of texts are back-translations, and these texts have none (columns aug_0, aug_1). Make them "

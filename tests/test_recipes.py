@@ -132,3 +132,13 @@ def test_the_settings_file_of_a_run_gives_the_same_settings_again(tmp_path_facto
     write_config(file, "cifar10", config)
     layer = read_file(file)
     assert complete(layer.pop("source"), find_source("cifar10").defaults, layer) == config
+
+
+def test_a_sprint_is_for_any_images_and_keeps_the_views_of_the_data() -> None:
+    config = complete("photos", {"views": {"pad": 3}, "steps": 700}, {"recipe": "sprint", "lr": 0.2})
+    assert (config.network, config.optimizer, config.schedule, config.teacher) == ("shallow", "muon", "triangular", "average")
+    assert (config.views, config.steps, config.lr, config.averages) == ({"pad": 3}, 700, 0.2, "scaled")
+
+
+def test_a_recipe_of_some_minutes_has_averages_of_a_short_run() -> None:
+    assert make("cifar10", recipe="paper", minutes=10).averages == "scaled"
