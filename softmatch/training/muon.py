@@ -16,7 +16,7 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     """U·Vᵀ of a matrix U·S·Vᵀ, roughly: its singular values become 0.7 to 1.2. Five steps of a Newton–Schulz iteration."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if tall else matrix
+    x: Tensor = matrix.T if tall else matrix
     x = x / (x.norm() + 1e-7)
     for _ in range(ITERATIONS):
         gram = x @ x.T
