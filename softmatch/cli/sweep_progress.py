@@ -132,8 +132,8 @@ class Progress(Listener):
         for column in sheet.columns:
             table.add_column(Text(column.title), justify="right")
         for row in sheet.rows:
-            found = [cells.get((row.name, column.title)) for column in sheet.columns]
-            table.add_row(Text(row.name), *("" if keys is None else self._cell(keys, progress) for keys in found))
+            found = [cells[row.name, column.title] for column in sheet.columns]
+            table.add_row(Text(row.name), *(self._cell(keys, progress) for keys in found))
         return table
 
     def _cell(self, keys: Sequence[str], progress: dict[str, float]) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the polynomial whose iteration moves singular values from (0, 1] to about 1 (Jordan and others, 2024)."""
+"""Coefficients of the polynomial whose iteration moves singular values from (0, 1] to about 1 (Jordan and others, 2024)."""
 ITERATIONS = 5
 
 
