@@ -71,7 +71,7 @@ def ramp_steps(total_steps: int, ramp: float | None = None) -> int:
 
 
 class Mixing(Method):
-    """Shared base of MixMatch and ReMixMatch: sharpened guesses as targets of mixed samples, and a ramp of the unlabelled loss."""
+    """Base of MixMatch and ReMixMatch: sharpened guesses as targets of mixed samples, and a ramp of the unlabelled loss."""
 
     kinds = ("image", "vector")
 
