@@ -31,6 +31,7 @@ from softmatch.networks import Network, describe_network
 from softmatch.recipes import complete
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model, save_model
+from softmatch.training.bench import plan_length
 from softmatch.training.loop import Record
 from softmatch.training.opening import Job, open_job, reading_of
 from softmatch.training.setup import build_method, make_trainer, prepare_job, restored_state
@@ -49,6 +50,8 @@ LINES = 10
 """Number of lines that `verbose` prints."""
 FORMAT = 1
 LONGEST_LABEL = 2**16
+MOST_IMAGE_STEPS = 1000
+"""Most steps on images, where `softmatch.train` has a length in minutes."""
 """Bytes; an array of texts takes as many for each of its labels."""
 
 
@@ -282,6 +285,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes
 
     def _train(self, job: Job) -> None:
+        if job.config.minutes is not None:
+            job = replace(job, config=job.config.model_copy(update={"minutes": None, **self._length(job)}))
         task = prepare_job(job, None if isinstance(self.network, str) else self.network)
         config, examples = task.config, task.examples
         named = isinstance(self.method, str) or config.method == "supervised"
@@ -303,6 +308,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # missing in torch's stubs
         self.model_ = task.model(network)
         self.n_iter_, self.network_ = trainer.step, task.network_name
+
+    def _length(self, job: Job) -> dict[str, int]:
+        """Steps that replace minutes. The data's default minutes become steps, so that a seed repeats a fit."""
+        if (self.settings or {}).get("minutes") is None:
+            return {"steps": min(job.config.steps, MOST_IMAGE_STEPS)}
+        return plan_length(job, 60 * float(job.config.minutes or 0), None if isinstance(self.network, str) else self.network)
 
     def _stream(self, source: Any) -> Tensor:
         """Predict all rows or files of a source, with one part in memory at a time."""

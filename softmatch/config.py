@@ -19,10 +19,10 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
-    recipe: Literal["paper", "sprint"] | None = Field(
+    recipe: Literal["paper", "sprint", "none"] | None = Field(
         None,
         description="paper: the paper's hyper-parameters for this dataset. sprint: for images, a network and an optimiser that "
-        "learn fast. Other options override them.",
+        "learn fast. none: the general defaults. Other options override them.",
     )
     labels: int | None = Field(
         None, ge=1, description="Number of labels to train on, the same for each class; others are hidden."
@@ -123,6 +123,10 @@ class Config(BaseModel):
     teacher: Literal["network", "average"] = Field(
         "network",
         description="Weights that make the pseudo-labels. network: the current ones (the paper). average: the averaged ones.",
+    )
+    refresh_statistics: bool = Field(
+        False,
+        description="Estimate the batch-norm statistics of the averaged weights anew after the last step.",
     )
     statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
     model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")

@@ -105,8 +105,12 @@ SPRINT: Settings = {
     "labeled_batch": 64,
     "unlabeled_batch": 256,
     "batch_statistics": "separate",
+    "refresh_statistics": True,
+    "views": {"mirror": True},
 }
 """Settings with which a network learns much of images in few steps, with any match method; not of the paper."""
+MOST_STEPS = 10**9
+"""Limit of the steps of a run whose length is given in minutes."""
 
 
 def complete(source: str, defaults: Settings, *given: Settings, where: str = "settings") -> Config:
@@ -119,7 +123,10 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
     user = merge(*given, where=where)
     if user.get("minutes") is not None and user.get("steps") is not None:
         raise InputError(f"{where}: minutes and steps exclude each other: the steps follow from the minutes. Give one of them.")
+    defaults = _meant(defaults, user)
     recipe = _paper(source, user) if user.get("recipe") == "paper" else {}
+    if user.get("minutes") is not None:
+        user["steps"] = MOST_STEPS
     heads: Settings = {}
     if user.get("imbalance") is not None:
         if user.get("labels") is not None:
@@ -131,6 +138,8 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
                 raise InputError(f"{where}: {key} is for long-tailed splits. Give imbalance too, or leave it out.")
     if recipe:
         defaults = {key: value for key, value in defaults.items() if key != "views"}  # a recipe has all of them
+    if defaults.get("recipe") == "sprint":  # batches and views that suit the data come with it
+        defaults = {**SPRINT, **defaults}
     sprint = SPRINT if user.get("recipe") == "sprint" else {}
     config = make_config(defaults, heads, recipe or sprint, user, where=where)
     if recipe and (config.minutes is not None or config.steps < steps_for(PAPER_MOMENTUM)):
@@ -142,6 +151,22 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
     if config.micro_batch and config.batch_statistics == "joint":
         raise InputError(f"{where}: micro_batch is for separate batch statistics, and these are joint. Leave it out.")
     return config
+
+
+def _meant(defaults: Settings, user: Settings) -> Settings:
+    """Defaults of the data that still hold beside the user's settings.
+
+    A recipe of the data is for its own networks and optimiser. A length is given in minutes or in steps.
+    """
+    unmeant = set[str]()
+    other = not str(user.get("network", SPRINT["network"])).startswith(SPRINT["network"]) or user.get("optimizer") is not None
+    if user.get("recipe") is not None or other:
+        unmeant |= {"recipe", "minutes"}
+    if user.get("steps") is not None:
+        unmeant.add("minutes")
+    if user.get("minutes") is not None:
+        unmeant |= {"minutes", "steps"}
+    return {key: value for key, value in defaults.items() if key not in unmeant}
 
 
 def require_versions(source: str, config: Config, augmented: bool) -> None:

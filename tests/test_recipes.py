@@ -8,7 +8,7 @@ from softmatch.config import Config, read_file, write_config
 from softmatch.data import find_source
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Problem, build
-from softmatch.recipes import complete, require_versions
+from softmatch.recipes import MOST_STEPS, complete, require_versions
 from tests.refusals import refused
 
 
@@ -125,7 +125,9 @@ def test_impossible_settings(source: str, given: dict[str, Any], message: str) -
     refused(message, make, source, **given)
 
 
-@pytest.mark.parametrize("given", [{"recipe": "paper", "imbalance": 100}, {"recipe": "paper", "steps": 2000}, {"labels": 250}])
+@pytest.mark.parametrize(
+    "given", [{"recipe": "paper", "imbalance": 100}, {"recipe": "paper", "steps": 2000}, {"labels": 250, "steps": 300}]
+)
 def test_the_settings_file_of_a_run_gives_the_same_settings_again(tmp_path_factory: Any, given: dict[str, Any]) -> None:
     file = tmp_path_factory.mktemp("run") / "config.yaml"
     config = make("cifar10", **given)
@@ -137,8 +139,26 @@ def test_the_settings_file_of_a_run_gives_the_same_settings_again(tmp_path_facto
 def test_a_sprint_is_for_any_images_and_keeps_the_views_of_the_data() -> None:
     config = complete("photos", {"views": {"pad": 3}, "steps": 700}, {"recipe": "sprint", "lr": 0.2})
     assert (config.network, config.optimizer, config.schedule, config.teacher) == ("shallow", "muon", "triangular", "average")
-    assert (config.views, config.steps, config.lr, config.averages) == ({"pad": 3}, 700, 0.2, "scaled")
+    assert (config.views, config.steps, config.lr, config.averages) == ({"pad": 3, "mirror": True}, 700, 0.2, "scaled")
 
 
 def test_a_recipe_of_some_minutes_has_averages_of_a_short_run() -> None:
     assert make("cifar10", recipe="paper", minutes=10).averages == "scaled"
+
+
+def test_images_sprint_by_default_unless_another_network_or_recipe_is_chosen() -> None:
+    config = make("cifar10")
+    assert (config.recipe, config.network, config.optimizer, config.minutes) == ("sprint", "shallow", "muon", 10.0)
+    assert make("cifar10", network="shallow-64").optimizer == "muon"
+    for given in ({"network": "wrn-10-2"}, {"optimizer": "sgd"}, {"recipe": "none"}, {"recipe": "paper"}):
+        config = make("cifar10", **given)
+        assert config.network != "shallow", given
+        assert (config.recipe, config.optimizer, config.minutes) == (given.get("recipe"), "sgd", None), given
+
+
+def test_a_default_length_gives_way_to_that_of_the_user() -> None:
+    defaults = {"recipe": "sprint", "minutes": 20.0, "steps": 700}
+    assert complete("photos", defaults).steps == 700, "at most"
+    assert complete("photos", defaults, {"steps": 5}).minutes is None
+    config = complete("photos", defaults, {"minutes": 3})
+    assert (config.minutes, config.steps) == (3.0, MOST_STEPS)

@@ -86,7 +86,7 @@ class Display(_Bars):
         shares = {"f": record.get("quantity"), "g": record.get("quality")}
         parts += [f"{symbol} {share:.2f}" for symbol, share in shares.items() if share is not None]
         if record.get("test_error") is not None:
-            whose = f" of {record['test_error_of']}" if record.get("test_error_of") else ""
+            whose = f" on {record['test_error_of']}" if record.get("test_error_of") else ""
             parts.append(f"error{whose} {percent(record['test_error'])}")
         figures = "  ".join(parts)
         if self.console.is_terminal:

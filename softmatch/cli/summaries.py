@@ -125,7 +125,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     rows = {
         "step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
         "step of the baseline": "no baseline" if plan.baseline is None else duration(plan.baseline),
-        "evaluation": f"{duration(plan.evaluation)}, {plan.evaluations} times per network",
+        "evaluation": f"{duration(plan.evaluation[0])}, {plan.evaluations} times per network",
         "whole run": f"about {duration(plan.seconds)} for {config.steps:,} steps, at the current load of the machine",
         "memory": memory(measured),
     }

@@ -24,6 +24,7 @@ from softmatch.inference.model_inputs import about_inputs, begins
 from softmatch.inference.predict import open_records
 from softmatch.inference.writing import explained, free_path, refuse_existing
 from softmatch.networks import Network
+from softmatch.networks.prediction import predict_logits
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
 from softmatch.views import Views
@@ -73,7 +74,7 @@ class Whole(nn.Module):
         self.network, self.views, self.temperature = network, views, temperature
 
     def forward(self, items: Tensor) -> Tensor:
-        return torch.softmax(self.network(self.views.plain(items)).float() / self.temperature, -1)
+        return torch.softmax(predict_logits(self.network, self.views, items).float() / self.temperature, -1)
 
 
 def export(

@@ -18,6 +18,16 @@ MOST_VALUES = 1024 * 3 * 64 * 64
 """Default number of values in one pass: 1,024 images of 64×64 pixels, fewer larger ones."""
 
 
+def predict_logits(network: nn.Module, views: Views, items: Tensor) -> Tensor:
+    """Logits of items (B, C). If the views say so, the logarithm of the mean prediction on images and their mirror images."""
+    inputs = views.plain(items)
+    logits: Tensor = network(inputs)
+    if not getattr(views, "mirror", False):
+        return logits
+    other: Tensor = network(inputs.flip(-1))
+    return torch.logaddexp(torch.log_softmax(logits.float(), -1), torch.log_softmax(other.float(), -1)) - math.log(2.0)
+
+
 @torch.no_grad()
 def predict_probabilities(
     network: nn.Module,
@@ -55,7 +65,7 @@ def predict_probabilities(
                 if check is not None:
                     check()
                 for piece in islice(pieces, 1):
-                    probs.append(torch.softmax(network(views.plain(piece.to(device))).float(), -1).cpu())
+                    probs.append(torch.softmax(predict_logits(network, views, piece.to(device)).float(), -1).cpu())
     finally:
         network.train(was_training)
     width = processes.largest(probs[0].shape[1] if probs else 0) if world.size > 1 else 0

@@ -29,8 +29,10 @@ PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimise
 STEP_SETTINGS = ("method", "labeled_batch", "unlabeled_batch", "batch_statistics", "precision", "compile")
 MATRIX = 2048
 EVALUATED = 512
-LENGTH_STEPS, EVALUATION_SHARE = 20, 0.05
-"""Steps that are timed for a run of given length, and the largest share of evaluations in its time."""
+LENGTH_STEPS, TIMED_SHARE, LONGEST_TIMING = 20, 0.05, 20.0
+"""Steps that are timed for a run of given length, and the largest share of its time and number of seconds for that."""
+EVALUATION_SHARE = 0.05
+"""Largest share of the evaluations before the last in the time of a run of given length."""
 
 
 @dataclass(frozen=True)
@@ -230,20 +232,21 @@ class Plan:
 
     Attributes:
         baseline: time of a step of the baseline; None without one.
-        evaluation: time of one evaluation.
+        evaluation: time of one evaluation, and of the last one, which may have more samples.
         evaluations: number of evaluations of each network.
     """
 
     task: Task
     measurement: Measurement
     baseline: float | None
-    evaluation: float
+    evaluation: tuple[float, float]
     evaluations: int
 
     @property
     def seconds(self) -> float:
         """Time of the whole run, with the baseline, evaluations and all folds of a cross-fit."""
-        return self.task.config.steps * self.step_seconds + self.evaluations * self.evaluation_seconds
+        each, last = self.evaluation_seconds
+        return self.task.config.steps * self.step_seconds + (self.evaluations - 1) * each + last
 
     @property
     def step_seconds(self) -> float:
@@ -251,9 +254,10 @@ class Plan:
         return (len(self.task.evaluation.folds) + 1) * self.measurement.seconds + self._baselines * (self.baseline or 0.0)
 
     @property
-    def evaluation_seconds(self) -> float:
-        """Time of an evaluation of all networks."""
-        return ((len(self.task.evaluation.folds) or 1) + self._baselines) * self.evaluation
+    def evaluation_seconds(self) -> tuple[float, float]:
+        """Time of an evaluation of all networks, and of their last one."""
+        networks = (len(self.task.evaluation.folds) or 1) + self._baselines
+        return networks * self.evaluation[0], networks * self.evaluation[1]
 
     @property
     def _baselines(self) -> int:
@@ -263,24 +267,27 @@ class Plan:
 def plan_length(job: Job, seconds: float, network: Network | None = None) -> dict[str, int]:
     """Choose the steps, and the steps between evaluations, with which the whole run takes this long, timing included.
 
-    Evaluations get at most a twentieth of the time.
+    There are at most as many steps as in the settings. Evaluations before the last get at most a twentieth of the time.
     """
     began = time.perf_counter()
-    found = plan(replace(job, config=job.config.model_copy(update={"minutes": None})), LENGTH_STEPS, 0.05 * seconds, network)
-    left = seconds - (time.perf_counter() - began)
-    step, evaluation = found.step_seconds, found.evaluation_seconds
-    evaluations = min(max(int(EVALUATION_SHARE * left / evaluation), 1), RECORDS_PER_RUN) if evaluation else RECORDS_PER_RUN
-    steps = max(int((left - evaluations * evaluation) / step), 1)
-    return {"steps": steps, "evaluate_every": -(-steps // min(evaluations, steps))}
+    budget = min(TIMED_SHARE * seconds, LONGEST_TIMING)
+    found = plan(replace(job, config=job.config.model_copy(update={"minutes": None})), LENGTH_STEPS, budget, network)
+    return _length(found, seconds - (time.perf_counter() - began))
+
+
+def _length(found: Plan, seconds: float) -> dict[str, int]:
+    each, last = found.evaluation_seconds
+    left = max(seconds - last, 0.0)
+    before = min(int(EVALUATION_SHARE * left / each), RECORDS_PER_RUN - 1) if each else RECORDS_PER_RUN - 1
+    steps = min(max(int((left - before * each) / found.step_seconds), 1), found.task.config.steps)
+    return {"steps": steps, "evaluate_every": -(-steps // min(before + 1, steps))}
 
 
 def plan(job: Job, steps: int = 4, budget: float = 30.0, network: Network | None = None) -> Plan:
     """Prepare the run and time a few of its steps, within about 1.5 times the budget of seconds. Nothing is written."""
-    if job.config.minutes is not None:
-        length = plan_length(job, 60 * job.config.minutes, network)
-        job = replace(job, config=job.config.model_copy(update={"minutes": None, **length}))
-    config, task = job.config, prepare_job(job, network)
-    trainer = make_trainer(task, build_method(task, config.method))
+    began, minutes = time.perf_counter(), job.config.minutes
+    task = prepare_job(replace(job, config=job.config.model_copy(update={"minutes": None})), network)
+    trainer = make_trainer(task, build_method(task, task.config.method))
     measured = measure(trainer, steps, budget=budget)
     evaluation = _time_evaluation(task, trainer)
     every, baseline = trainer.every, None
@@ -290,21 +297,27 @@ def plan(job: Job, steps: int = 4, budget: float = 30.0, network: Network | None
         supervised = make_trainer(task, build_method(task, "supervised"))
         baseline = measure(supervised, steps, budget=budget / 2).seconds
         supervised.batches.close()
-    return Plan(task, measured, baseline, evaluation, -(-config.steps // every))
+    found = Plan(task, measured, baseline, evaluation, -(-task.config.steps // every))
+    if minutes is None:
+        return found
+    length = _length(found, 60 * minutes - (time.perf_counter() - began))
+    task = replace(task, config=task.config.model_copy(update=length))
+    return replace(found, task=task, evaluations=-(-length["steps"] // length["evaluate_every"]))
 
 
-def _time_evaluation(task: Task, trainer: Trainer) -> float:
-    """Estimate the time of an evaluation from some of the test samples; 0 without any."""
+def _time_evaluation(task: Task, trainer: Trainer) -> tuple[float, float]:
+    """Estimate the time of an evaluation and of the last one from some of the test samples; 0 without any."""
     folds = task.evaluation.folds
     items, _ = replace(task, split=folds[0]).test if folds else task.test
     if not len(items):
-        return 0.0
+        return 0.0, 0.0
     sample = items[torch.arange(min(len(items), EVALUATED))]
     predict = partial(predict_probabilities, trainer.result, task.views, device=task.device, workers=task.config.workers)
     predict(sample[torch.arange(1)])
     started = time.perf_counter()
     predict(sample)
-    return (time.perf_counter() - started) * len(items) / len(sample)
+    each = (time.perf_counter() - started) / len(sample)
+    return each * len(items if task.curve is None else task.curve), each * len(items)
 
 
 def device_name(device: torch.device) -> str:

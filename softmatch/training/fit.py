@@ -165,10 +165,10 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
     """Train to the last step; on a signal, save the state and raise Stopped."""
     every, number = checkpoint_every(task.config), len(task.examples.classes)
     items, labels = task.test
+    curve = task.curve
     predict = partial(
         predict_probabilities,
         views=task.views,
-        items=items,
         device=task.device,
         workers=task.config.workers,
         shared=True,
@@ -189,8 +189,12 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
 
     try:
         for record in trainer.run(after_step):
-            if len(labels):
-                fitted.probs = predict(trainer.result)
+            if curve is not None and trainer.step < task.config.steps:
+                wrong = predict(trainer.result, items=items[curve]).argmax(-1) != labels[curve]
+                record |= error_figures(wrong, labels[curve], number)
+                record["test_error_of"] = f"{len(curve):,} test samples"
+            elif len(labels):
+                fitted.probs = predict(trainer.result, items=items)
                 wrong = fitted.probs.argmax(-1) != labels
                 record |= error_figures(wrong, labels, number)
                 if not to.keep:  # for the figures of all folds

@@ -84,10 +84,10 @@ def train(
             given = None if isinstance(source, str) and source == "digits" else source
             job, run = reopen(Path(resume), given, settings, network)
             return run_job(job, listener, network, run)
+        if network is not None:
+            settings["network"] = describe_network(network)
         with first_of_machine():
             job = open_job(source, settings, resuming=resume == "auto")
-        if network is not None:
-            job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
         found, finished = decide(job, True, lambda run: False) if resume == "auto" else (None, False)
         if finished:
             raise InputError(f"{job.config.out} is finished: there is nothing to do.")

@@ -13,10 +13,13 @@ from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.networks import Network, describe_network
 from softmatch.runs.model import Model
+from softmatch.seeds import stream
 from softmatch.training.opening import Job
 from softmatch.views import Views
 
 SAMPLES = 16
+CURVE_SAMPLES = 1000
+"""Number of test samples for the error at records before the last, where there are more than twice as many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,14 @@ class Task(Job):
         if self.examples.test is not None:
             return self.examples.test.items, self.examples.test.labels
         return self.examples.items[self.split.test], self.examples.labels[self.split.test]
+
+    @property
+    def curve(self) -> Tensor | None:
+        """Positions in `test` of the samples that all records but the last are measured on; None for all of them."""
+        number = len(self.test[1])
+        if number <= 2 * CURVE_SAMPLES or self.evaluation.folds:
+            return None
+        return torch.randperm(number, generator=stream(self.config.seed, "curve"))[:CURVE_SAMPLES].sort().values
 
     @property
     def test_names(self) -> list[str]:

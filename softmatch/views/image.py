@@ -128,6 +128,7 @@ class ImageViews:
         operations: number of RandAugment operations in the strong view.
         names: the operations to choose from.
         cutout: largest side of the painted square, as a share of the width; 0: no square.
+        mirror: predictions are averaged over each image and its mirror image, if views are mirrored too (`flip`).
         order: RandAugment and cutout come before shift and flip, as in TorchSSL, or after ("crop-first", as in USB).
     """
 
@@ -143,6 +144,7 @@ class ImageViews:
         operations: int = 3,
         names: Sequence[str] = tuple(RANDAUGMENT),
         cutout: float = 0.5,
+        mirror: bool = False,
         order: Order = "randaugment-first",
     ) -> None:
         if order not in get_args(Order):
@@ -157,6 +159,7 @@ class ImageViews:
         self.mean, self.std = tuple(mean), tuple(std)
         self.pad, self.flip, self.reflect = pad, flip, reflect
         self.operations, self.names, self.cutout = operations, tuple(names), cutout
+        self.mirror = mirror and flip
         self.order: Order = order
         self._sent: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
@@ -211,6 +214,6 @@ class ImageViews:
         return ops.cutout(changed, draw[0] * self.cutout * width, draw[1] * width, draw[2] * height)
 
     def settings(self) -> dict[str, Any]:
-        names = ("kind", "mean", "std", "pad", "flip", "reflect", "operations", "names", "cutout", "order")
+        names = ("kind", "mean", "std", "pad", "flip", "reflect", "operations", "names", "cutout", "mirror", "order")
         values = {name: getattr(self, name) for name in names}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -28,6 +28,21 @@ def test_predictions_do_not_depend_on_the_batch_and_keep_the_mode() -> None:
     assert network.training
 
 
+def test_predictions_are_averaged_over_mirror_images_where_views_are_mirrored() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)).eval()
+    items = torch.randint(0, 256, (5, 1, 8, 8), dtype=torch.uint8)
+    plain, mirrored = (ImageViews([0.5], [0.25], mirror=mirror) for mirror in (False, True))
+
+    def predict(views: ImageViews, images: Tensor) -> Tensor:
+        return predict_probabilities(network, views, images, torch.device("cpu"))
+
+    assert torch.allclose(predict(mirrored, items), (predict(plain, items) + predict(plain, items.flip(-1))) / 2, atol=1e-6)
+    assert not torch.allclose(predict(mirrored, items), predict(plain, items), atol=1e-3)
+    unmirrored = ImageViews([0.5], [0.25], flip=False, mirror=True)
+    assert torch.equal(predict(unmirrored, items), predict(plain, items)), "digits have no mirror images"
+    assert ImageViews(**{k: v for k, v in mirrored.settings().items() if k != "kind"}).mirror
+
+
 def test_interval_of_an_error_rate_is_close_to_the_binomial_one() -> None:
     errors = (torch.arange(1000) < 100).float()
     low, high = error_interval(errors)

@@ -73,7 +73,8 @@ def test_a_plan_adds_up() -> None:
     found = plan(job, steps=2)
     assert found.baseline is not None
     assert found.evaluations == 50
-    expected = 50 * (found.measurement.seconds + found.baseline) + 2 * 50 * found.evaluation
+    expected = 50 * (found.measurement.seconds + found.baseline) + 2 * 50 * found.evaluation[0]
+    assert found.evaluation[0] == found.evaluation[1], "all 539 samples each time"
     assert found.seconds == pytest.approx(expected)
     alone = plan(replace(job, config=job.config.model_copy(update={"baseline": False})), steps=2)
     assert alone.baseline is None
@@ -83,7 +84,7 @@ def test_a_plan_counts_the_folds(tmp_path: Path) -> None:
     job = open_job(blobs(tmp_path / "t.csv"), {"steps": 10, "folds": 3})
     found = plan(job, steps=2)
     assert found.baseline is not None
-    expected = 10 * (4 * found.measurement.seconds + 3 * found.baseline) + 6 * found.evaluations * found.evaluation
+    expected = 10 * (4 * found.measurement.seconds + 3 * found.baseline) + 6 * found.evaluations * found.evaluation[0]
     assert found.seconds == pytest.approx(expected)
 
 
@@ -128,10 +129,16 @@ def test_a_part_that_fails_is_closed() -> None:
 
 def test_a_length_leaves_time_for_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     job = open_job("digits", {"minutes": 10.0})
-    found = SimpleNamespace(step_seconds=0.25, evaluation_seconds=2.0)
+    settings = SimpleNamespace(config=SimpleNamespace(steps=10**9))
+    found = SimpleNamespace(step_seconds=0.25, evaluation_seconds=(2.0, 20.0), task=settings)
     monkeypatch.setattr(benching, "plan", lambda *_: found)
-    assert plan_length(job, 410.0) == {"steps": (410 - 10 * 2) * 4 - 1, "evaluate_every": 156}, "ten evaluations"
-    found.evaluation_seconds = 0.0
+    steps = (410 - 9 * 2 - 20) * 4 - 1
+    assert plan_length(job, 410.0) == {"steps": steps, "evaluate_every": -(-steps // 10)}, (
+        "nine evaluations and a longer last one"
+    )
+    settings.config.steps = 100
+    assert plan_length(job, 410.0)["steps"] == 100, "no more than the settings have"
+    found.evaluation_seconds = (0.0, 0.0)
     assert plan_length(job, 0.1) == {"steps": 1, "evaluate_every": 1}
 
 

@@ -12,6 +12,7 @@ import torch
 from softmatch.config import make_config
 from softmatch.errors import InputError, Stopped
 from softmatch.runs.folder import RunFolder
+from softmatch.training import task as tasks
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
 from softmatch.training.fit import Curve, Fit, Fitted, Record, error_figures, fit
 from softmatch.training.setup import build_method
@@ -190,3 +191,22 @@ def test_errors_of_each_class_and_of_all_folds() -> None:
     pooled = {"test_error": 0.6, "test_class_errors": [0.5, 1.0, 0.5], "test_error_of": "the folds"}
     assert curve.figures(3, 3) == pooled
     assert curve.figures(4, 3) == {}
+
+
+def test_a_large_test_set_is_predicted_once_and_the_curve_rests_on_some_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "CURVE_SAMPLES", 300)
+    task = task_of()
+    assert len(task.test[1]) == 1000
+    assert task.curve is not None
+    assert len(task.curve.unique()) == 300
+    fitted = trained(task, tmp_path)
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [record.get("test_error_of") for record in records] == ["300 test samples", "300 test samples", None]
+    wrong = fitted.probs.argmax(-1) != task.test[1]
+    assert records[-1]["test_error"] == float(wrong.double().mean())
+    saved = load_checkpoint(list_checkpoints(tmp_path / "checkpoints")[-1])
+    assert len(saved.tensors["probs"]) == 1000, "the last one"
+    monkeypatch.setattr(tasks, "CURVE_SAMPLES", 500)
+    assert task.curve is None, "half of it would save little"

@@ -43,6 +43,9 @@ sunflower sweet_pepper table tank telephone television tiger tractor train trout
 willow_tree wolf woman worm
 """
 
+SHORT: Mapping[str, Any] = {"recipe": "sprint", "minutes": 10.0}
+"""Length and recipe of a run, unless the user chooses another network or recipe."""
+
 PUBLISHED: dict[str, Published] = {
     dataset.name: dataset
     for dataset in (
@@ -67,7 +70,7 @@ PUBLISHED: dict[str, Published] = {
                 ("", "cifar-10-batches-py"),
                 ("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
             ),
-            {"labels": 40},
+            {"labels": 40, **SHORT},
         ),
         Published(
             "cifar100",
@@ -83,7 +86,7 @@ PUBLISHED: dict[str, Published] = {
                 ("", "cifar-100-python"),
                 ("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
             ),
-            {"labels": 400},
+            {"labels": 400, **SHORT},
         ),
         Published(
             "svhn",
@@ -101,7 +104,7 @@ PUBLISHED: dict[str, Published] = {
                 },
                 read_svhn,
             ),
-            {"labels": 40},
+            {"labels": 40, **SHORT},
         ),
         Published(
             "stl10",
@@ -123,7 +126,7 @@ PUBLISHED: dict[str, Published] = {
                 ("", "stl10_binary"),
                 ("stl10_binary.tar.gz", "91f7769df0f17e558f3565bffb0c7dfb"),
             ),
-            {"labels": 40},
+            {"labels": 40, **SHORT},
         ),
         Published(
             "imagenet",
@@ -154,7 +157,7 @@ PUBLISHED: dict[str, Published] = {
                 read_idx,
                 ("", "FashionMNIST/raw"),
             ),
-            {"labels": 40},
+            {"labels": 40, **SHORT},
         ),
     )
 }
