@@ -127,6 +127,13 @@ class Config(BaseModel):
         "network",
         description="Weights that make the pseudo-labels. network: the current ones (the paper). average: the averaged ones.",
     )
+    neighbours: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Share of the predictions on similar recent samples in the pseudo-labels, with --teacher average. "
+        "0: none (the paper).",
+    )
     refresh_statistics: bool = Field(
         False,
         description="Estimate the batch-norm statistics of the averaged weights anew after the last step.",

@@ -141,6 +141,8 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
     if defaults.get("recipe") == "sprint":  # batches and views that suit the data come with it
         defaults = {**SPRINT, **defaults}
     sprint = SPRINT if user.get("recipe") == "sprint" else {}
+    if user.get("teacher") == "network":  # which has no neighbours
+        sprint, defaults = ({**layer, **({"neighbours": 0.0} if layer else {})} for layer in (sprint, defaults))
     config = make_config(defaults, heads, recipe or sprint, user, where=where)
     if recipe and (config.minutes is not None or config.steps < steps_for(PAPER_MOMENTUM)):
         # Averages over a thousand steps would outlast a short run: they scale with its length. A momentum of 0 is none.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from softmatch.distributed.processes import Draws, gather_rows, numbers_of_rows, own_rows, world
+from softmatch.methods.neighbours import Neighbours
 
 BatchStatistics = Literal["joint", "separate"]
 
@@ -34,6 +35,7 @@ class Forward:
         average: the network of averaged weights, for methods with a teacher.
         compiled: compile the network with torch.compile.
         taught: the averaged weights answer for views without gradient, so that they make the pseudo-labels.
+        neighbours: smooths the predictions of the averaged weights where these answer.
         sharded: views hold this process's share of the rows (`processes.share`), and results the rows of all processes, the same
             everywhere. Each process then has a part of the network's gradient, to be summed over the processes.
     """
@@ -48,6 +50,7 @@ class Forward:
         *,
         sharded: bool = False,
         taught: bool = False,
+        neighbours: Neighbours | None = None,
     ) -> None:
         if batch_statistics not in ("joint", "separate"):
             raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
@@ -55,7 +58,7 @@ class Forward:
         self.batch_statistics = batch_statistics
         self.micro_batch = micro_batch if batch_statistics == "separate" else None
         self.compiled = compiled
-        self.sharded, self.taught = sharded and world().size > 1, taught
+        self.sharded, self.taught, self.neighbours = sharded and world().size > 1, taught, neighbours
         self._draws = Draws()
         self._logits: Callable[[Tensor], Tensor] = torch.compile(network) if compiled else network
         features = getattr(network, "features", None)
@@ -81,7 +84,7 @@ class Forward:
         """
         if self.taught and gradient is not None and not all(gradient):
             pairs = list(zip(views, gradient, strict=True))
-            answers = iter(self.teach(*(view for view, wanted in pairs if not wanted)))
+            answers = iter(self._answer(*(view for view, wanted in pairs if not wanted)))
             learned = iter(self(*(view for view, wanted in pairs if wanted), tracking=tracking))
             return [next(learned if wanted else answers) for wanted in gradient]
         with self._own_draws():
@@ -129,6 +132,17 @@ class Forward:
         assert self.average is not None, "this loop keeps no averaged weights"
         with frozen_running_statistics(self.average):
             return self._averaged(self.average, views, batch_statistics=True)
+
+    @torch.no_grad()
+    def _answer(self, *views: Tensor) -> list[Tensor]:
+        """Logits by which pseudo-labels are made: `teach`, smoothed by the neighbours if there are any."""
+        if self.neighbours is None:
+            return self.teach(*views)
+        assert self.average is not None
+        assert self._features is not None, "neighbours need a network that shows its features"
+        with frozen_running_statistics(self.average):
+            found = self._averaged(self.average.features, views, batch_statistics=True)  # type: ignore[arg-type]  # a method of it
+        return [self.neighbours(features, self._head(features, averaged=True)) for features in found]
 
     @torch.no_grad()
     def teach_features(self, *views: Tensor) -> list[Tensor]:
@@ -218,6 +232,7 @@ class RecordedForward(Forward):
         self.network, self.average = inner.network, inner.average
         self.batch_statistics, self.micro_batch = inner.batch_statistics, inner.micro_batch
         self.compiled, self.sharded, self.taught, self._draws = inner.compiled, inner.sharded, inner.taught, inner._draws
+        self.neighbours = inner.neighbours
         self.inner = inner
         self._seen: list[tuple[Tensor, Encoded]] = []
 

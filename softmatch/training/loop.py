@@ -16,8 +16,9 @@ from softmatch.distributed.processes import average_running_statistics, sum_grad
 from softmatch.errors import InputError, OutOfMemory, TrainingError
 from softmatch.methods.base import Method
 from softmatch.methods.forward import Forward
+from softmatch.methods.neighbours import Neighbours
 from softmatch.metrics import PseudoLabelMeter
-from softmatch.networks.heads import trained
+from softmatch.networks.heads import feature_size, trained
 from softmatch.step import Batch, Output, whole_batches
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.ema import ModelAverage
@@ -80,6 +81,7 @@ class Trainer:
     """
 
     forward: Forward
+    neighbours: Neighbours | None
 
     def __init__(
         self,
@@ -119,8 +121,13 @@ class Trainer:
         self.network, self.batches, self.optimizer, self.average = self._make_parts(number, self.method.added_labels())
         passes = self.config.batch_statistics, self._micro_batch
         taught, sharded = self.config.teacher == "average", world().size > 1
-        average = self.average.network
-        self.forward = Forward(self.network, *passes, average, self.config.compile, sharded=sharded, taught=taught)
+        self.neighbours = None
+        if self.config.neighbours and self.method.unlabeled_views:
+            number = feature_size(self.network)
+            assert number is not None, "refused before training"
+            self.neighbours = Neighbours(number, self.num_classes, self.config.neighbours).to(self.device)
+        shared: dict[str, Any] = {"sharded": sharded, "taught": taught, "neighbours": self.neighbours}
+        self.forward = Forward(self.network, *passes, self.average.network, self.config.compile, **shared)
         self.method.begin(self.network, self._follow)
         self.method.to(self.device)
         self.network.train()
@@ -277,6 +284,7 @@ class Trainer:
             "network": self.network.state_dict(),
             "average": self.average.state(),
             "method": self.method.state_dict(),
+            "neighbours": {} if self.neighbours is None else self.neighbours.state_dict(),
             "meter": {**self._meter.state(), "losses": self._losses, "since": torch.tensor(self._since)},
             "optimizer": flatten_optimizer(self.optimizer),
             **{f"own.{name}": flatten_optimizer(optimizer) for name, optimizer in self.method.optimizers.items()},
@@ -302,6 +310,8 @@ class Trainer:
         self.network.load_state_dict(part("network"))
         self.average.load_state(part("average"))
         self.method.load_state_dict(part("method"))  # again: beginning a generation resets the method
+        if self.neighbours is not None:
+            self.neighbours.load_state_dict(part("neighbours"))
         unflatten_optimizer(self.optimizer, part("optimizer"))
         for name, optimizer in self.method.optimizers.items():
             unflatten_optimizer(optimizer, part(f"own.{name}"))
