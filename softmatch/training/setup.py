@@ -219,7 +219,9 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
     if task.config.neighbours and task.config.teacher != "average":
         raise InputError("--neighbours is for --teacher average. Give both, or leave it out.")
     if task.config.neighbours and task.num_features is None:
-        raise InputError(f"--neighbours uses the features of the network; {task.network_name!r} does not show them. Leave it out.")
+        raise InputError(
+            f"--neighbours uses the features of the network; {task.network_name!r} does not show them. Leave it out."
+        )
     if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
         raise InputError(f"method {name!r} keeps some labels out of training. Give two or more of a class.")
     if task.config.warmup > task.config.steps // method.generations:

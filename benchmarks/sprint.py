@@ -1,0 +1,106 @@
+"""Measure what a run of some minutes learns from images, from scratch: the default recipe, its rivals, and it without each part.
+
+    python benchmarks/sprint.py --cifar10 cifar10.npz --fashion-mnist fashion_mnist.npz --runs runs/sprint
+    python benchmarks/sprint.py --cifar10 cifar10.npz --settings cifar10-250 --seeds 10 11 --minutes 3 --without neighbours muon
+
+Each run is the command `softmatch train` with all cores, one after the other, with its baseline. Finished runs are read again,
+not repeated, so an interrupted program continues. Prints Markdown: mean ± standard deviation over the seeds in per cent, and the
+time and processor time of a run, baseline and evaluation included.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SETTINGS: dict[str, tuple[str, int, float]] = {
+    "cifar10-250": ("cifar10", 250, 10.0),
+    "fashion-mnist-40": ("fashion-mnist", 40, 10.0),
+    "cifar10-250-hour": ("cifar10", 250, 60.0),
+    "cifar10-4000-hour": ("cifar10", 4000, 60.0),
+    "cifar10-40-hour": ("cifar10", 40, 60.0),
+}
+"""Source, labels and minutes."""
+PARTS: dict[str, tuple[str, ...]] = {
+    "neighbours": ("--neighbours", "0"),
+    "small-images": ("--small-images", "0"),
+    "teacher": ("--teacher", "network"),
+    "mirror": ("--views.mirror", "false"),
+    "refresh": ("--no-refresh-statistics",),
+    "muon": ("--recipe", "sprint", "--optimizer", "sgd", "--lr", "0.2"),
+    "all": ("--recipe", "none", "--network", "wrn-10-1"),
+}
+"""Options that take a part out of the recipe; "all" is the network and optimiser of the paper, small enough for the time."""
+
+
+def run(
+    folder: Path, source: str, data: Path, labels: int, minutes: float, seed: int, options: tuple[str, ...]
+) -> dict[str, Any]:
+    """Train unless it was done before; return the result with the seconds and processor seconds of the command."""
+    cost = folder.parent / f"{folder.name}.cost.json"
+    if not cost.exists():
+        command = [sys.executable, "-m", "softmatch", "train", source, "--data", str(data), "--labels", str(labels)]
+        length = () if "--steps" in options else ("--minutes", str(minutes))
+        command += ["--seed", str(seed), *length, "--out", str(folder), "--resume", "auto", "--quiet", *options]
+        started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        cost.write_text(json.dumps({"wall": time.perf_counter() - started, "cpu": used}))
+    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return {**found, **json.loads(cost.read_text())}
+
+
+def spread(values: list[float], digits: int = 1) -> str:
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.{digits}f}{deviation}"
+
+
+def row(name: str, results: list[dict[str, Any]]) -> str:
+    errors, baselines = ([100 * r[key] for r in results if r[key] is not None] for key in ("test_error", "supervised_test_error"))
+    gains = [b - e for b, e in zip(baselines, errors, strict=True)] if baselines else []
+    cells = [name, spread(errors), f"{min(errors):.1f}–{max(errors):.1f}", spread(baselines) if baselines else "–"]
+    cells += [spread(gains) if gains else "–", str(len(errors)), f"{statistics.mean(r['steps'] for r in results):.0f}"]
+    cells += [f"{statistics.mean(r[key] for r in results) / 60:.1f}" for key in ("wall", "cpu")]
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cifar10", type=Path, help="CIFAR-10, as `softmatch train cifar10 --data` takes it")
+    parser.add_argument("--fashion-mnist", type=Path)
+    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=["cifar10-250", "fashion-mnist-40"])
+    parser.add_argument("--methods", nargs="+", default=["softmatch"])
+    parser.add_argument("--without", nargs="*", choices=PARTS, default=[], help="also the recipe without each of these parts")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12, 13, 14])
+    parser.add_argument("--minutes", type=float, help="instead of those of the setting")
+    parser.add_argument("--options", default="", help="further options of each run")
+    parser.add_argument("--runs", type=Path, default=Path("runs/sprint"))
+    options = parser.parse_args()
+    for setting in options.settings:
+        source, labels, minutes = SETTINGS[setting]
+        minutes = options.minutes or minutes
+        data = getattr(options, source.replace("-", "_"))
+        if data is None:
+            parser.error(f"{setting} needs --{source}")
+        print(f"\n## {source}, {labels:,} labels, {minutes:g} minutes, seeds {', '.join(map(str, options.seeds))}\n")
+        print(
+            "| | error % | range | baseline % | gain | n | steps | minutes | CPU-minutes |\n|---|---|---|---|---|---|---|---|---|"
+        )
+        variants = {name: ("--method", name) for name in options.methods}
+        variants |= {f"without {part}": PARTS[part] for part in options.without}
+        for name, extra in variants.items():
+            folder = options.runs / f"{setting}-{minutes:g}" / name.replace(" ", "-")
+            folder.mkdir(parents=True, exist_ok=True)
+            given = (*extra, *options.options.split())
+            results = [run(folder / str(seed), source, data, labels, minutes, seed, given) for seed in options.seeds]
+            print(row(name, results), flush=True)
+
+
+if __name__ == "__main__":
+    main()
