@@ -15,9 +15,12 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+Result = dict[str, Any]
+HEADING = ("", "error %", "range", "baseline %", "gain", "n", "steps", "minutes", "CPU-minutes")
 SETTINGS: dict[str, tuple[str, int, float]] = {
     "cifar10-250": ("cifar10", 250, 10.0),
     "fashion-mnist-40": ("fashion-mnist", 40, 10.0),
@@ -38,9 +41,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 """Options that take a part out of the recipe; "all" is the network and optimiser of the paper, small enough for the time."""
 
 
-def run(
-    folder: Path, source: str, data: Path, labels: int, minutes: float, seed: int, options: tuple[str, ...]
-) -> dict[str, Any]:
+def run(folder: Path, source: str, data: Path, labels: int, minutes: float, seed: int, options: Sequence[str]) -> Result:
     """Train unless it was done before; return the result with the seconds and processor seconds of the command."""
     cost = folder.parent / f"{folder.name}.cost.json"
     if not cost.exists():
@@ -52,7 +53,7 @@ def run(
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         cost.write_text(json.dumps({"wall": time.perf_counter() - started, "cpu": used}))
-    found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    found: Result = json.loads((folder / "result.json").read_text())
     return {**found, **json.loads(cost.read_text())}
 
 
@@ -61,7 +62,7 @@ def spread(values: list[float], digits: int = 1) -> str:
     return f"{statistics.mean(values):.{digits}f}{deviation}"
 
 
-def row(name: str, results: list[dict[str, Any]]) -> str:
+def row(name: str, results: Sequence[Result]) -> str:
     errors, baselines = ([100 * r[key] for r in results if r[key] is not None] for key in ("test_error", "supervised_test_error"))
     gains = [b - e for b, e in zip(baselines, errors, strict=True)] if baselines else []
     cells = [name, spread(errors), f"{min(errors):.1f}–{max(errors):.1f}", spread(baselines) if baselines else "–"]

@@ -53,5 +53,5 @@ def test_they_need_an_averaged_teacher_and_features() -> None:
     with pytest.raises(InputError, match="--teacher average"):
         trainer_of(small_task("digits", neighbours=0.5))
     network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
-    with pytest.raises(InputError, match="does not show them"):
+    with pytest.raises(InputError, match="uses the features of the network"):
         trainer_of(small_task("digits", network, neighbours=0.5, teacher="average"))
