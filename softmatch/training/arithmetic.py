@@ -21,7 +21,7 @@ GRAIN = 2**16
 def has_bf16_units(device: torch.device) -> bool:
     """True if the device multiplies bf16 in hardware, as far as torch knows."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and any(bool(getattr(torch.cpu, name, bool)()) for name in BF16_UNITS)
 
 
@@ -59,19 +59,15 @@ def set_flushing(on: bool) -> bool:
     Returns:
         The mode of all threads.
     """
-
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-    def set_here(_: int | None) -> None:
-        torch.set_flush_denormal(on)
-
-    set_here(None)
+    torch.set_flush_denormal(on)
+    each = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: torch.set_flush_denormal(on) and None)
     try:
         parallel = ctypes.CDLL(None).GOMP_parallel
     except (OSError, AttributeError, TypeError):  # another library or system
         pass
     else:
-        parallel.argtypes, parallel.restype = (type(set_here), ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
-        parallel(set_here, None, torch.get_num_threads(), 0)
+        parallel.argtypes, parallel.restype = (type(each), ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
+        parallel(each, None, torch.get_num_threads(), 0)
     return on and (flushes(GRAIN * torch.get_num_threads()) or set_flushing(False))
 
 
