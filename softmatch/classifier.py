@@ -143,13 +143,13 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         if not bool((job.examples.labels == UNLABELED).any()):
             job = replace(job, config=job.config.model_copy(update={"method": "supervised", "method_options": {}}))
         with restored_state():
-            self._train(job)
+            config = self._train(job)
         probs, labels = self.model_.predict_proba(job.examples.items).numpy(), job.examples.labels.numpy()
         chosen = np.where(labels == UNLABELED, probs.argmax(1), labels)
         self.transduction_, self.transduction_confidence_ = classes[chosen], probs[np.arange(len(probs)), chosen]
         if job.examples.names:
             self.sample_names_ = list(job.examples.names)
-        self.config_, self.method_, self.classes_ = job.config, job.config.method, classes
+        self.config_, self.method_, self.classes_ = config, config.method, classes
         return self
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803  # scikit-learn's name for it
@@ -284,7 +284,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         defaults = suitable(examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes
 
-    def _train(self, job: Job) -> None:
+    def _train(self, job: Job) -> Config:
+        """Train the network; returns the settings as they were used."""
         if job.config.minutes is not None:
             job = replace(job, config=job.config.model_copy(update={"minutes": None, **self._length(job)}))
         task = prepare_job(job, None if isinstance(self.network, str) else self.network)
@@ -308,6 +309,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # missing in torch's stubs
         self.model_ = task.model(network)
         self.n_iter_, self.network_ = trainer.step, task.network_name
+        return config
 
     def _length(self, job: Job) -> dict[str, int]:
         """Steps that replace minutes. The data's default minutes become steps, so that a seed repeats a fit."""

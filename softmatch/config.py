@@ -142,7 +142,11 @@ class Config(BaseModel):
     model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")
     batch_norm_momentum: float | None = Field(None, gt=0, le=1, description="Share of a new batch in batch-norm statistics.")
 
-    precision: Literal["float32", "bf16", "fp16"] = Field("float32", description="Number format. bf16 and fp16: mixed precision.")
+    precision: Literal["auto", "float32", "bf16", "fp16"] = Field(
+        "auto",
+        description="Number format; bf16 and fp16 are mixed precision. auto: bf16 with --recipe sprint on images of 16 pixels or "
+        "more, where the processor or GPU has bf16 units, else float32.",
+    )
     device: str = Field("auto", description="Device: auto, cpu, cuda, cuda:1 or mps.")
     threads: int | None = Field(None, ge=1, description="Number of CPU threads.")
     compile: bool = Field(False, description="Compile the network with torch.compile. Needs a C++ compiler.")
@@ -192,6 +196,11 @@ def former_names(layer: Mapping[str, Any]) -> dict[str, Any]:
     """The settings under their former names, by which the runs of a sweep are told apart since version 0.1."""
     former = {name: key for key, name in FORMER.items()}
     return {former.get(key, key): value for key, value in layer.items()}
+
+
+def left_open(config: Config) -> tuple[str, ...]:
+    """Settings that are chosen when a run begins, and kept when it is resumed or repeated elsewhere."""
+    return (*(PLANNED if config.minutes is not None else ()), *(("precision",) if config.precision == "auto" else ()))
 
 
 def read_file(path: Path) -> dict[str, Any]:

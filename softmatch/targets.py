@@ -2,12 +2,11 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 
 def hard(probs: Tensor) -> Tensor:
     """One-hot argmax, ties to the lowest class (the paper's p̂)."""
-    return F.one_hot(probs.argmax(-1), probs.shape[-1]).to(probs.dtype)
+    return torch.zeros_like(probs).scatter_(-1, probs.argmax(-1, keepdim=True), 1.0)
 
 
 def soft(probs: Tensor) -> Tensor:

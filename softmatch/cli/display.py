@@ -14,6 +14,7 @@ from softmatch.data.records import Finding
 from softmatch.formatting import percent, visible_lines
 from softmatch.networks import ENCODER
 from softmatch.runs.folder import RunFolder
+from softmatch.training.arithmetic import describe_machine
 from softmatch.training.loop import Record
 from softmatch.training.task import Task
 
@@ -128,7 +129,8 @@ def describe(task: Task, console: Console, run: str) -> None:
         "labels": f"{len(split.labeled):,} labelled, {unlabeled:,} unlabelled",
         "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
-        "network": f"{name}, {task.parameters:,} parameters{trained}, on {task.device}, {config.precision}",
+        "network": f"{name}, {task.parameters:,} parameters{trained}",
+        "machine": describe_machine(task.device, config.precision),
         "run folder": run,
     }
     print_facts(console, rows)

@@ -23,6 +23,7 @@ from softmatch.training.job import run_job
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import decide, reopen
+from softmatch.training.setup import restored_state
 from softmatch.training.task import Task
 
 AUTO = "auto"
@@ -54,13 +55,14 @@ def run_check(source: str, given: Mapping[str, Any], file: Path | None, talk: Ta
 
 
 def _show_plan(job: Job, talk: TalkOrJson, dry_run: bool) -> None:
-    planned = plan(job)
-    if talk.as_json:
-        print(as_json(check_facts(planned, job.findings)))
-    elif dry_run:
-        print_plan(planned, make_console(talk))
-    else:
-        print_check(planned, job.findings, make_console(talk), talk.verbose)
+    with restored_state():
+        planned = plan(job)
+        if talk.as_json:
+            print(as_json(check_facts(planned, job.findings)))
+        elif dry_run:
+            print_plan(planned, make_console(talk))
+        else:
+            print_check(planned, job.findings, make_console(talk), talk.verbose)
 
 
 def run_train(

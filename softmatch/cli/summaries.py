@@ -150,12 +150,15 @@ def print_bench(bench: Bench) -> None:
     table.add_row("[bold]step[/bold]", f"[bold]{found.seconds:.4f}[/bold]", "")
     console.print(table)
     figures = found.as_dict()
+    cost = figures["gflop_per_unlabeled_image"]
+    per_image = "" if cost is None else f"arithmetic per unlabelled image: {cost:,.3g} GFLOP\n"
     console.print(
         f"step: median of {len(found.step)}, {min(found.step):.4f} to {max(found.step):.4f} s\n"
         f"processor time: {figures['cpu_seconds_per_step']:.4f} s per step\n"
         f"images through the network: {figures['images_per_second']:,.0f} per second\n"
         f"arithmetic: {figures['gflop_per_step']:,.1f} GFLOP per step, {figures['gflops']:,.0f} GFLOP/s, "
-        f"{figures['share_of_matmul']:.0%} of a matrix product ({figures['matmul_gflops']:,.0f} GFLOP/s)\n"
+        f"{figures['share_of_matmul']:.0%} of a matrix product in {setting['precision']} "
+        f"({figures['matmul_gflops']:,.0f} GFLOP/s)\n{per_image}"
         f"memory: {memory(found)}"
     )
 

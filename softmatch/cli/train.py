@@ -12,7 +12,7 @@ from softmatch.errors import FAILED, INTERRUPTED, InputError
 from softmatch.formatting import as_json
 
 STEP = (
-    *("labels", "method", "method_options", "network", "steps", "seed", "views", "labeled_batch", "unlabeled_batch"),
+    *("recipe", "labels", "method", "method_options", "network", "steps", "seed", "views", "labeled_batch", "unlabeled_batch"),
     *("batch_statistics", "micro_batch", "optimizer", "lr", "schedule", "weight_decay", "decay", "clip", "averages", "teacher"),
     *("statistics_momentum", "model_momentum", "batch_norm_momentum", "precision", "device", "threads", "compile"),
 )
@@ -162,12 +162,14 @@ def bench(
     """Measure a training step on this machine: time of each part, images per second, memory and share of the peak speed.
 
     By default this is the paper's step on CIFAR-10, a WRN-28-2 on 64 labelled and 448 unlabelled images, with separate batch
-    statistics. The images are random. The first steps of a run are measured: methods that do more later, such as cgmatch, darp
+    statistics; with --recipe sprint, that recipe's. The peak is that of a matrix product in the same precision. The images are
+    random. The first steps of a run are measured: methods that do more later, such as cgmatch, darp
     and cossl, cost more than this.
 
     For example:
 
     - softmatch bench
+    - softmatch bench --recipe sprint
     - softmatch bench --network wrn-10-2 --labeled-batch 16 --unlabeled-batch 112 --micro-batch 64
     - softmatch bench --network resnet-50 --side 224 --classes 1000 --labeled-batch 8 --unlabeled-batch 8 --json
 
@@ -187,9 +189,11 @@ def bench(
     from softmatch.cli.summaries import print_bench
     from softmatch.training.bench import bench as run
     from softmatch.training.memory import keep_freed_memory
+    from softmatch.training.setup import restored_state
 
     keep_freed_memory()
-    found = run(given(settings), side, channels, classes, images, repeats)
+    with restored_state():
+        found = run(given(settings), side, channels, classes, images, repeats)
     if json:
         print(as_json({"setting": found.setting, **found.measurement.as_dict()}))
     else:

@@ -19,7 +19,7 @@ from softmatch.planning.gpus import Device, Range, rates
 from softmatch.planning.setting import Setting, named_setting
 from softmatch.training import bench
 from softmatch.training.memory import keep_freed_memory
-from softmatch.training.setup import RECORDS_PER_RUN
+from softmatch.training.setup import RECORDS_PER_RUN, restored_state
 
 BATCH, NUMBERS, HIDDEN = 16_384, 50_000_000, 16
 """The largest batch and the most numbers in it, as a step is tried with real batches; features of a network that shows none."""
@@ -176,6 +176,7 @@ def gpu_plan(counted: Counted, device: Device, gpus: int = 1) -> dict[str, Any]:
     return _figures(counted, (own, baseline, of_a_flop), gpus, speed + grows)
 
 
+@restored_state()
 def measured_plan(counted: Counted, device: str) -> dict[str, Any]:
     """Time a few steps of the method, and of its baseline, on this machine (auto, cpu, cuda, mps) with random data."""
     keep_freed_memory()

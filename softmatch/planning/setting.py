@@ -82,7 +82,7 @@ def named_setting(source: str, device: str, *given: Settings, where: str = "sett
     named = find_source(source)
     config = complete(source, named.defaults, *given, {"device": device}, where=where)
     refuse_texts(source, named.texts or config.encoder is not None)
-    return Setting(source, config, NAMED[source])
+    return Setting(source, _with_precision(config), NAMED[source])
 
 
 def own_setting(data: Data, device: str, *given: Settings, where: str = "settings") -> Setting:
@@ -99,7 +99,12 @@ def own_setting(data: Data, device: str, *given: Settings, where: str = "setting
     some = Examples(items, torch.tensor([0, -1]), tuple(map(str, range(data.classes))), data.kind)
     config = complete("your data", suitable(some, labels, torch.device(device)), merged, where=where)
     files = 0 if data.kind == "image" and data.train * data.item_bytes > LIMIT else None
-    return Setting(f"{data.train:,} {data.kind}s", config, replace(data, labeled=labels, own=True, files=files))
+    return Setting(f"{data.train:,} {data.kind}s", _with_precision(config), replace(data, labeled=labels, own=True, files=files))
+
+
+def _with_precision(config: Config) -> Config:
+    """The same settings, in float32 where the machine would choose: the number format of a plan is the user's."""
+    return config.model_copy(update={"precision": "float32"}) if config.precision == "auto" else config
 
 
 def refuse_texts(source: str, encoded: bool) -> None:

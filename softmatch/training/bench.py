@@ -20,13 +20,14 @@ from softmatch.errors import InputError
 from softmatch.networks import Network
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
+from softmatch.training.arithmetic import HALF
 from softmatch.training.loop import Clock, Trainer
 from softmatch.training.opening import Job
 from softmatch.training.setup import RECORDS_PER_RUN, build_method, make_trainer, micro_batch, prepare_job
 from softmatch.training.task import Task
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")
-STEP_SETTINGS = ("method", "labeled_batch", "unlabeled_batch", "batch_statistics", "precision", "compile")
+STEP_SETTINGS = ("recipe", "method", "labeled_batch", "unlabeled_batch", "batch_statistics", "precision", "compile")
 MATRIX = 2048
 EVALUATED = 512
 LENGTH_STEPS, TIMED_SHARE, LONGEST_TIMING = 20, 0.05, 20.0
@@ -45,7 +46,8 @@ class Measurement:
         parts: median time of each part of a step.
         images: number of views that pass through the network in a step.
         flops: floating-point operations of the convolutions and matrix products of a step, forward and backward.
-        peak_flops: operations per second of a float32 matrix product on the same device; NaN within a budget.
+        unlabeled: number of unlabelled images in a step; 0 for a method without any.
+        peak_flops: operations per second of a matrix product on the same device in the same precision; NaN within a budget.
         memory: peak memory of the process, or of its tensors on a GPU.
         memory_before: peak memory before the first step.
     """
@@ -55,6 +57,7 @@ class Measurement:
     parts: dict[str, float]
     images: int
     flops: int
+    unlabeled: int
     peak_flops: float
     memory: int
     memory_before: int
@@ -72,6 +75,7 @@ class Measurement:
             "images_per_second": self.images / self.seconds,
             "parts": self.parts,
             "gflop_per_step": self.flops / 1e9,
+            "gflop_per_unlabeled_image": self.flops / self.unlabeled / 1e9 if self.unlabeled else None,
             "gflops": self.flops / self.seconds / 1e9,
             "matmul_gflops": self.peak_flops / 1e9,
             "share_of_matmul": self.flops / self.seconds / self.peak_flops,
@@ -87,10 +91,10 @@ def measure(trainer: Trainer, steps: int = 5, budget: float | None = None) -> Me
     Args:
         budget: number of seconds after which measuring stops early, after at least one step. The peak is not measured then.
     """
-    device, began = trainer.device, time.perf_counter()
+    device, precision, began = trainer.device, trainer.config.precision, time.perf_counter()
     trainer.network.train()
     trainer.method.train()
-    peaks, before = [matmul_flops(device)] if budget is None else [], peak_memory(device)
+    peaks, before = [matmul_flops(device, precision)] if budget is None else [], peak_memory(device)
     watch, passed, images = Stopwatch(device), trainer.forward, list[int]()
     for name in ("_run", "_averaged"):
         setattr(passed, name, watch("forward")(_counted(getattr(passed, name), images)))
@@ -117,15 +121,16 @@ def measure(trainer: Trainer, steps: int = 5, budget: float | None = None) -> Me
         parts={name: statistics.median(part.get(name, 0.0) for part in parts) for name in names},
         images=number,
         flops=counter.get_total_flops(),
-        peak_flops=max([*peaks, matmul_flops(device)]) if budget is None else math.nan,
+        unlabeled=trainer.config.unlabeled_batch if trainer.method.unlabeled_views else 0,
+        peak_flops=max([*peaks, matmul_flops(device, precision)]) if budget is None else math.nan,
         memory=peak_memory(device),
         memory_before=before,
     )
 
 
-def matmul_flops(device: torch.device, repeats: int = 5) -> float:
-    """Operations per second of a 2048³ float32 matrix product, best of a few."""
-    a, b = (torch.randn(MATRIX, MATRIX, device=device) for _ in range(2))
+def matmul_flops(device: torch.device, precision: str = "float32", repeats: int = 5) -> float:
+    """Operations per second of a 2048³ matrix product in this precision, best of a few."""
+    a, b = (torch.randn(MATRIX, MATRIX, device=device).to(HALF.get(precision, torch.float32)) for _ in range(2))
     watch, best = Stopwatch(device), float("inf")
     for _ in range(repeats):
         watch.seconds = {}
@@ -199,8 +204,8 @@ def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, im
     if min(side, channels, classes - 1, images, repeats) < 1 or channels not in (1, 3):
         raise InputError("bench needs --side, --images and --repeats of 1 or more, --channels 1 or 3, --classes 2 or more.")
     for key in ("recipe", "data", "imbalance"):
-        if options.get(key) is not None:
-            raise InputError(f"bench uses random images and has no use for {key}. Leave it out.")
+        if options.get(key) not in (None, "sprint"):
+            raise InputError(f"bench uses random images and has no use for {key} {options[key]}. Leave it out.")
     config = complete("random images", {}, options, {"labels": options.get("labels") or classes * 4})
     random = torch.Generator().manual_seed(config.seed)
     number = max(images, config.labels or 1)
@@ -213,7 +218,7 @@ def bench(options: Mapping[str, Any], side: int, channels: int, classes: int, im
     task = prepare_job(Job("random images", config, examples))
     measured = measure(make_trainer(task, build_method(task, config.method)), repeats)
     setting = {
-        **config.model_dump(include={*STEP_SETTINGS}),
+        **task.config.model_dump(include={*STEP_SETTINGS}),
         "network": task.network_name,
         "parameters": task.parameters,
         "image": f"{channels}×{side}×{side}",

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from softmatch.config import PLANNED, RUN_SETTINGS, read_file, renamed, write_config
+from softmatch.config import RUN_SETTINGS, left_open, read_file, renamed, write_config
 from softmatch.data.fingerprint import content, fingerprint
 from softmatch.distributed.processes import first_of_machine, joined, main_says, world
 from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
@@ -104,9 +104,9 @@ def run_job(job: Job, listener: Listener | None = None, network: Network | None 
     started, listener = time.perf_counter(), listener if world().is_main else None
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
-    if job.config.minutes is not None:
-        job = _with_steps(job, network, run, started)
+    job = _with_choices(job, network, run, started)
     task = prepare_job(job, network)
+    job = replace(job, config=task.config)
     method = build_method(task, job.config.method)  # before anything is written, to report a wrong option
     folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))
     with folder.locked() if world().is_main else nullcontext(), Stop() as stop:
@@ -130,15 +130,18 @@ def run_job(job: Job, listener: Listener | None = None, network: Network | None 
             ) from error
 
 
-def _with_steps(job: Job, network: Network | None, run: RunFolder | None, started: float) -> Job:
-    """Replace the length in minutes by steps: those of the run that is resumed, or as many as fit into the time left."""
-    if run is None:
-        left = 60 * float(job.config.minutes or 0) - (time.perf_counter() - started)
-        planned = plan_length(job, left, network)
+def _with_choices(job: Job, network: Network | None, run: RunFolder | None, started: float) -> Job:
+    """Replace open settings by those of the run that is resumed, or a length in minutes by the steps that fit into it."""
+    wanted = left_open(job.config)
+    if run is not None and wanted:
+        written = run.path / RUN_SETTINGS
+        said = main_says(lambda: json.dumps({key: value for key, value in read_file(written).items() if key in wanted}))
+    elif job.config.minutes is not None:
+        planned = plan_length(job, 60 * job.config.minutes - (time.perf_counter() - started), network)
+        said = main_says(lambda: json.dumps(planned))
     else:
-        planned = {key: value for key, value in read_file(run.path / RUN_SETTINGS).items() if key in PLANNED}
-    chosen = json.loads(main_says(lambda: json.dumps(planned)))
-    return replace(job, config=job.config.model_copy(update={"minutes": None, **chosen}))
+        return job
+    return replace(job, config=job.config.model_copy(update={"minutes": None, **json.loads(said)}))
 
 
 def _begin(task: Task, job: Job, run: RunFolder) -> str:

@@ -20,6 +20,7 @@ from softmatch.methods.neighbours import Neighbours
 from softmatch.metrics import PseudoLabelMeter
 from softmatch.networks.heads import feature_size, trained
 from softmatch.step import Batch, Output, whole_batches
+from softmatch.training.arithmetic import HALF
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.ema import ModelAverage
 from softmatch.training.schedule import cosine_factor, set_learning_rate, triangular_factor
@@ -238,8 +239,8 @@ class Trainer:
         return output
 
     def _autocast(self) -> AbstractContextManager[None]:
-        kind = torch.float16 if self.config.precision == "fp16" else torch.bfloat16
-        return torch.autocast(self.device.type, dtype=kind, enabled=self.config.precision != "float32")
+        kind = HALF.get(self.config.precision)
+        return nullcontext() if kind is None else torch.autocast(self.device.type, dtype=kind)
 
     def _measure(self, output: Output, index: Tensor) -> None:
         loss, unsupervised = output.loss.detach(), output.unsupervised_loss

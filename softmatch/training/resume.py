@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from softmatch.config import PLANNED, Config, make_config, merge, read_file
+from softmatch.config import Config, left_open, make_config, merge, read_file
 from softmatch.data.sources import SOURCES
 from softmatch.distributed.processes import first_of_machine, main_says
 from softmatch.errors import InputError
@@ -150,8 +150,8 @@ def _settings(folder: Path) -> tuple[str, Config]:
 
 
 def _same(one: Config, other: Config) -> str | None:
-    """Return the first setting that differs and changes the results; a length in minutes leaves its steps open."""
-    unasked = (*ELSEWHERE, "out", *(("minutes", *PLANNED) if other.minutes is not None else ()))
+    """Return the first setting that differs and changes the results; what `other` leaves open does not differ."""
+    unasked = (*ELSEWHERE, "out", *(("minutes",) if other.minutes is not None else ()), *left_open(other))
 
     def differs(key: str) -> bool:
         pair = getattr(one, key), getattr(other, key)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.networks.shallow import Shallow
 from softmatch.seeds import derive
+from softmatch.training.arithmetic import choose_precision, flushes, set_flushing, use_threads
 from softmatch.training.ema import ModelAverage
 from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
 from softmatch.training.loop import Parts, Trainer
@@ -50,7 +52,7 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     """Make the split and resolve "auto" settings. Nothing is written."""
     examples, config = job.examples, job.config
     if config.threads is not None:
-        torch.set_num_threads(config.threads)
+        use_threads(config.threads)
     evaluation = choose_evaluation(job)
     chosen = choose_network(config.network, examples.kind, examples.items.shape[1:]) if network is None else network
     _refuse_misfit(config, chosen, examples.kind)
@@ -59,18 +61,21 @@ def prepare_job(job: Job, network: Network | None = None) -> Task:
     if config.layer_decay != 1.0 and not any(depths(built).values()):
         raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
     _try_network(built, describe_network(chosen), examples, views)
-    return make_task(job, evaluation, views, chosen, built)
+    precision = choose_precision(config, built, tuple(examples.items.shape[1:]), choose_device(config.device))
+    return make_task(replace(job, config=config.model_copy(update={"precision": precision})), evaluation, views, chosen, built)
 
 
 @contextmanager
 def restored_state() -> Iterator[None]:
-    """Restore torch's random generators and number of threads afterwards: training changes them."""
-    threads = torch.get_num_threads()
+    """Train in this block: denormal numbers are zero, and torch's generators, threads and mode are restored afterwards."""
+    threads, mode = torch.get_num_threads(), flushes()
     try:
         with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            set_flushing(True)
             yield
     finally:
-        torch.set_num_threads(threads)
+        set_flushing(mode)  # also in threads that are no longer used
+        use_threads(threads)
 
 
 def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, built: nn.Module) -> Task:

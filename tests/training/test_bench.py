@@ -88,8 +88,32 @@ def test_a_plan_counts_the_folds(tmp_path: Path) -> None:
     assert found.seconds == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("precision", "kind"), [("float32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_the_matrix_product_is_in_the_precision_of_the_step(
+    precision: str, kind: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.dtype] = []
+    monkeypatch.setattr(benching, "MATRIX", 64)
+    monkeypatch.setattr(torch, "mm", lambda a, b: seen.extend((a.dtype, b.dtype)))
+    assert small_bench(precision=precision).measurement.peak_flops > 0
+    assert set(seen) == {kind}
+
+
 def test_the_matrix_product_is_counted_right() -> None:
     assert matmul_flops(torch.device("cpu"), repeats=1) > 1e8
+
+
+def test_arithmetic_per_unlabeled_image() -> None:
+    found = small_bench().measurement
+    assert found.as_dict()["gflop_per_unlabeled_image"] == pytest.approx(found.flops / 6e9)
+    assert small_bench(method="supervised").measurement.as_dict()["gflop_per_unlabeled_image"] is None
+
+
+def test_the_step_of_the_sprint() -> None:
+    setting, measurement = small_bench(recipe="sprint", network="shallow-2")
+    assert (setting["recipe"], setting["network"], setting["precision"]) == ("sprint", "shallow-2", "float32")
+    assert measurement.images == 4 + 2 * 6
+    assert bench({"recipe": "sprint", "network": "shallow-1"}, 8, 1, 2, 40, 1).setting["unlabeled_batch"] == 256
 
 
 def test_few_images_are_enough_and_settings_without_meaning_are_refused() -> None:

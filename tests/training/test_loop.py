@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from softmatch import alignments, thresholds, weightings
 from softmatch.data import Batches
 from softmatch.errors import InputError, TrainingError
-from softmatch.methods import METHODS
+from softmatch.methods import METHODS, match
 from softmatch.training.loop import Record, Trainer
 from tests.prepared import copied_state, same_state, small_task, trainer_of
 
@@ -116,6 +118,36 @@ def test_mixed_precision_trains_and_keeps_float32_state(precision: str) -> None:
     assert all(torch.isfinite(torch.tensor(record["loss"])) for record in records)
     assert {p.dtype for p in trainer.network.parameters()} == {torch.float32}
     assert trainer.scaler.is_enabled() == (precision == "fp16")
+
+
+class Waits(TorchDispatchMode):
+    """Operations whose result the host needs before it goes on, or whose shape depends on values."""
+
+    NAMES = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "is_nonzero")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        masks = [index for index in args[1] if index is not None and index.dtype == torch.bool] if name == "index" else []
+        if masks or any(name.lstrip("_").startswith(each.lstrip("_")) for each in self.NAMES):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("method", ["softmatch", "fixmatch", "freematch"])
+def test_the_host_never_waits_for_the_device_in_a_step(method: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sprint = {"network": "shallow-2", "optimizer": "muon", "schedule": "triangular", "teacher": "average"}
+    trainer = trainer_of(small_task("digits", method=method, precision=precision, **sprint))
+    trainer.advance()
+    for module in (match, alignments, weightings, thresholds):
+        monkeypatch.setattr(module, "refuse_invalid", lambda name, value: None)  # as on a GPU
+    with Waits() as waits:
+        trainer.advance()
+    assert waits.found == ["_local_scalar_dense"], "the loss, which is looked at on a CPU only"
 
 
 def test_the_averages_follow_from_the_number_of_steps() -> None:

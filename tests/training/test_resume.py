@@ -16,6 +16,7 @@ from softmatch.config import read_file
 from softmatch.errors import InputError, TrainingError
 from softmatch.runs import folder as runs
 from softmatch.runs.folder import RunFolder, refuse_used
+from softmatch.training import arithmetic
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.fit import Record
 from softmatch.training.task import Task
@@ -305,11 +306,12 @@ def test_a_folder_in_which_a_run_was_killed_before_it_began_is_free(tmp_path: Pa
         refuse_used(tmp_path)
 
 
-def test_a_killed_sprint_ends_as_if_nothing_had_happened(endurance: Endurance) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_killed_sprint_ends_as_if_nothing_had_happened(endurance: Endurance, precision: str) -> None:
     """Muon's momentum, the whitened stem and the averaged teacher are part of the state."""
-    settings = {**DIGITS, "network": "shallow-4", "optimizer": "muon", "schedule": "triangular", "teacher": "average", "lr": 0.1}
-    tally = Tally()
-    endurance.endure(Case("sprint", "digits", {**settings, "method": "softmatch", "method_options": {}}), killed_at(6), tally, 1)
+    sprint = {"network": "shallow-4", "optimizer": "muon", "schedule": "triangular", "teacher": "average", "lr": 0.1}
+    settings, tally = {**DIGITS, **sprint, "precision": precision, "method": "softmatch", "method_options": {}}, Tally()
+    endurance.endure(Case(f"sprint in {precision}", "digits", settings), killed_at(6), tally, 1)
     assert_endured(tally, 1)
 
 
@@ -322,6 +324,25 @@ class FullDisk:
 
     def record(self, role: str, record: Record, steps: int) -> None:
         raise OSError(28, "No space left on device")
+
+
+def test_a_run_keeps_the_precision_that_it_has_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {**DIGITS, "recipe": "sprint", "network": "shallow-1", "out": tmp_path / "run"}
+    monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: True)
+    monkeypatch.setattr(arithmetic, "SMALLEST_SIDE", 8)
+    with pytest.raises(TrainingError, match="No space left"):
+        softmatch.train("digits", listener=FullDisk(), **given)
+    assert read_file(tmp_path / "run" / "config.yaml")["precision"] == "bf16"
+    monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: False)  # as on another machine
+    with pytest.raises(InputError, match=r"precision is 'bf16' in .*, not 'float32'"):
+        softmatch.train(resume=tmp_path / "run", precision="float32")
+    softmatch.train("digits", resume="auto", **given)
+    assert read_file(tmp_path / "run" / "config.yaml")["precision"] == "bf16"
+    softmatch.train("digits", **{**given, "out": tmp_path / "whole", "precision": "bf16"})
+    resumed, whole = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "whole"))
+    assert resumed == whole
+    softmatch.train("digits", **{**given, "out": tmp_path / "exact"})
+    assert (tmp_path / "exact" / "model" / "model.safetensors").read_bytes() != whole, "float32, without the units"
 
 
 def test_a_run_of_some_minutes_is_resumed_with_its_steps(tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Arithmetic of a run: its number format, and denormal numbers, which are treated as zero."""
+
+import ctypes
+
+import torch
+from torch import nn
+
+from softmatch.config import Config
+from softmatch.distributed.processes import main_says
+
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Number formats of mixed precision."""
+SMALLEST_SIDE = 16
+"""Side in pixels below which a step is dominated by other costs than convolutions."""
+BF16_UNITS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+"""Functions of torch.cpu that tell whether the processor multiplies bf16 itself; not every version of torch has them."""
+GRAIN = 2**16
+"""Elements per thread with which torch gives each of its threads a part of an operation."""
+
+
+def has_bf16_units(device: torch.device) -> bool:
+    """True if the device multiplies bf16 in hardware, as far as torch knows."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and any(bool(getattr(torch.cpu, name, bool)()) for name in BF16_UNITS)
+
+
+def choose_precision(config: Config, network: nn.Module, shape: tuple[int, ...], device: torch.device) -> str:
+    """The number format of a run, the same in all processes.
+
+    "auto" is bf16 for the recipe sprint on images of 16 pixels or more, where convolutions take most of the time and
+    benchmarks/results/precision.md has found no loss, on a device with bf16 units; float32 otherwise.
+    """
+    if config.precision != "auto":
+        return config.precision
+    convolutions = any(isinstance(module, nn.Conv2d) for module in network.modules())
+    if config.recipe != "sprint" or not convolutions or min(shape[-2:]) < SMALLEST_SIDE:
+        return "float32"
+    return main_says(lambda: "bf16" if has_bf16_units(device) else "float32")
+
+
+def describe_machine(device: torch.device, precision: str) -> str:
+    """Device, threads and number format: 'cpu, 2 threads, float32 (this CPU has no bf16 units)'."""
+    threads = torch.get_num_threads()
+    where = f"{device}, {threads} thread{'s' if threads > 1 else ''}" if device.type == "cpu" else str(device)
+    if precision == "fp16" or device.type not in ("cpu", "cuda") or has_bf16_units(device):
+        return f"{where}, {precision}"
+    without = f"this {'CPU' if device.type == 'cpu' else 'GPU'} has no bf16 units"
+    return f"{where}, {precision} ({'slow: ' if precision == 'bf16' else ''}{without})"
+
+
+def set_flushing(on: bool) -> bool:
+    """Treat denormal numbers (below 1e-38) as zero in this thread and in torch's pool of threads, or no longer.
+
+    A CPU computes with denormal numbers many times slower. torch.set_flush_denormal changes the calling thread and those that
+    it starts later. The threads of GNU's OpenMP that exist already each have to call it; other OpenMP libraries give them the
+    mode of the calling thread. If a thread does not follow, all keep denormal numbers: results must not depend on the thread.
+
+    Returns:
+        The mode of all threads.
+    """
+    torch.set_flush_denormal(on)
+    each = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: torch.set_flush_denormal(on) and None)
+    try:
+        parallel = ctypes.CDLL(None).GOMP_parallel
+    except (OSError, AttributeError, TypeError):  # another library or system
+        pass
+    else:
+        parallel.argtypes, parallel.restype = (type(each), ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
+        parallel(each, None, torch.get_num_threads(), 0)
+    return on and (flushes(GRAIN * torch.get_num_threads()) or set_flushing(False))
+
+
+def flushes(elements: int = 1) -> bool:
+    """True if all threads that multiply this many elements treat denormal numbers as zero; by default the calling one."""
+    product = torch.full((elements,), 1e-30) * 1e-9
+    return not bool(product.view(torch.int32).any())  # as floats, some threads would take denormal numbers for zero
+
+
+def use_threads(number: int) -> None:
+    """Set the number of torch's threads; all treat denormal numbers as the calling one does."""
+    torch.set_num_threads(number)
+    set_flushing(flushes())
