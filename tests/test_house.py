@@ -70,4 +70,4 @@ def test_the_house_stays_small() -> None:
     """The sizes that CONTRIBUTING names. Raise them with a reason."""
     assert house.lines("softmatch") <= 30_700
     assert len(house.modules()) <= 200
-    assert house.lines("tests") <= 31_500
+    assert house.lines("tests") <= 31_600

@@ -167,8 +167,8 @@ class CountingNetwork(nn.Module):
 
 def probe_task(setting: Setting, features: int) -> Task:
     """The task of a setting on a network that counts: small items, batches of real size."""
-    config, data = setting.config, setting.data
-    side = min(data.shape[-1], SIDE)
+    config, data = setting.config.model_copy(update={"optimizer": "sgd"}), setting.data  # muon needs convolutions
+    setting, side = setting._replace(config=config), min(data.shape[-1], SIDE)
     shape = (data.shape[0], side, side) if data.kind == "image" else (side,)
     if config.micro_batch is None:  # as on the device that is planned for
         micro = CPU_MICRO_BATCH if config.device == "cpu" and data.kind == "image" else 0

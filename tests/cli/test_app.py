@@ -186,6 +186,8 @@ def test_a_dry_run_tells_the_cost_and_makes_no_run(tmp_path: Path, said: Said) -
     out = said("train", "cifar10", "--data", "some.npz", "--dry-run", *SMALL)
     for text in ("whole run", "memory", "images/s", "wrn-10-1"):
         assert text in out
+    assert re.search(r"\nmachine +cpu, 1 thread, float32", out)
+    assert re.search(r"\nprecision +float32", out), "as chosen, not auto"
     assert re.search(r"micro_batch +64\n", re.sub(r" +\n", "\n", out))
     assert [path.name for path in tmp_path.iterdir()] == ["some.npz"]
 
@@ -195,6 +197,8 @@ def test_bench_as_a_table_and_as_json(tmp_path: Path, said: Said) -> None:
     table = said("bench", *options)
     for part in ("data", "views", "forward", "backward", "optimiser", "average of weights", "GFLOP/s", "GiB"):
         assert part in table
+    assert "product in float32" in " ".join(table.split())
+    assert "arithmetic per unlabelled image:" in table
     found = json.loads(said("bench", "--json", *options))
     assert found["setting"]["micro_batch"] == 64
     assert found["share_of_matmul"] > 0

@@ -58,6 +58,14 @@ def test_optimiser_statistics_and_precision_change_what_is_held() -> None:
     assert (half["activations"], half["weights"]) == (one["activations"] / 2, one["weights"])
 
 
+def test_the_passes_of_a_sprint_are_counted_in_float32_unless_told_otherwise() -> None:
+    plain, muon = counted(), counted(optimizer="muon", teacher="average")
+    assert muon.passes == plain.passes
+    assert {plan.setting.config.precision for plan in (plain, muon)} == {"float32"}
+    assert named_setting("cifar10", "cuda", {"recipe": "sprint"}).config.precision == "float32"
+    assert counted(precision="bf16").setting.config.precision == "bf16"
+
+
 def test_several_processes_share_batches_and_nothing_else() -> None:
     one, four = device_memory(counted()), device_memory(counted(), 4)
     for name in ("activations", "views of the batch", "work on the largest layer"):
