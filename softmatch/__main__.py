@@ -1,6 +1,5 @@
 """The command `softmatch`, and `python -m softmatch`."""
 
-import os
 import signal
 import sys
 from types import FrameType
@@ -15,9 +14,6 @@ def main() -> int:
 
     Signals other than SIGINT give the exit code "try again", also when there is nothing to save yet.
     """
-    # OpenMP's threads sleep while they wait for each other, instead of spinning: on a busy machine a step takes less than half
-    # of the time (benchmarks/LOG.md). It must be said before torch is imported.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     heard = 0
 
     def interrupt(number: int, frame: FrameType | None) -> None:

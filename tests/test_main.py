@@ -35,15 +35,3 @@ def test_other_codes_are_left_as_they_are(code: int, monkeypatch: pytest.MonkeyP
     """130 without a signal heard here: a second Ctrl-C, which training hears by itself."""
     monkeypatch.setattr(cli, "main", lambda: code)
     assert __main__.main() == code
-
-
-@pytest.mark.parametrize(("given", "then"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
-def test_threads_sleep_while_they_wait_unless_the_user_decides(
-    given: str | None, then: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
-    if given is None:
-        monkeypatch.delenv("OMP_WAIT_POLICY")
-    monkeypatch.setattr(cli, "main", lambda: 0)
-    assert __main__.main() == 0
-    assert os.environ["OMP_WAIT_POLICY"] == then
