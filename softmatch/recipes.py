@@ -106,6 +106,7 @@ SPRINT: Settings = {
     "labeled_batch": 32,
     "unlabeled_batch": 128,
     "small_images": 0.6,
+    "micro_batch": 128,
     "batch_statistics": "separate",
     "refresh_statistics": True,
     "views": {"mirror": True},
