@@ -127,6 +127,9 @@ def is_traced() -> bool:
     return tracing or torch.compiler.is_compiling()
 
 
+LISTED = "choose another encoder: `softmatch encoders` lists some."
+
+
 class TimmBackbone(nn.Module):
     """A model of the library timm without its classifier, which turns an image into one vector."""
 
@@ -148,16 +151,18 @@ def _load_timm(folder: Path, settings: Mapping[str, Any]) -> TimmBackbone:
     except Exception as error:  # ImportError, or an error of torchvision's, if that was built for another torch
         raise InputError(
             f"encoder {folder} is a model of timm, which cannot be imported: {first_line(error).rstrip('.')}. Run `pip install "
-            "timm` with a torchvision for this torch, or choose another encoder: `softmatch encoders` lists some."
+            f"timm` with a torchvision for this torch, or {LISTED}"
         ) from error
     name, options = str(settings["architecture"]), settings.get("model_args") or {}
-    if not re.fullmatch(r"\w+", name) or not all(isinstance(value, int | float) for value in options.values()):
+    plain = isinstance(options, dict) and all(isinstance(value, int | float) for value in options.values())
+    if not plain or not re.fullmatch(r"\w+", name):
         raise InputError(f"encoder {folder} cannot be used: its config.json asks timm for other files: {name[:99]!r}, {options}.")
     try:
         model = timm.create_model(name, pretrained=False, num_classes=0, **options)
         found = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     except Exception as error:  # each model of the library has its own errors
-        raise ENCODER.unusable(folder, error) from error
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise InputError(f"encoder {folder} cannot be used by this timm: {reason}. Update timm, or {LISTED}") from error
     if found.missing_keys:
         raise ENCODER.incomplete(folder, found.missing_keys)
     return TimmBackbone(model).float().eval()
