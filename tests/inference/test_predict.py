@@ -125,12 +125,13 @@ def test_texts_in_a_table_and_a_text_itself(text_folder: Path, tmp_path: Path) -
     assert found.file == run / "predictions" / "texts.csv"
     assert (found.samples, found.known, found.error) == (90, 30, 0.0)
     assert list(read_csv(found.file)[0])[3:6] == ["p_animals", "p_food, drink", "p_travel"]
-    for text in ("cat dog fur", "cat " * 3000, "no, this/that\nis no path: paw tail cat", "cat/paw"):
+    for text in ("cat dog fur", "cat " * 3000, "no, this/that\nis no path: paw tail cat", "text:cat/paw", "cat/paw/tail"):
         single = predict(run, text)
         assert (single.file, single.samples) == (None, 1)
         assert single.likeliest[0][0] == "animals"
         assert sum(share for _, share in single.likeliest) == pytest.approx(1.0)
         assert single.describe().splitlines()[0].endswith("%  animals")
+    refused("cat/paw is not a file or folder here. Give hub:cat/paw", predict, run, "cat/paw")
     assert [path.name for path in (run / "predictions").iterdir()] == ["texts.csv"]
     assert predict(run, "cat", tmp_path / "one.csv").file == tmp_path / "one.csv"
     assert [row["label"] for row in read_csv(tmp_path / "one.csv")] == ["animals"]
