@@ -1,5 +1,6 @@
 """The command `softmatch`, and `python -m softmatch`."""
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -15,6 +16,8 @@ def main() -> int:
     Signals other than SIGINT give the exit code "try again", also when there is nothing to save yet.
     """
     heard = 0
+    if {"-q", "--quiet"} & set(sys.argv):
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # before the hub's library is imported
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         nonlocal heard

@@ -46,7 +46,11 @@ class Config(BaseModel):
     )
     folds: int = Field(5, ge=2, le=20, description="Number of parts in a cross-fit.")
     image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
-    encoder: str | None = Field(None, description="Pretrained encoder of texts or images: a folder, or a Hugging Face model ID.")
+    encoder: str | None = Field(
+        None,
+        description="Pretrained encoder of texts or images: images-small, images, images-large, texts-small, texts, "
+        "texts-multilingual (see `softmatch encoders`), a folder, a Hugging Face model ID, or timm:NAME.",
+    )
     fine_tune: bool = Field(False, description="Train the encoder too. By default its features are computed once and cached.")
     augmented: str | None = Field(
         None,

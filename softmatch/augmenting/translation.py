@@ -19,6 +19,7 @@ from softmatch.augmenting.makers import Make
 from softmatch.augmenting.sentences import Parts, cut, each_sentence, split
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders import model_folder as models
+from softmatch.encoders.downloads import FILES
 from softmatch.errors import OutOfMemory, first_line
 from softmatch.seeds import derive
 
@@ -35,7 +36,7 @@ TRANSLATOR = models.Kind(
     indefinite="a translation model",
     extra="translate",
     files=(
-        *(*models.FILES, "generation_config.json", "vocab-src.json", "vocab-tgt.json"),
+        *(*FILES, "generation_config.json", "vocab-src.json", "vocab-tgt.json"),
         *("source.spm", "target.spm", "target_vocab.json"),
     ),
     absent=lambda folder: (

@@ -23,7 +23,7 @@ from softmatch.cli.compare import compare
 from softmatch.cli.options import ARGUMENTS, OPTIONS, Flag, Folded
 from softmatch.cli.plan import plan
 from softmatch.cli.reproduce import reproduce
-from softmatch.cli.train import bench, check, methods, train
+from softmatch.cli.train import bench, check, encoders, methods, train
 from softmatch.cli.typed import RENAMED, remember
 from softmatch.cli.use import export, predict, pseudo_labels, report, runs, suggest
 from softmatch.config import FormerName
@@ -69,7 +69,7 @@ def completion(
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Start": [train, check, methods],
-    "Use": [predict, pseudo_labels, suggest, export, report, runs],
+    "Use": [predict, pseudo_labels, suggest, export, report, runs, encoders],
     "Research": [compare, reproduce, augment],
     "Machine": [bench, plan],
     "Help": [help, completion],

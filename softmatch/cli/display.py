@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import torch
 from rich.console import Console
@@ -51,14 +52,19 @@ def print_facts(console: Console, rows: Mapping[str, str]) -> None:
 
 
 class _Bars(Progress):
-    """Progress bars on a terminal; nothing elsewhere."""
+    """Progress bars on a terminal; nothing elsewhere. They start with the first figures, after the bars of a download."""
 
     def __init__(self, console: Console, columns: Sequence[ProgressColumn], transient: bool = False) -> None:
         hidden = console.quiet or not console.is_terminal
         super().__init__(*columns, TimeRemainingColumn(compact=True), console=console, disable=hidden, transient=transient)
         self._bars: dict[str, TaskID] = {}
 
+    def __enter__(self) -> Self:
+        return self
+
     def _show(self, name: str, done: int, total: int | None, figures: str) -> None:
+        if not self.live.is_started:
+            self.start()
         if name not in self._bars:
             self._bars[name] = self.add_task(name, total=total, figures="")
         self.update(self._bars[name], completed=done, total=total, figures=figures)

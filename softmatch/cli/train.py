@@ -1,6 +1,7 @@
-"""The commands train, check, methods and bench. They import torch only when they run: help must not wait for it."""
+"""The commands train, check, methods, encoders and bench. They import torch only when they run: help must not wait for it."""
 
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -55,7 +56,8 @@ def train(
     - softmatch train
     - softmatch train photos/
     - softmatch train tickets.csv --text-column message --label-column category
-    - softmatch train tickets.csv --encoder sentence-transformers/all-MiniLM-L6-v2
+    - softmatch train photos/ --encoder images
+    - softmatch train tickets.csv --encoder texts
     - softmatch train digits --labels 10 --steps 2000 --method fixmatch --out runs/ten
     - softmatch train --resume runs/ten
     - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
@@ -148,6 +150,42 @@ def methods(
         table.add_row(f"[bold]{each}[/bold]", f"{entry.summary}\n[dim]{entry.citation}[/dim]")
     console.print(table)
     console.print("[dim]softmatch methods NAME prints the card of one.[/dim]")
+
+
+def encoders(*, json: Json = False) -> None:
+    """List the named encoders for --encoder: purpose, size, licence, number of features, and which are on this disk.
+
+    Nothing is downloaded. `--encoder` also takes a folder, any model ID of the Hugging Face hub, and timm:NAME.
+
+    For example:
+
+    - softmatch encoders
+    - softmatch train photos/ --encoder images
+    - softmatch train tickets.csv --encoder texts
+    """
+    from softmatch.encoders.downloads import hub_cache, on_disk
+    from softmatch.encoders.named import NAMED
+
+    cache = hub_cache()
+    places = {each.name: None if cache is None else on_disk(each.hub, each.revision) for each in NAMED.values()}
+    if json:
+        print(as_json([{**asdict(each), "folder": places[each.name]} for each in NAMED.values()]))
+        return
+    rows = [("name", "for", "download", "features", "licence", "commercial use", "on disk")]
+    for each in NAMED.values():
+        size, use = f"{each.megabytes:,} MB", "allowed" if each.commercial else "not allowed"
+        there = "no" if places[each.name] is None else "yes"
+        rows.append((each.name, each.purpose, size, f"{each.dimension:,}", each.licence, use, there))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row, below in zip(rows, [None, *NAMED.values()], strict=True):
+        print("  ".join(f"{cell:{align}{width}}" for cell, align, width in zip(row, "<<>><<<", widths, strict=True)).rstrip())
+        if below is not None:
+            folder = places[below.name]
+            print(f"    {below.hub}: {below.evidence}", *([] if folder is None else [f"    {folder}"]), sep="\n")
+    if cache is None:
+        print("\nEncoders need further libraries: pip install 'softmatch[text]'.")
+    else:
+        print(f"\nThey are downloaded when first used, to {cache} (set HF_HOME for another place), and then used offline.")
 
 
 def bench(

@@ -13,6 +13,7 @@ from softmatch.cli.options import (
     Device,
     Json,
     Moved,
+    MovedEncoder,
     OutFile,
     OwnMethod,
     OwnNetwork,
@@ -23,7 +24,7 @@ from softmatch.cli.options import (
     given,
     settings_model,
 )
-from softmatch.config import RUN_SETTINGS, Config, make_config
+from softmatch.config import RUN_SETTINGS, Config, make_config, split_names
 from softmatch.errors import InputError
 from softmatch.formatting import as_json, percent, visible_lines
 from softmatch.runs.listing import list_runs
@@ -44,9 +45,11 @@ def predict(
     /,
     *,
     columns: Annotated[Columns | None, Parameter(name="*")] = None,
+    keep: str | None = None,
     rows: Annotated[int | None, Parameter(show_default="by their size")] = None,
     device: Device = "auto",
     network: OwnNetwork = None,
+    encoder_path: MovedEncoder = None,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT, allow_leading_hyphen=True)] = None,
     probabilities: Annotated[bool, Parameter(group=OUTPUT)] = True,
     raw: Raw = False,
@@ -62,12 +65,17 @@ def predict(
     - softmatch predict runs/photos new-photos/
     - softmatch predict runs/tickets new.csv --out labelled.parquet
     - softmatch predict runs/tickets new.csv --out - | head
+    - softmatch predict runs/tickets new.csv --keep id,customer
     - softmatch predict runs/tickets "my card was swallowed"
 
     Parameters
     ----------
     source:
-        Data to predict, of the same kind as the training data; for a model of texts also a text in quotes.
+        Data to predict, of the same kind as the training data; for a model of texts also a text in quotes. A dataset of the
+        Hugging Face hub is owner/name, or hub:owner/name for a model of texts.
+    keep:
+        Columns of a table to write with the predictions, separated by commas. One called like a column of the predictions, such
+        as label, gets the prefix source_.
     rows:
         Number of samples in memory at a time.
     out:
@@ -85,7 +93,15 @@ def predict(
     named = reading_of(make_config(given(columns))).columns
     with _progress(talk) as bar:
         found = run_predict(
-            run, source, out, named, probabilities=probabilities, rows=rows, device=device, progress=bar, network=network, raw=raw
+            *(run, source, out, named),
+            probabilities=probabilities,
+            rows=rows,
+            device=device,
+            progress=bar,
+            network=network,
+            raw=raw,
+            keep=split_names(keep) or (),
+            encoder_path=encoder_path,
         )
     _tell(found, talk, to_stderr=out == Path("-"))
 
@@ -98,6 +114,7 @@ def pseudo_labels(
     order: Literal["doubtful", "certain", "source"] = "doubtful",
     method: OwnMethod = None,
     network: OwnNetwork = None,
+    encoder_path: MovedEncoder = None,
     device: Device = "auto",
     out: OutFile = None,
     raw: Raw = False,
@@ -122,7 +139,14 @@ def pseudo_labels(
 
     with _progress(talk) as progress:
         found = write_pseudo_labels(
-            run, out, source, order=order, method=method, device=device, progress=progress, network=network, raw=raw
+            *(run, out, source),
+            order=order,
+            method=method,
+            device=device,
+            progress=progress,
+            network=network,
+            raw=raw,
+            encoder_path=encoder_path,
         )
     _tell(found, talk)
 
@@ -134,6 +158,7 @@ def suggest(
     number: Annotated[int, Parameter(name=["--number", "-n"])] = 20,
     source: Moved = None,
     network: OwnNetwork = None,
+    encoder_path: MovedEncoder = None,
     settings: Annotated[ReadSettings | None, Parameter(name="*")] = None,
     seed: int = 0,
     device: Device = "auto",
@@ -167,13 +192,22 @@ def suggest(
     from softmatch.training.opening import reading_of
 
     is_run = (where / RUN_SETTINGS).is_file()
+    unread = {"source": source, "network": network, "encoder_path": encoder_path}
     why = f"{where} is a run, which has its own" if is_run else f"{where} is not a run folder"
-    for option, value in (given(settings) if is_run else {"source": source, "network": network}).items():
+    for option, value in (given(settings) if is_run else unread).items():
         if value is not None:
             raise InputError(f"--{option.replace('_', '-')} {value} is not read here: {why}. Leave it out.")
     with _progress(talk) as progress:
         if is_run:
-            found = run_suggest(where, number, out, source, seed=seed, device=device, progress=progress, network=network, raw=raw)
+            found = run_suggest(
+                *(where, number, out, source),
+                seed=seed,
+                device=device,
+                progress=progress,
+                network=network,
+                raw=raw,
+                encoder_path=encoder_path,
+            )
         else:
             reading = reading_of(make_config(given(settings), {"device": device}))
             found = cold_start(str(where), number, out, reading, seed=seed, progress=progress, raw=raw)
@@ -187,6 +221,7 @@ def export(
     to: Literal["onnx", "torchscript", "safetensors"],
     source: str | None = None,
     network: OwnNetwork = None,
+    encoder_path: MovedEncoder = None,
     out: OutFile = None,
     talk: Annotated[Talk | None, Parameter(name="*")] = None,
 ) -> None:
@@ -211,7 +246,7 @@ def export(
     """
     from softmatch.inference.export import export as run_export
 
-    _tell(run_export(run, to, out, source, network=network), talk)
+    _tell(run_export(run, to, out, source, network=network, encoder_path=encoder_path), talk)
 
 
 def report(run: Annotated[Path, Parameter(group=ARGUMENTS, help="Run folder, finished or not.")], /) -> None:

@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.readers.labels import look_alikes, suspicious_unlabeled
-from softmatch.data.records import Finding, Records
+from softmatch.data.records import Finding, InputKind, Records
+from softmatch.encoders.named import NAMED
 from softmatch.formatting import quoted
 
 RATIO = 20
+TINY = 32
+"""Side in pixels up to which images are not photos: an encoder would have to enlarge them."""
 ALL_LABELED = (
     "every sample has a label: there is nothing unlabelled to learn from, so a classifier is trained on the labels only. To try "
     "what unlabelled data would do, give --labels N: the other labels are then hidden."
@@ -40,6 +43,19 @@ def check_classes(where: str, counts: Mapping[str, int], total: int, unlabeled: 
     if sum(counts.values()) == total:
         found.append(Finding("note", ALL_LABELED))
     return found
+
+
+def advise_encoder(kind: InputKind, examples: Examples) -> list[Finding]:
+    """Say what a pretrained encoder usually changes, where texts or photos are read without one."""
+    shape = tuple(examples.items.shape[1:])
+    if kind == "text":
+        name, effect = "texts-small", "on AG News with 40 labels the error fell from 22.3 to 14.7 % (5 seeds)"
+    elif kind == "image" and shape[0] == 3 and min(shape[1:]) > TINY:
+        name, effect = "images", "with few labels this usually changes more than any other setting"
+    else:
+        return []
+    add = f"Add --encoder {name} ({NAMED[name].megabytes:,} MB, downloaded once)"
+    return [Finding("note", f"no pretrained encoder reads the {kind}s. {add}: {effect}.")]
 
 
 def check_lost(every: Mapping[str, int], kept: Mapping[str, int]) -> list[Finding]:

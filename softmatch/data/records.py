@@ -31,6 +31,7 @@ class Records:
         labels: cleaned text; None: unlabelled.
         augmented: further versions of texts: for each column of them a text for each item, "" where there is none.
         versions: names of these columns, where they have names.
+        kept: cells of further columns, as texts, that predictions carry along.
     """
 
     kind: InputKind
@@ -39,6 +40,7 @@ class Records:
     labels: Sequence[str | None]
     augmented: Sequence[Sequence[str]] = ()
     versions: tuple[str, ...] = ()
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -55,6 +57,7 @@ class Records:
             names=chosen(self.names),
             labels=chosen(self.labels),
             augmented=[chosen(column) for column in self.augmented],
+            kept={name: chosen(column) for name, column in self.kept.items()},
         )
 
 
@@ -103,6 +106,7 @@ class Columns:
     Attributes:
         unlabeled: a word that means "no label" in the column of labels, in addition to an empty cell.
         augmented: columns of augmented texts; (): none are used.
+        kept: columns that predictions carry along.
     """
 
     label: str | None = None
@@ -110,6 +114,7 @@ class Columns:
     features: tuple[str, ...] | None = None
     unlabeled: str | None = None
     augmented: tuple[str, ...] | None = None
+    kept: tuple[str, ...] = ()
 
 
 class Opened(Protocol):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from softmatch.data.cells import parse_number
-from softmatch.data.checks import check_classes, check_copies, check_leaks, check_lost, check_versions
+from softmatch.data.checks import advise_encoder, check_classes, check_copies, check_leaks, check_lost, check_versions
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.fingerprint import digests, group
 from softmatch.data.pictures import ImageFiles
@@ -128,6 +128,7 @@ def understand(
         augmented=prepare_augmented(records, made.preparation),
     )
     findings += check_copies(examples, contents)
+    findings += [] if reading.encoder is not None else advise_encoder(records.kind, examples)
     if tests is not None:
         test, test_contents, found = _test_examples(*tests, examples, number)
         examples = replace(examples, test=test)

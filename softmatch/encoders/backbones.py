@@ -4,6 +4,7 @@ No code that comes with an encoder is ever run, and weights are read as safetens
 """
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.encoders.encoder_folder import ENCODER
 from softmatch.encoders.layers import Layers
-from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, refuse_fetching
+from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, read_json, refuse_fetching
 from softmatch.errors import InputError, first_line
 
 Modality = Literal["text", "image"]
@@ -125,8 +127,59 @@ def is_traced() -> bool:
     return tracing or torch.compiler.is_compiling()
 
 
+LISTED = "choose another encoder: `softmatch encoders` lists some."
+
+
+class TimmBackbone(nn.Module):
+    """A model of the library timm without its classifier, which turns an image into one vector."""
+
+    of: Modality = "image"
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(B, D) of images (B, 3, H, W)."""
+        return self.model(inputs).flatten(1)  # type: ignore[no-any-return]  # the library is untyped
+
+
+def _load_timm(folder: Path, settings: Mapping[str, Any]) -> TimmBackbone:
+    """The model of timm in a folder. Its weights are read here: timm itself would also read pickles and fetch other files."""
+    try:
+        import timm
+    except Exception as error:  # ImportError, or an error of torchvision's, if that was built for another torch
+        raise InputError(
+            f"encoder {folder} is a model of timm, which cannot be imported: {first_line(error).rstrip('.')}. Run `pip install "
+            f"timm` with a torchvision for this torch, or {LISTED}"
+        ) from error
+    name, options = str(settings["architecture"]), settings.get("model_args") or {}
+    plain = isinstance(options, dict) and all(isinstance(value, int | float) for value in options.values())
+    if not plain or not re.fullmatch(r"\w+", name):
+        raise InputError(f"encoder {folder} cannot be used: its config.json asks timm for other files: {name[:99]!r}, {options}.")
+    try:
+        model = timm.create_model(name, pretrained=False, num_classes=0, **options)
+        found = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    except Exception as error:  # each model of the library has its own errors
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        raise InputError(f"encoder {folder} cannot be used by this timm: {reason}. Update timm, or {LISTED}") from error
+    if found.missing_keys:
+        raise ENCODER.incomplete(folder, found.missing_keys)
+    return TimmBackbone(model).float().eval()
+
+
+def load_frozen(folder: Path, of: Modality) -> "Backbone | TimmBackbone":
+    """The encoder in a folder, of transformers or of timm, with float32 weights, in evaluation mode."""
+    settings = read_json(folder, "config.json")
+    if "architecture" not in settings or "model_type" in settings:
+        return load_backbone(folder, of)
+    if of == "text":
+        raise InputError(f"encoder {folder} is a model of timm, for images only.")
+    return _load_timm(folder, settings)
+
+
 def load_backbone(folder: Path, of: Modality) -> Backbone:
-    """The encoder in a folder, with float32 weights, in evaluation mode."""
+    """The encoder of transformers in a folder, with float32 weights, in evaluation mode."""
     model, missing = load_pretrained(ENCODER, "AutoModel", folder, torch.float32)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     pooler = not any("pooler." in name for name in missing)
@@ -138,7 +191,7 @@ def load_backbone(folder: Path, of: Modality) -> Backbone:
 
 
 @torch.no_grad()
-def feature_size(backbone: Backbone, side: int, name: object) -> int:
+def feature_size(backbone: Backbone | TimmBackbone, side: int, name: object) -> int:
     """D, found by a trial pass, because models have many names for it.
 
     Args:

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat
 
-from softmatch.encoders.model_folder import FILES, Kind, find_model, model_fingerprint, read_json
-from softmatch.errors import InputError
+from softmatch.encoders.downloads import FILES
+from softmatch.encoders.model_folder import Kind, find_model, model_fingerprint, read_json
+from softmatch.encoders.named import NAMED, resolve
+from softmatch.errors import InputError, nearest
 
 CONVERT = "import transformers as t; t.AutoModel.from_pretrained('OLD').save_pretrained('NEW')"
 MOST_TOKENS = 256
@@ -34,6 +36,7 @@ class TextReading:
         normalize: scale the vector to length 1.
         length: maximum number of tokens; longer texts are truncated.
         lower: convert the text to lower case first.
+        prefix: put before the text.
     """
 
     __pydantic_config__ = STRICT
@@ -41,6 +44,7 @@ class TextReading:
     normalize: bool
     length: Length
     lower: bool
+    prefix: Annotated[str, Field(max_length=99)] = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ def _absent(folder: Path) -> str:
     if folder.is_dir():
         return "it has no config.json, so it is not the folder of a pretrained encoder."
     what = "is a file" if folder.exists() else "does not exist"
-    return f"the folder {what}. Give the folder of an encoder, or its id on the Hugging Face hub."
+    return f"the folder {what}. Give the folder of an encoder, its id on the Hugging Face hub, or one of: {', '.join(NAMED)}."
 
 
 ENCODER = Kind(
@@ -72,13 +76,21 @@ ENCODER = Kind(
 )
 
 
-find_encoder = partial(find_model, ENCODER)
-"""The folder of an encoder; see `find_model`."""
+def find_encoder(encoder: str, revision: str | None = None) -> Path:
+    """Give the folder of an encoder, which is a folder, a name of `softmatch encoders`, an id of the hub, or timm:NAME."""
+    name, pinned = resolve(encoder)
+    try:
+        return find_model(ENCODER, name, revision or pinned)
+    except InputError as error:
+        close = nearest(encoder, NAMED)
+        raise (InputError(f"{error} {close}") if close.startswith("Did") else error) from error
+
+
 take_fingerprint = partial(model_fingerprint, ENCODER)
 """sha256 over all files that determine the features; it is the same for every copy of an encoder."""
 
 
-def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
+def read_text_settings(folder: Path, most: int = MOST_TOKENS, prefix: str = "") -> TextReading:
     """Text settings as sentence-transformers saves them; its defaults for other encoders.
 
     Pooling (mean or first token), length, case and a final normalisation are followed; dense layers are not, because the
@@ -86,6 +98,7 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
 
     Args:
         most: upper bound of the length in tokens.
+        prefix: put before each text.
     """
     pooling, sentence = read_json(folder, "1_Pooling/config.json"), read_json(folder, "sentence_bert_config.json")
     modules = read_json(folder, "modules.json")
@@ -96,12 +109,14 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS) -> TextReading:
     tokenizer, config = read_json(folder, "tokenizer_config.json"), read_json(folder, "config.json")
     known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
     length = min([most, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])
-    return TextReading("cls" if first else "mean", normalize, length, sentence.get("do_lower_case") is True)
+    return TextReading("cls" if first else "mean", normalize, length, sentence.get("do_lower_case") is True, prefix)
 
 
 def read_image_settings(folder: Path) -> ImageReading:
     """Image settings from preprocessor_config.json. Whole images are resized to the final square, not cropped to it."""
     found = read_json(folder, "preprocessor_config.json")
+    if not found and isinstance(timm := read_json(folder, "config.json").get("pretrained_cfg"), dict):
+        found = {f"image_{key}": timm[key] for key in ("mean", "std") if key in timm} | {"size": timm.get("input_size", [0])[-1:]}
     size = found.get("crop_size") if found.get("do_center_crop") else found.get("size")
     size = size or found.get("size") or read_json(folder, "config.json").get("image_size") or USUAL_SIDE
     if isinstance(size, dict):

@@ -6,25 +6,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from softmatch.encoders.downloads import WEIGHTS, fetch
 from softmatch.errors import InputError, first_line
 from softmatch.files.paths import expand_home
 from softmatch.files.untrusted import parse_json, read_text
 
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors")
-FILES = (
-    "config.json",
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model"),
-    *("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"),
-    "preprocessor_config.json",
-)
-"""Files that determine the output of a model together with its weights, as far as all kinds have them."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -72,14 +63,17 @@ def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
 
     Args:
         name: a folder, or an id of the Hugging Face hub.
-        revision: commit on the hub; by default the newest one.
+        revision: commit on the hub; by default the one that is on disk, else the newest.
 
     Raises:
         InputError: it does not exist, or its weights are pickled, which can run code when read.
     """
     folder = expand_home(name)
     if not folder.exists() and HUB_ID.fullmatch(name):
-        folder = _fetch(kind, name, revision)
+        try:
+            folder = fetch(kind.noun, name, revision, kind.files, kind.copies)
+        except ImportError as error:
+            raise kind.missing(f"{kind.noun} {name!r} is not a local folder; fetching it from the Hugging Face hub") from error
     if not (folder / "config.json").is_file():
         raise InputError(f"{kind.noun} {name!r}: {kind.absent(folder)}")
     if not any(folder.glob("model*.safetensors")):
@@ -93,22 +87,6 @@ def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
             "weights, or remove its files."
         )
     return folder.resolve()
-
-
-@cache  # once per process: each call asks the hub for a newer version
-def _fetch(kind: Kind, name: str, revision: str | None) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise kind.missing(f"{kind.noun} {name!r} is not a local folder; fetching it from the Hugging Face hub") from error
-    try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=[*kind.files, *WEIGHTS]))
-    except Exception as error:  # the network, the hub and its library have their own errors
-        reason = first_line(error).rstrip(".")
-        raise InputError(
-            f"{kind.noun} {name!r} is not a local folder and cannot be fetched from the Hugging Face hub: {reason}. Check the "
-            f"name and the connection, or {kind.copies}"
-        ) from error
 
 
 def model_fingerprint(kind: Kind, folder: Path) -> str:

@@ -21,7 +21,7 @@ from softmatch.data.records import Columns
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.files.tensors import read_tensors, write_checked
 from softmatch.inference.model_inputs import about_inputs, begins
-from softmatch.inference.predict import open_records
+from softmatch.inference.predict import open_records, use_encoder
 from softmatch.inference.writing import explained, free_path, refuse_existing
 from softmatch.networks import Network
 from softmatch.networks.prediction import predict_logits
@@ -85,6 +85,7 @@ def export(
     *,
     columns: Columns | None = None,
     network: Network | None = None,
+    encoder_path: Path | str | None = None,
 ) -> Exported:
     """Write the model of a run for another runtime, load it there, and compare it with the original on real samples.
 
@@ -99,6 +100,7 @@ def export(
         source: samples for the comparison, if the run has saved none.
         columns: columns of the source.
         network: your own network, for a run with one; see `load_model`.
+        encoder_path: new place of the frozen encoder of the run, for `source`.
 
     Raises:
         InputError: the network cannot be exported in this format.
@@ -107,6 +109,7 @@ def export(
     if to not in get_args(Format):
         raise InputError(f"--to {to} is not a format. {nearest(to, get_args(Format))}")
     model = load_model(run, network)
+    use_encoder(model, encoder_path, run)
     items = _samples(model, run, source, columns)
     expected = {number: model.predict_proba(items[:number]) for number in sorted({1, min(3, len(items)), len(items)})}
     path = free_path(Path(run) / "export", NAMES[to]) if out is None else out

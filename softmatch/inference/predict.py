@@ -2,9 +2,9 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -15,14 +15,17 @@ from torch import Tensor
 
 from softmatch.config import read_file
 from softmatch.data.pictures import UnreadableImage
+from softmatch.data.preparations.encoder_features import EncoderPreparation
+from softmatch.data.preparations.table import TablePreparation
 from softmatch.data.readers.class_folders import SUFFIXES
 from softmatch.data.readers.columns import NoColumn
-from softmatch.data.readers.open_source import open_source
-from softmatch.data.readers.table_source import is_table
+from softmatch.data.readers.open_source import HUB, HUB_ID, open_source
+from softmatch.data.readers.table_source import OpenedTable, is_table
 from softmatch.data.records import Columns, Found, Inputs, Opened, Records
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
+from softmatch.formatting import quoted
 from softmatch.inference.writing import STDOUT, Cell, Values, choose_path, write_table
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
@@ -36,6 +39,10 @@ FEWEST_ROWS, MOST_IMAGES, MOST_ROWS = 64, 512, 4096
 """Samples in a piece; fewer images, since a piece is repeated if one of them cannot be read."""
 SHOWN = 5
 ARRAYS = (".npy", ".npz")
+TEXT = "text:"
+"""Prefix that makes it clear that owner/name is a text."""
+OWN = ("name", "label", "confidence", "problem")
+"""Columns of the predictions, in addition to p_… of each class."""
 WHAT = {"image": "images", "text": "texts", "table": "tables of features", "array": "arrays of numbers"}
 
 
@@ -47,12 +54,24 @@ class Predicted:
         labels: labels in the source; None where missing.
         probs: calibrated p(y | x) (n, C); NaN for samples that cannot be used.
         problems: reasons why a sample cannot be used; empty for all others.
+        kept: cells of further columns of the source.
+        unseen: by column of a table, its values that the model cannot know.
     """
 
     names: list[str]
     labels: list[str | None]
     probs: Tensor
     problems: list[str]
+    kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unseen: Mapping[str, Counter[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Cells of a column with a value that the model cannot know: a word that is not a category of the model, or no number."""
+
+    cells: int
+    examples: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,6 +89,7 @@ class Predictions:
         error: share of wrong predictions on these; None without any.
         error_interval: 95 % interval, by Wilson's formula.
         unknown_labels: number of samples with a label that is not a class of the model.
+        unseen: by column of a table, cells with a value that the model cannot know.
     """
 
     file: Path | None
@@ -83,6 +103,7 @@ class Predictions:
     error: float | None = None
     error_interval: tuple[float, float] | None = None
     unknown_labels: int = 0
+    unseen: dict[str, Unseen] = field(default_factory=dict)
 
     def describe(self) -> str:
         """Summarise the predictions in lines of text."""
@@ -102,6 +123,9 @@ class Predictions:
             )
         if self.unknown_labels:
             lines.append(f"{self.unknown_labels:,} samples have a label that is not a class of the model")
+        for name, found in self.unseen.items():
+            cells = "1 cell has a value" if found.cells == 1 else f"{found.cells:,} cells have a value"
+            lines.append(f"column {name!r}: {cells} never or too rarely seen in training, such as {quoted(found.examples)}")
         lines.append(str(self.file or ""))
         return "\n".join(line for line in lines if line)
 
@@ -118,6 +142,8 @@ def predict(
     progress: Progress | None = None,
     network: Network | None = None,
     raw: bool = False,
+    keep: Sequence[str] = (),
+    encoder_path: Path | str | None = None,
 ) -> Predictions:
     """Predict all samples of a source, and write name, label, confidence, p_… of each class and problem as a table.
 
@@ -127,7 +153,7 @@ def predict(
     Args:
         run: folder of a finished run.
         source: a folder or file, an id of the hub, a frame or array. For a model of texts, a string that is not a path and
-            does not end like a table is a text itself.
+            does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
         out: a name in .csv, .tsv, .jsonl or .parquet, or - for CSV on standard output. Default: a new file in predictions/ of
             the run; a single image or text is only returned.
         columns: columns of the source, if their names differ from those in training. Labels, if any, are compared with the
@@ -137,28 +163,35 @@ def predict(
         device: "auto", "cpu", "cuda", …
         network: your own network, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
+        keep: columns of the source, a table, to write in addition; one called like a column of the predictions gets the prefix
+            source_.
+        encoder_path: new place of the frozen encoder of the run.
     """
     model = load_model(run, network)
+    use_encoder(model, encoder_path, run)
     use_device(model, choose_device(device))
     image = model.preparation.takes == "image" and isinstance(source, (str, Path)) and Path(source).suffix.lower() in SUFFIXES
     single = _is_text(model, source) or (image and expand_home(source).is_file())
+    columns = replace(columns or Columns(), kept=tuple(keep))
     try:
         pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
     except NoColumn as error:
-        if model.preparation.takes != "text" or (columns is not None and columns.text is not None):
+        if model.preparation.takes != "text" or columns.text is not None or error.name in keep:
             raise
         raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text.") from error
     tally, path = _Tally(model.classes), out
     if out != STDOUT and not (out is None and single):
         path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
     shares: dict[str, Cell] = {f"p_{name}": "number" for name in model.classes} if probabilities else {}
-    header: dict[str, Cell] = {"name": "text", "label": "text", "confidence": "number", **shares, "problem": "text"}
+    kept = {name: f"source_{name}" if name in (*OWN, *shares) else name for name in keep}
+    carried: dict[str, Cell] = dict.fromkeys(kept.values(), "text")
+    header: dict[str, Cell] = {"name": "text", **carried, "label": "text", "confidence": "number", **shares, "problem": "text"}
     with ExitStack() as stack:
         write = None if path is None else stack.enter_context(write_table(path, header, raw))
         for piece in pieces:
             tally.add(piece)
             if write is not None:
-                write(_table(piece, model.classes))
+                write(_table(piece, model.classes) | {kept[name]: cells for name, cells in piece.kept.items()})
             if progress is not None:
                 progress(tally.samples)
         if not tally.samples:
@@ -173,6 +206,15 @@ def use_device(model: Model, device: torch.device) -> None:
         model.preparation.device = device
 
 
+def use_encoder(model: Model, place: Path | str | None, run: Path | str) -> None:
+    """Use the frozen encoder of a model in another place, if one is given."""
+    if place is None:
+        return
+    if not isinstance(model.preparation, EncoderPreparation):
+        raise InputError(f"--encoder-path {place} is not read: the model of {run} needs no encoder. Leave it out.")
+    model.preparation.move(str(place))
+
+
 def predict_pieces(
     model: Model,
     source: Any,
@@ -185,7 +227,12 @@ def predict_pieces(
     most = MOST_IMAGES if model.preparation.takes == "image" else MOST_ROWS
     usual = min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
     found = open_records(model, source, columns, rows or usual, where, trained)
-    return (Predicted(list(each.names), list(each.labels), *_try_inputs(model, each.inputs, len(each))) for each in found)
+
+    def predicted(each: Records) -> Predicted:
+        unseen = model.preparation.unseen(each.inputs) if isinstance(model.preparation, TablePreparation) else {}
+        return Predicted(list(each.names), list(each.labels), *_try_inputs(model, each.inputs, len(each)), each.kept, unseen)
+
+    return map(predicted, found)
 
 
 def columns_for(model: Model, given: Columns | None) -> Columns:
@@ -210,15 +257,18 @@ def open_records(
     Raises:
         InputError: the source is not of the kind that the model was trained on.
     """
-    takes = model.preparation.takes
+    takes, columns = model.preparation.takes, columns_for(model, columns)
     if _is_text(model, source):
-        return iter([Records("text", [str(source)], ["1"], [None])])
-    opened = _open(source, columns_for(model, columns), trained or Columns())
+        opened: Opened = Found("the text", Records("text", [_text(source)], ["1"], [None]))
+    else:
+        opened = _open(source, columns, trained or Columns())
     if opened.kind != takes:
         raise InputError(
             f"{opened.where} contains {WHAT[opened.kind]}; the model of {where} was trained on {WHAT[takes]} "
             f"({model.preparation.describe()})."
         )
+    if columns.kept and not isinstance(opened, OpenedTable):
+        raise InputError(f"--keep names columns of a table, and {opened.where} has none. Leave it out.")
     if isinstance(opened, Found) and opened.kind == "image" and opened.test is not None:  # the test folder is predicted too
         return chain(opened.stream(rows), opened.test.stream(rows))
     return opened.stream(rows)
@@ -251,7 +301,22 @@ def _is_text(model: Model, source: Any) -> bool:
         return False
     if os.path.exists(os.path.expanduser(source)):  # noqa: PTH110, PTH111  # a text may be too long to be a Path
         return False
-    return len(source.split()) != 1 or not (is_table(Path(source)) or source.lower().endswith(ARRAYS))
+    if len(source.split()) != 1 or source != _text(source):
+        return True
+    if HUB_ID.fullmatch(source):
+        raise InputError(
+            f"{source} is not a file or folder here. Give {HUB}{source} for a dataset of the Hugging Face hub, or {TEXT}{source} "
+            "if this is the text to predict."
+        )
+    if source.startswith(HUB) and HUB_ID.fullmatch(source.removeprefix(HUB)):
+        return False
+    return not (is_table(Path(source)) or source.lower().endswith(ARRAYS))
+
+
+def _text(source: Any) -> str:
+    """Return a text that is given as such, without the prefix that makes it one."""
+    text = str(source)
+    return text.removeprefix(TEXT) if HUB_ID.fullmatch(text.removeprefix(TEXT)) else text
 
 
 def _try_inputs(model: Model, inputs: Inputs, number: int, single: bool = False) -> tuple[Tensor, list[str]]:
@@ -308,9 +373,14 @@ class _Tally:
         self.classes, self.known = classes, frozenset(classes)
         self.samples, self.confidence, self.first_problem, self.first = 0, 0.0, "", torch.zeros(0)
         self.predicted, self.compared = Counter[str](), Counter[str]()
+        self.unseen: dict[str, Unseen] = {}
 
     def add(self, piece: Predicted) -> None:
         """Count a piece. Raises InputError if it is the first one and no sample in it can be used."""
+        for name, counts in piece.unseen.items():
+            before = self.unseen.get(name, Unseen(0, ()))
+            examples = tuple(dict.fromkeys((*before.examples, *(value for value, _ in counts.most_common(SHOWN)))))[:SHOWN]
+            self.unseen[name] = Unseen(before.cells + counts.total(), examples)
         good = [k for k, problem in enumerate(piece.problems) if not problem]
         self.first_problem = self.first_problem or next(filter(None, piece.problems), "")
         if not self.samples and not good and piece.problems:
@@ -343,4 +413,5 @@ class _Tally:
             error=wrong / known if known else None,
             error_interval=wilson_interval(wrong, known) if known else None,
             unknown_labels=self.compared["unknown"],
+            unseen=self.unseen,
         )

@@ -59,6 +59,7 @@ def write_pseudo_labels(
     progress: Progress | None = None,
     network: Network | None = None,
     raw: bool = False,
+    encoder_path: Path | str | None = None,
 ) -> WrittenPseudoLabels:
     """Write the unlabelled pool as a table: name, pseudo_label, confidence, weight, given_label; text for texts.
 
@@ -73,11 +74,12 @@ def write_pseudo_labels(
         method: of your own, for a run with one: its file is run only if you name it here.
         network: of your own, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
+        encoder_path: new place of the encoder of the run.
     """
     if order not in get_args(Order):
         raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')
     refuse_unfit(out)  # now, not after minutes
-    pool = open_pool(run, source, device, network)
+    pool = open_pool(run, source, device, network, encoder_path)
     probs = pool.probabilities(progress)
     labels, weights, reason = _judge(pool, Path(run), method, probs)
     confidence = pool.model.calibrated(probs).gather(1, labels[:, None]).squeeze(1)

@@ -65,6 +65,7 @@ def suggest(
     progress: Progress | None = None,
     network: Network | None = None,
     raw: bool = False,
+    encoder_path: Path | str | None = None,
 ) -> Suggestions:
     """Choose unlabelled samples to label next: doubtful for the model, different from each other, and no outliers.
 
@@ -78,9 +79,10 @@ def suggest(
         source: new place of the data, if they have moved.
         network: your own network, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
+        encoder_path: new place of the encoder of the run.
     """
     _refuse(number, out)
-    pool = open_pool(run, source, device, network)
+    pool = open_pool(run, source, device, network, encoder_path)
     probs = pool.model.calibrated(pool.probabilities(progress))
     top, free = probs.topk(2).values, _free(pool)
     margin = top[:, 0] - top[:, 1]

@@ -15,13 +15,14 @@ from softmatch.data.evaluation import Evaluation
 from softmatch.data.examples import UNLABELED
 from softmatch.data.fingerprint import fingerprint
 from softmatch.data.preparations import Preparation
+from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.records import Columns, Records, select_inputs
 from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 from softmatch.formatting import quoted
-from softmatch.inference.predict import WHAT, Progress, columns_for, use_device
+from softmatch.inference.predict import WHAT, Progress, columns_for, use_device, use_encoder
 from softmatch.networks import Network
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
@@ -94,12 +95,19 @@ class Pool:
         return [wanted[name] for name in names]
 
 
-def open_pool(run: Path | str, source: Any = None, device: str = "auto", network: Network | None = None) -> Pool:
+def open_pool(
+    run: Path | str,
+    source: Any = None,
+    device: str = "auto",
+    network: Network | None = None,
+    encoder_path: Path | str | None = None,
+) -> Pool:
     """Read the data of a run again. Code that its settings name is not run.
 
     Args:
         source: new place of the data, if they have moved; the arrays or the frame, if they were not a file.
         network: your own network, for a run with one; see `load_model`.
+        encoder_path: new place of the encoder of the run.
 
     Raises:
         InputError: the data do not exist any more, or are not those of the run.
@@ -111,7 +119,10 @@ def open_pool(run: Path | str, source: Any = None, device: str = "auto", network
     where = written if source is None else source
     if where is None or not isinstance(found, Mapping) or (source is None and not isinstance(where, str)):
         raise InputError(f"{run} does not name its data: config.yaml needs a source, split.json the positions.")
-    config = make_config(settings, {"device": device}, where=f"{run}/config.yaml")
+    moved = {} if encoder_path is None else {"encoder": str(encoder_path)}
+    if moved and (settings.get("encoder") is None or isinstance(model.preparation, EncoderPreparation)):
+        use_encoder(model, encoder_path, run)
+    config = make_config(settings, {"device": device, **moved}, where=f"{run}/config.yaml")
     online = isinstance(where, str) and (where in SOURCES or HUB_ID.fullmatch(where))
     if isinstance(where, (str, Path)) and not online and not expand_home(where).exists():
         raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")

@@ -21,6 +21,7 @@ from softmatch.encoders.backbones import (
 )
 from softmatch.encoders.encoder_folder import find_encoder, read_image_settings, read_text_settings
 from softmatch.encoders.layers import find_layers, recorded_calls
+from softmatch.encoders.model_folder import read_json
 from softmatch.errors import InputError
 from softmatch.networks.heads import ADAPTER, FeatureNetwork, Head, Tuning
 
@@ -187,6 +188,8 @@ def build_pretrained(
 
 def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> PretrainedImage | PretrainedText:
     folder = find_encoder(encoder)
+    if "pretrained_cfg" in read_json(folder, "config.json"):
+        raise InputError(f"encoder {encoder} is a model of timm, which is only used frozen: leave out --fine-tune.")
     backbone, side = load_backbone(folder, of), read_image_settings(folder).side if of == "image" else 0
     with recorded_calls(backbone.model) as calls:
         num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also checks the modality

@@ -22,6 +22,7 @@ from softmatch.data.sources.open_texts import TextData, draw, read_texts
 from softmatch.data.understanding import Reading, Understood, read_own, refuse_unused, understand
 from softmatch.distributed.devices import choose_device
 from softmatch.distributed.processes import world
+from softmatch.encoders.named import is_named
 from softmatch.errors import InputError, nearest
 from softmatch.files.paths import expand_home
 from softmatch.recipes import complete, require_versions
@@ -84,7 +85,7 @@ def open_job(
     title, known = ("your data", {}) if named is None else (named.name, named.defaults)
     user = merge(*given, where=where)
     paths = ("test", "encoder") if named is None else ("data", "encoder")
-    user |= {key: _absolute(user[key]) for key in paths if user.get(key) is not None}
+    user |= {key: _absolute(user[key]) for key in paths if user.get(key) is not None and not is_named(str(user[key]))}
     asked = complete(title, known, user, where=where)  # reports a wrong value before anything is read
     _refuse_unfit(named, asked)
     if asked.out is not None and world().size == 1 and not (resuming and (asked.out / "config.yaml").is_file()):

@@ -176,7 +176,7 @@ def test_pickled_weights_are_not_opened_and_the_way_to_convert_them_is_shown(pai
 def test_what_cannot_be_fetched_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(InputError, match=r"'nobody/nothing' is not a local folder .* hub: .*--via words"):
+    with pytest.raises(InputError, match=r"'nobody/nothing' is not on this disk .* hub: .*--via words"):
         find_model(TRANSLATOR, "nobody/nothing")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"needs further libraries: pip install 'softmatch\[translate\]'"):

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations.images import fit_images
@@ -15,6 +16,7 @@ from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, Understood, natural, read_own
 from softmatch.errors import InputError
 from tests.own.sources import blobs, pictures, texts, write_csv
+from tests.tiny_encoder import make_text_encoder
 
 
 def _levels(found: Understood) -> dict[str, str]:
@@ -186,3 +188,25 @@ def test_what_a_source_has_no_use_for_is_refused(
 ) -> None:
     with pytest.raises(InputError, match=message):
         read_own(source(tmp_path / "t.csv"), reading)
+
+
+def _advice(found: Understood) -> list[str]:
+    return [finding.text for finding in found.findings if "--encoder" in finding.text]
+
+
+def test_an_encoder_is_suggested_once_for_texts_and_photos_that_have_none(tmp_path: Path) -> None:
+    (said,) = _advice(read_own(texts(tmp_path / "t.csv"), Reading()))
+    assert (
+        "Add --encoder texts-small (92 MB, downloaded once): on AG News with 40 labels the error fell from 22.3 to 14.7 %" in said
+    )
+    encoder = make_text_encoder(tmp_path / "encoder")
+    assert _advice(read_own(str(tmp_path / "t.csv"), Reading(encoder=str(encoder), device="cpu"))) == []
+    folder = pictures(tmp_path / "photos")
+    assert _advice(read_own(str(folder), Reading())) == []  # 8 pixels
+    assert _advice(read_own(str(folder), Reading(image_size=32))) == []
+    (said,) = _advice(read_own(str(folder), Reading(image_size=33)))
+    assert "Add --encoder images (346 MB, downloaded once): with few labels" in said
+    for path in folder.rglob("*.png"):
+        Image.open(path).convert("L").save(path)
+    assert _advice(read_own(str(folder), Reading(image_size=33))) == []  # grey
+    assert _advice(read_own(blobs(tmp_path / "b.csv"), Reading())) == []

@@ -47,31 +47,10 @@ def test_pickled_weights_are_not_opened(bert: Path) -> None:
         find_encoder(str(bert))
 
 
-def test_an_id_that_cannot_be_fetched_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(
-        InputError, match=r"'nobody/nothing' is not a local folder and cannot be fetched from the Hugging Face hub: .*copy"
-    ):
-        find_encoder("nobody/nothing")
-
-
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"'other/encoder' is not a local folder.*pip install 'softmatch\[text\]'"):
         find_encoder("other/encoder")
-
-
-def test_an_id_is_fetched_at_a_revision(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def snapshot_download(name: str, revision: str | None, allow_patterns: list[str]) -> str:
-        asked.append((name, revision, "model.safetensors" in allow_patterns, any("bin" in pattern for pattern in allow_patterns)))
-        return str(bert)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    assert find_encoder("some/encoder", "abc") == bert
-    assert asked == [("some/encoder", "abc", True, False)]
 
 
 def test_fingerprints_are_of_the_content(bert: Path, tmp_path: Path) -> None:

@@ -125,12 +125,13 @@ def test_texts_in_a_table_and_a_text_itself(text_folder: Path, tmp_path: Path) -
     assert found.file == run / "predictions" / "texts.csv"
     assert (found.samples, found.known, found.error) == (90, 30, 0.0)
     assert list(read_csv(found.file)[0])[3:6] == ["p_animals", "p_food, drink", "p_travel"]
-    for text in ("cat dog fur", "cat " * 3000, "no, this/that\nis no path: paw tail cat", "cat/paw"):
+    for text in ("cat dog fur", "cat " * 3000, "no, this/that\nis no path: paw tail cat", "text:cat/paw", "cat/paw/tail"):
         single = predict(run, text)
         assert (single.file, single.samples) == (None, 1)
         assert single.likeliest[0][0] == "animals"
         assert sum(share for _, share in single.likeliest) == pytest.approx(1.0)
         assert single.describe().splitlines()[0].endswith("%  animals")
+    refused("cat/paw is not a file or folder here. Give hub:cat/paw", predict, run, "cat/paw")
     assert [path.name for path in (run / "predictions").iterdir()] == ["texts.csv"]
     assert predict(run, "cat", tmp_path / "one.csv").file == tmp_path / "one.csv"
     assert [row["label"] for row in read_csv(tmp_path / "one.csv")] == ["animals"]
@@ -285,6 +286,36 @@ def test_the_device_is_also_that_of_the_encoder(encoder_folder: Path, tmp_path: 
     assert open_pool(run, device="cpu").model.preparation.device == torch.device("cpu")  # type: ignore[attr-defined]  # of an encoder
     assert len(suggest(run, 2, device="cpu").names) == 2
     assert write_pseudo_labels(run, device="cpu").samples == 40
+
+
+def test_values_that_training_has_not_seen_are_counted_and_columns_are_kept(tmp_path: Path) -> None:
+    columns = ("id", "city", "size", "when", "label")
+    rows = [(f"x{k}", ("Ulm", "Bern")[k % 2], k, f"2024-01-{k % 28 + 1:02}", "AB"[k % 2] if k < 12 else "") for k in range(60)]
+    source = write_csv(tmp_path / "t.csv", rows, columns)
+    used = "city,size,when"
+    settings = {"steps": 2, "baseline": False, "evaluation": "none", "device": "cpu", "feature_columns": used}
+    softmatch.train(str(source), out=tmp_path / "run", **settings)
+    known = predict(tmp_path / "run", source, tmp_path / "known.csv", keep=("id", "label"))
+    assert known.unseen == {}
+    assert [row["id"] for row in read_csv(tmp_path / "known.csv")] == [row[0] for row in rows]
+    assert [row["source_label"] for row in read_csv(tmp_path / "known.csv")] == [row[-1] for row in rows]
+    new = [
+        *rows[:2],
+        ("y1", "Rome", "large", "soon", ""),
+        ("y2", "Rome", "", "2024-02-30", ""),
+        ("y3", "Oslo", -5, "", ""),
+        ("", "", 1, "", ""),
+    ]
+    found = predict(tmp_path / "run", write_csv(tmp_path / "new.csv", new, columns), tmp_path / "new-p.csv", rows=2)
+    assert {name: (each.cells, set(each.examples)) for name, each in found.unseen.items()} == {
+        "city": (3, {"Rome", "Oslo"}),
+        "size": (1, {"large"}),
+        "when": (2, {"soon", "2024-02-30"}),
+    }
+    said = found.describe()
+    assert "column 'city': 3 cells have a value never or too rarely seen in training, such as 'Rome', 'Oslo'" in said
+    assert "column 'size': 1 cell has a value never or too rarely seen in training, such as 'large'" in said
+    refused("has no column 'idd'. Did you mean 'id'", predict, tmp_path / "run", source, keep=("idd",))
 
 
 def test_nothing_is_overwritten(text_folder: Path, tmp_path: Path) -> None:

@@ -18,7 +18,16 @@ from softmatch.data.preparations.images import ImagePreparation, picture_names, 
 from softmatch.data.preparations.text_preparations import as_texts
 from softmatch.data.records import Inputs, Progress
 from softmatch.distributed.devices import choose_device
-from softmatch.encoders.backbones import Backbone, Modality, Tokenizer, feature_size, load_backbone, load_tokenizer, padded
+from softmatch.encoders.backbones import (
+    Backbone,
+    Modality,
+    TimmBackbone,
+    Tokenizer,
+    feature_size,
+    load_frozen,
+    load_tokenizer,
+    padded,
+)
 from softmatch.encoders.encoder_folder import (
     MOST_TOKENS,
     ImageReading,
@@ -28,6 +37,7 @@ from softmatch.encoders.encoder_folder import (
     read_text_settings,
     take_fingerprint,
 )
+from softmatch.encoders.named import prefix_of, resolve
 from softmatch.errors import InputError
 from softmatch.files.cache import cache_folder
 from softmatch.files.paths import expand_home
@@ -84,7 +94,7 @@ class EncoderPreparation:
     """Texts or images → float32 features (n, D) of a pretrained encoder, which is loaded when it is first needed.
 
     Args:
-        encoder: its folder, or its id on the Hugging Face hub.
+        encoder: its folder, or its id on the Hugging Face hub; see `find_encoder`.
         of: "text" or "image".
         column: name of the texts' column; "" for images.
         reading: how it makes one vector of a text, or what it expects of images.
@@ -112,7 +122,7 @@ class EncoderPreparation:
         self.encoder, self.reading, self.fingerprint, self.revision, self.keep = encoder, reading, fingerprint, revision, keep
         self.device = choose_device("auto")
         self.progress: Progress = _silent
-        self._loaded: tuple[Backbone, Tokenizer | None, int] | None = None
+        self._loaded: tuple[Backbone | TimmBackbone, Tokenizer | None, int] | None = None
 
     @classmethod
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "EncoderPreparation":
@@ -123,9 +133,13 @@ class EncoderPreparation:
     def find(cls, encoder: str, of: Modality, column: str = "", most: int | None = None) -> "EncoderPreparation":
         """Find the encoder in a folder or on the hub; features are cached. `most`: tokens that it reads of a text."""
         folder = find_encoder(encoder)
-        reading = read_text_settings(folder, most or MOST_TOKENS) if of == "text" else read_image_settings(folder)
-        local = expand_home(encoder).exists()
-        name, revision = (str(folder), None) if local else (encoder, folder.name)
+        reading: TextReading | ImageReading
+        if of == "text":
+            reading = read_text_settings(folder, most or MOST_TOKENS, prefix_of(encoder))
+        else:
+            reading = read_image_settings(folder)
+        name = resolve(encoder)[0]
+        name, revision = (str(folder), None) if expand_home(name).exists() else (name, folder.name)
         return cls(name, of, column, reading, take_fingerprint(folder), revision, keep=True)
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
@@ -175,7 +189,8 @@ class EncoderPreparation:
 
     def _maker(self) -> str:
         """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
-        return json.dumps([self.takes, self.fingerprint, asdict(self.reading)], sort_keys=True)
+        reading = {key: value for key, value in asdict(self.reading).items() if value != ""}  # no prefix: as in version 0.1
+        return json.dumps([self.takes, self.fingerprint, reading], sort_keys=True)
 
     @torch.no_grad()
     def _compute(self, inputs: Any, before: int, total: int) -> Tensor:
@@ -183,7 +198,8 @@ class EncoderPreparation:
         (backbone, tokenizer, size), reading, device = self._load(), cast("Any", self.reading), self.device
         order, ids = list(range(len(inputs))), list[list[int]]()
         if tokenizer is not None:
-            ids = tokenizer([text.lower() if reading.lower else text for text in inputs], reading.length)
+            texts = (f"{reading.prefix}{text}" for text in inputs)
+            ids = tokenizer([text.lower() if reading.lower else text for text in texts], reading.length)
             order.sort(key=lambda row: -len(ids[row]))  # the texts of a batch then need little padding
 
         def run(chosen: Sequence[int]) -> Tensor:
@@ -202,15 +218,30 @@ class EncoderPreparation:
             self.progress(before + start + len(chosen), total)
         return features
 
-    def _load(self) -> tuple[Backbone, Tokenizer | None, int]:
+    def move(self, encoder: str) -> None:
+        """Use the encoder in another place from now on; InputError unless it is the same one."""
+        folder = find_encoder(encoder)
+        if take_fingerprint(folder) != self.fingerprint:
+            raise InputError(
+                f"--encoder-path {encoder}: this is another encoder than {self.encoder!r}, which the model was trained with: "
+                "its files differ."
+            )
+        self.encoder, self.revision, self._loaded = str(folder), None, None
+
+    def _load(self) -> tuple[Backbone | TimmBackbone, Tokenizer | None, int]:
         if self._loaded is None:
-            folder = find_encoder(self.encoder, self.revision)
+            try:
+                folder = find_encoder(self.encoder, self.revision)
+            except InputError as error:
+                if self.keep:
+                    raise
+                raise InputError(f"{error} If you have moved it, give its folder with --encoder-path.") from error
             if take_fingerprint(folder) != self.fingerprint:
                 raise InputError(
                     f"encoder {self.encoder!r} is not the one that this model was trained with: its files have changed. "
-                    "Restore the former files, or train again."
+                    "Restore the former files and give their folder with --encoder-path, or train again."
                 )
-            backbone = load_backbone(folder, self.takes)
+            backbone = load_frozen(folder, self.takes)
             size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder)
             self._loaded = backbone, load_tokenizer(folder) if self.takes == "text" else None, size
         self._loaded[0].to(self.device)

@@ -66,6 +66,12 @@ class NumberColumn:
         if self.indicator:
             into[:, -1] = missing
 
+    def unseen(self, column: Column) -> Counter[str]:
+        """Count cells that hold something else than a number or a date, and are taken as missing."""
+        if isinstance(column, np.ndarray):
+            return Counter()
+        return Counter({text: count for text, count in Counter(column).items() if _FORMS[self.form](text) is None})
+
 
 @dataclass(frozen=True)
 class CategoryColumn:
@@ -98,6 +104,12 @@ class CategoryColumn:
             into[:, len(self.categories)] = places == OTHER
         if self.indicator:
             into[:, -1] = places == MISSING
+
+    def unseen(self, column: Column) -> Counter[str]:
+        """Count words that are not a category: never or too rarely seen in training."""
+        words, codes = read_categories(column)
+        counts = zip(words, np.bincount(codes, minlength=len(words)).tolist(), strict=True)
+        return Counter({word: count for word, count in counts if word is not None and word not in self.categories})
 
 
 def read_distinct(column: Sequence[str]) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -272,6 +284,12 @@ class TablePreparation:
             part.write(table[part.name], made[:, start : start + part.width])
             start += part.width
         return torch.from_numpy(made)
+
+    def unseen(self, inputs: Inputs) -> dict[str, Counter[str]]:
+        """Count the values of each column that the model cannot know; columns without any are left out."""
+        table = _columns(inputs)
+        found = {part.name: part.unseen(table[part.name]) for part in self.parts if part.name in table}
+        return {name: counts for name, counts in found.items() if counts}
 
     def settings(self) -> dict[str, Any]:
         return {"kind": "table", "columns": [asdict(part) for part in self.parts]}

@@ -85,7 +85,12 @@ def decide(
     """
     _refuse_contradictions(columns, where)
     given = [columns.text] if columns.text is not None else list(columns.features or ())
-    for name in [*given, *(columns.augmented or ()), *([columns.label] if need_label and columns.label is not None else [])]:
+    for name in [
+        *given,
+        *(columns.augmented or ()),
+        *columns.kept,
+        *([columns.label] if need_label and columns.label is not None else []),
+    ]:
         if name not in sample:
             missing = f"{where} has no column {name!r}"
             raise NoColumn(f"{missing}. {nearest(name, sample)}", name, f"{missing}: it has {_quoted(list(sample))}")
@@ -98,7 +103,7 @@ def decide(
             raise InputError(f"{where}: column {name!r} holds lists or objects, not numbers or texts. Choose another column.")
     if label is not None and label in (columns.augmented or ()):
         raise InputError(f"{where}: --augmented names {label!r}, the column of labels: a strong view must not show the label.")
-    kept = Columns(label=label, unlabeled=columns.unlabeled)
+    kept = Columns(label=label, unlabeled=columns.unlabeled, kept=columns.kept)
     if columns.features is not None:
         return replace(kept, features=columns.features), _note(where, found)
     left_out = _left_out(rest, whole)

@@ -15,6 +15,8 @@ from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HUB = "hub:"
+"""Prefix that makes it clear that owner/name is a dataset of the hub."""
 HEAD = 20
 """Rows that are looked at to find a column of image files."""
 
@@ -42,6 +44,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_frame(where, columns, need_label=need_label)
     if not isinstance(where, (str, Path)):
         return open_arrays(where, None)
+    if isinstance(where, str) and HUB_ID.fullmatch(where.removeprefix(HUB)) and where.startswith(HUB):
+        return open_hub(where.removeprefix(HUB), columns, need_label)
     path = expand_home(where)
     if path.is_dir():
         if path.resolve() == path.resolve().parent:

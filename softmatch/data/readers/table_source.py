@@ -95,8 +95,10 @@ class _Rows:
         self.inputs: tuple[str, ...] = columns.features or ((columns.text,) if columns.text is not None else ())
         self.augmented: tuple[str, ...] = columns.augmented or ()
         read = (*self.inputs, *self.augmented)
-        self.wanted: Sequence[str] = read if columns.label is None else (*read, columns.label)
+        others = (*columns.kept, *(() if columns.label is None else (columns.label,)))
+        self.wanted: Sequence[str] = (*read, *(name for name in dict.fromkeys(others) if name not in read))
         self.parts: dict[str, list[Column]] = {name: [] for name in read}
+        self.kept: dict[str, list[str]] = {name: [] for name in columns.kept}
         self.labels: list[str | None] = []
 
     def add(self, piece: Piece) -> None:
@@ -105,6 +107,8 @@ class _Rows:
         make = as_text_column if self.kind == "text" else as_column
         for name, parts in self.parts.items():
             parts.append(self._share(make(piece[name], self.where, name, first)))
+        for name, cells in self.kept.items():
+            cells += as_text_column(piece[name], self.where, name, first)
         if self.columns.label is None:
             self.labels.extend([None] * len(piece[self.inputs[0]]))
             return
@@ -123,10 +127,10 @@ class _Rows:
         names = list(map(str, range(self.first, self.first + len(self.labels))))
         columns = {name: self._share(join_columns(self.parts.pop(name))) for name in self.inputs}
         if self.kind == "table":
-            return Records("table", columns, names, self.labels)
+            return Records("table", columns, names, self.labels, kept=self.kept)
         texts: list[str] = list(columns[self.inputs[0]])  # `add` has made texts of them
         augmented = [list(join_columns(self.parts.pop(name))) for name in self.augmented]
-        return Records("text", texts, names, self.labels, augmented, self.augmented)
+        return Records("text", texts, names, self.labels, augmented, self.augmented, self.kept)
 
 
 def open_table(path: Path, columns: Columns, need_label: bool = True, reader: TableReader | None = None) -> OpenedTable:
@@ -140,7 +144,7 @@ def open_table(path: Path, columns: Columns, need_label: bool = True, reader: Ta
     if isinstance(reader, TextLines):
         if need_label:
             raise InputError(f"{path} has a text on every line and no labels: for training, give a table such as a .csv.")
-        columns = Columns(text=TextLines.names[0])
+        columns = Columns(text=TextLines.names[0], kept=columns.kept)
     return OpenedTable(reader, str(path), columns, need_label)
 
 

@@ -1,0 +1,101 @@
+"""Named encoders on the command line: from a server like the hub, in real processes, and offline afterwards."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from softmatch.encoders.named import NAMED
+from tests.cli.conftest import Said
+from tests.hub_server import Hub, serving
+from tests.tiny_encoder import make_text_encoder
+
+Softmatch = Callable[..., subprocess.CompletedProcess[str]]
+NOWHERE = "http://127.0.0.1:9"
+SETTINGS = ("--steps", "2", "--evaluation", "none", "--no-baseline", "--device", "cpu", "--threads", "1")
+
+
+@pytest.fixture
+def softmatch(tmp_path: Path) -> Softmatch:
+    """Run the command line as a new process in a folder with texts.csv, with caches of its own."""
+    rows = [f"{'the cat sat' if k % 2 else 'a dog ran'} {k},{'AB'[k % 2] if k < 12 else ''},{k * 11}" for k in range(40)]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label,customer", *rows]))
+
+    def run(*arguments: str, endpoint: str = NOWHERE, code: int = 0) -> subprocess.CompletedProcess[str]:
+        given = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "SOFTMATCH_CACHE": str(tmp_path / "cache")}
+        environment = {**{key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}, **given}
+        command = [sys.executable, "-m", "softmatch", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+def test_a_named_encoder_is_downloaded_once_and_used_offline(tmp_path: Path, softmatch: Softmatch) -> None:
+    entry = NAMED["texts-small"]
+    make_text_encoder(tmp_path / "served")
+    train = ("train", "texts.csv", "--encoder", "texts-small", *SETTINGS)
+    with serving(Hub(tmp_path / "served", entry.hub, entry.revision)) as hub:
+        done = softmatch(*train, "--out", "run", endpoint=hub.address)
+        assert f"Downloading encoder {entry.hub} (" in done.stderr
+        assert "pretrained encoder reads" not in done.stdout  # it was given
+    saved = json.loads((tmp_path / "run" / "model" / "model.json").read_text())["preparation"]
+    assert (saved["encoder"], saved["revision"]) == (entry.hub, entry.revision)
+    new = softmatch("predict", "run", "a bird on the tree", "--json")  # its features are not in the cache
+    assert (json.loads(new.stdout)["samples"], "Downloading" in new.stderr) == (1, False)
+    shown = softmatch("encoders").stdout.splitlines()
+    row = next(number for number, line in enumerate(shown) if line.startswith("texts-small"))
+    assert shown[row].split()[-3:] == ["Apache-2.0", "allowed", "yes"]
+    assert Path(shown[row + 2].strip()).name == entry.revision
+    assert f"to {tmp_path / 'home' / 'hub'} (set HF_HOME" in shown[-1]
+    there = {each["name"]: each["folder"] for each in json.loads(softmatch("encoders", "--json").stdout)}
+    assert there == {**dict.fromkeys(NAMED), "texts-small": shown[row + 2].strip()}
+
+
+def test_an_encoder_that_has_moved(tmp_path: Path, softmatch: Softmatch, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "empty"))  # no features of these texts
+    make_text_encoder(tmp_path / "encoder")
+    make_text_encoder(tmp_path / "other", seed=1)
+    softmatch("train", "texts.csv", "--encoder", "encoder", *SETTINGS, "--out", "run")
+    expected = said("predict", "run", "texts.csv", "--out", "-", "--keep", "customer,label")
+    lines = expected.splitlines()
+    assert lines[0] == "name,customer,source_label,label,confidence,p_A,p_B,problem"
+    assert [line.split(",")[1] for line in lines[1:]] == [str(11 * k) for k in range(40)]
+    assert [line.split(",")[2] for line in lines[1:14]] == [*"ABABABABABAB", ""]
+    shutil.move(tmp_path / "encoder", tmp_path / "moved")
+    assert "If you have moved it, give its folder with --encoder-path" in said("predict", "run", "texts.csv", code=2)
+    for command in (
+        ("predict", "run", "texts.csv"),
+        ("pseudo-labels", "run"),
+        ("suggest", "run"),
+        ("export", "run", "--to", "torchscript"),
+    ):
+        assert "--encoder-path other: this is another encoder than" in said(*command, "--encoder-path", "other", code=2)
+    moved = ("--encoder-path", "moved")
+    assert said("predict", "run", "texts.csv", "--out", "-", "--keep", "customer,label", *moved) == expected
+    assert "40 samples of the unlabelled pool" in said("pseudo-labels", "run", *moved)
+    assert "fill in the column label" in said("suggest", "run", "-n", "2", *moved)
+    assert "compared on 40 real samples" in said("export", "run", "--to", "torchscript", "--source", "texts.csv", *moved)
+    assert "--encoder-path moved is not read here: texts.csv is not a run folder" in said("suggest", "texts.csv", *moved, code=2)
+
+
+def test_a_word_that_may_be_a_text_or_a_dataset(tmp_path: Path, softmatch: Softmatch, said: Said) -> None:
+    softmatch("train", "texts.csv", *SETTINGS, "--out", "run")
+    asked = said("predict", "run", "owner/name", code=2)
+    assert "owner/name is not a file or folder here. Give hub:owner/name for a dataset of the Hugging Face hub" in asked
+    assert "text:owner/name if this is the text to predict" in asked
+    likely = said("predict", "run", "text:owner/name")
+    assert {line.split()[1] for line in likely.splitlines()} == {"A", "B"}
+    assert "the dataset owner/name cannot be loaded" in softmatch("predict", "run", "hub:owner/name", code=2).stderr
+    assert said("predict", "run", "word").count("%") == 2
+    assert "--keep names columns of a table, and the text has none" in said("predict", "run", "a cat", "--keep", "id", code=2)
+    assert "texts.csv has no column 'costumer'. Did you mean 'customer'?" in said(
+        "predict", "run", "texts.csv", "--keep", "costumer", code=2
+    )
