@@ -9,7 +9,9 @@ from softmatch.data.examples import UNLABELED, Examples
 FOLD_SHARE = 0.2
 MINUTES = 20.0
 """Length of a run on images of one's own on a CPU, folds and baselines included."""
-EPOCHS, FEWEST_STEPS, BATCHES = 100, 300, (32, 256)
+ONE_THREAD = 16
+"""Largest side of images for which a second thread does not pay."""
+EPOCHS, FEWEST_STEPS, BATCHES = 100, 300, (32, 128)
 """On a CPU a run ends earlier if it has seen each unlabelled image that often; its fewest steps, and the size of its batches."""
 
 
@@ -21,7 +23,7 @@ def suitable(examples: Examples, labeled: int, device: torch.device, encoder: st
         encoder: a pretrained encoder that is trained too.
     """
     found: dict[str, Any] = {"test_fraction": FOLD_SHARE}
-    if bool((examples.labels != UNLABELED).all()) and labeled == len(examples):
+    if labeled == len(examples) and bool((examples.labels != UNLABELED).all()):
         found["method"] = "supervised"
     quick = device.type != "cpu"
     found["labeled_batch"] = min(64, max(16, labeled))
@@ -59,4 +61,5 @@ def _images(examples: Examples, quick: bool) -> dict[str, Any]:
         return {"steps": 20_000, "views": views}
     batch = min(max(len(examples), BATCHES[0]), BATCHES[1])
     steps = max(EPOCHS * len(examples) // batch, FEWEST_STEPS)
-    return {"recipe": "sprint", "minutes": MINUTES, "steps": steps, "unlabeled_batch": batch, "views": views, "folds": 3}
+    length = {"recipe": "sprint", "minutes": MINUTES, "steps": steps, "folds": 3}
+    return length | {"unlabeled_batch": batch, "views": views} | ({"threads": 1} if side <= ONE_THREAD else {})

@@ -9,7 +9,7 @@ import torch
 
 from softmatch.config import Config, merge
 from softmatch.data.defaults import suitable
-from softmatch.data.examples import Examples
+from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.preparations.images import LIMIT
 from softmatch.data.sources import find_source
 from softmatch.errors import InputError
@@ -95,9 +95,11 @@ def own_setting(data: Data, device: str, *given: Settings, where: str = "setting
     labels = asked.labels or data.classes * 4
     if not data.classes <= labels <= most:
         raise InputError(f"--labels {labels}: give a number from {data.classes:,} (one per class) to {most:,}.")
-    items = torch.zeros(2, *data.shape, dtype=torch.float32 if data.kind == "vector" else torch.uint8)
-    some = Examples(items, torch.tensor([0, -1]), tuple(map(str, range(data.classes))), data.kind)
-    config = complete("your data", suitable(some, labels, torch.device(device)), merged, where=where)
+    items = torch.zeros(1, *data.shape, dtype=torch.float32 if data.kind == "vector" else torch.uint8)
+    unlabeled = torch.tensor([UNLABELED]).expand(data.train)  # without memory for each sample
+    all_items = items.expand(data.train, *data.shape)
+    examples = Examples(all_items, unlabeled, tuple(map(str, range(data.classes))), data.kind)
+    config = complete("your data", suitable(examples, labels, torch.device(device)), merged, where=where)
     files = 0 if data.kind == "image" and data.train * data.item_bytes > LIMIT else None
     return Setting(f"{data.train:,} {data.kind}s", _with_precision(config), replace(data, labeled=labels, own=True, files=files))
 

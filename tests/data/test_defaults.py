@@ -7,6 +7,7 @@ from softmatch.config import make_config
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import Examples
 from softmatch.networks import build_network
+from softmatch.recipes import complete
 
 CPU = torch.device("cpu")
 
@@ -34,18 +35,21 @@ def test_vectors(size: int, classes: int, labeled: int) -> None:
     assert 16 <= config.labeled_batch <= 64
 
 
-@pytest.mark.parametrize("side", [8, 32, 64, 128])
+@pytest.mark.parametrize("side", [8, 32, 64, 128, 224])
 def test_images_on_a_cpu_get_a_network_that_a_cpu_can_train(side: int) -> None:
-    config = make_config(suitable(_images(side), 12, CPU))
+    config = complete("photos", suitable(_images(side), 12, CPU))
+    assert (config.recipe, config.minutes, config.steps, config.unlabeled_batch) == ("sprint", 20.0, 300, 40)
+    assert config.threads == (1 if side == 8 else None)
     network = build_network(config.network, (3, side, side), 3).eval()
     assert network(torch.zeros(2, 3, side, side)).shape == (2, 3)
-    assert sum(p.numel() for p in network.parameters()) < 200_000
+    assert sum(p.numel() for p in network.parameters()) < 900_000
     assert config.views["pad"] == side // 8
 
 
 def test_images_on_an_accelerator_get_the_network_of_their_size() -> None:
     found = suitable(_images(32), 12, torch.device("cuda"))
     assert "network" not in found
+    assert "minutes" not in found
     assert found["steps"] > suitable(_images(32), 12, CPU)["steps"]
 
 
