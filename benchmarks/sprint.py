@@ -34,7 +34,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     "small-images": ("--small-images", "0"),
     "teacher": ("--teacher", "network"),
     "mirror": ("--views.mirror", "false"),
-    "refresh": ("--no-refresh-statistics",),
     "muon": ("--recipe", "sprint", "--optimizer", "sgd", "--lr", "0.2"),
     "all": ("--recipe", "none", "--network", "wrn-10-1"),
 }

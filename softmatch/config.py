@@ -138,10 +138,6 @@ class Config(BaseModel):
         description="Share of the predictions on similar recent samples in the pseudo-labels, with --teacher average. "
         "0: none (the paper).",
     )
-    refresh_statistics: bool = Field(
-        False,
-        description="Estimate the batch-norm statistics of the averaged weights anew after the last step.",
-    )
     statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
     model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")
     batch_norm_momentum: float | None = Field(None, gt=0, le=1, description="Share of a new batch in batch-norm statistics.")

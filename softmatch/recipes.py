@@ -108,7 +108,6 @@ SPRINT: Settings = {
     "small_images": 0.6,
     "micro_batch": 128,
     "batch_statistics": "separate",
-    "refresh_statistics": True,
     "views": {"mirror": True},
 }
 """Settings with which a network learns much of images in few steps, with any match method; not of the paper."""

@@ -75,7 +75,6 @@ class Trainer:
         make_parts: takes the number of a generation and the labels that the method has added to unlabelled samples, if any.
         make_optimizer: makes an optimiser like the network's for another module that the method trains.
         predict_pool: returns a network's predictions (N_U, C) on all unlabelled samples.
-        refresh: estimates the batch-norm statistics of a network anew; done with the averaged weights after the last step.
         truth: labels of the unlabelled samples where known, −1 elsewhere. Only the meter sees them.
         every: number of steps between two records.
         micro_batch: largest number of items in one pass; None for whole views.
@@ -92,14 +91,13 @@ class Trainer:
         *,
         make_optimizer: Callable[[nn.Module], torch.optim.Optimizer],
         predict_pool: Callable[[nn.Module], Tensor],
-        refresh: Callable[[nn.Module], None],
         num_classes: int,
         truth: Tensor,
         every: int,
         device: torch.device,
         micro_batch: int | None,
     ) -> None:
-        self.method, self.config, self.predict_pool, self._refresh = method, config, predict_pool, refresh
+        self.method, self.config, self.predict_pool = method, config, predict_pool
         self.num_classes, self.steps, self.every, self.device = num_classes, config.steps, every, device
         self.clock = Clock()
         self._make_parts, self._make_optimizer, self._micro_batch = make_parts, make_optimizer, micro_batch
@@ -183,8 +181,6 @@ class Trainer:
         self.method.train()
         while self.due or self.step < self.steps:
             if self.due:
-                if self.step == self.steps and self.config.refresh_statistics:
-                    self._refresh(self.average.network)
                 yield self._record()
                 self.clear()
                 continue

@@ -42,8 +42,6 @@ CPU_MICRO_BATCH = 64
 """Number of images whose activations fit into a processor's cache; see benchmarks/results/step.md."""
 ADAPTED = 1000
 """Number of images whose patches a shallow network whitens."""
-REFRESHED, REFRESH_BATCH = 4000, 250
-"""Number of samples for new batch-norm statistics, and of each batch of them."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
 """Settings for fine-tuning a pretrained encoder."""
 
@@ -288,7 +286,6 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
         config,
         make_optimizer=make,
         predict_pool=partial(_predict_pool, task, check),
-        refresh=partial(_refresh_statistics, task),
         num_classes=len(task.examples.classes),
         truth=_truth(task),
         every=_evaluate_every(config),
@@ -320,25 +317,6 @@ def _network(task: Task, method: Method, generation: int) -> nn.Module:
     if task.processes > 1 and not micro_batch(task):  # each pass of a micro-batch has its own statistics
         network = synchronise(network)
     return network
-
-
-@torch.no_grad()
-def _refresh_statistics(task: Task, network: nn.Module) -> None:
-    """Set the running statistics of batch normalisation to their means over batches of unlabelled samples as they are."""
-    norms = [module for module in network.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    before, was_training = [norm.momentum for norm in norms], network.training
-    network.eval()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # the mean of all batches
-        norm.train()
-    try:
-        for batch in torch.split(task.some_items(REFRESHED), REFRESH_BATCH) if norms else ():
-            network(task.views.plain(batch.to(task.device)))
-    finally:
-        for norm, momentum in zip(norms, before, strict=True):
-            norm.momentum = momentum
-        network.train(was_training)
 
 
 def _predict_pool(task: Task, check: Callable[[], None] | None, network: nn.Module) -> Tensor:

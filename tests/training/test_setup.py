@@ -145,19 +145,3 @@ def test_each_process_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -
         choose_device("cuda:0")
     monkeypatch.setattr(processes, "world", World)
     assert choose_device("auto") == torch.device("cuda")
-
-
-def test_refreshed_statistics_are_the_means_of_unlabelled_batches() -> None:
-    task = small_task("digits", steps=2, network="small-conv-8", refresh_statistics=True)
-    plain = small_task("digits", steps=2, network="small-conv-8")
-    ours, theirs = trainer_of(task), trainer_of(plain)
-    assert len(list(ours.run())) == len(list(theirs.run())) == 1
-    for name, value in theirs.average.network.named_parameters():
-        assert torch.equal(ours.average.network.get_parameter(name), value), "the weights do not change"
-    first = next(module for module in ours.average.network.modules() if isinstance(module, torch.nn.Conv2d))
-    norm = next(module for module in ours.average.network.modules() if isinstance(module, torch.nn.BatchNorm2d))
-    with torch.no_grad():
-        maps = first(task.views.plain(task.some_items(4000)))
-    parts = torch.split(maps, 250)
-    assert torch.allclose(norm.running_mean, torch.stack([part.mean((0, 2, 3)) for part in parts]).mean(0), atol=1e-5)
-    assert norm.momentum == next(m for m in theirs.network.modules() if isinstance(m, torch.nn.BatchNorm2d)).momentum
