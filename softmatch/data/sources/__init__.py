@@ -19,7 +19,10 @@ from softmatch.seeds import derive
 # Such small tensors do not gain from a second thread, and lose by it on a busy machine.
 DIGITS: Mapping[str, Any] = {
     "labels": 40,
-    "steps": 800,
+    "steps": 400,
+    "lr": 0.1,
+    "schedule": "triangular",
+    "teacher": "average",
     "labeled_batch": 40,
     "unlabeled_batch": 96,
     "batch_statistics": "joint",
@@ -43,12 +46,13 @@ TWO_MOONS: Mapping[str, Any] = {
     "labels": 4,
     "steps": 2000,
     "optimizer": "adam",
-    "lr": 0.01,
+    "lr": 0.03,
     "labeled_batch": 4,
-    "unlabeled_batch": 512,
+    "unlabeled_batch": 128,
     "model_momentum": 0.0,
     "weight_decay": 0.0,
     "threads": 1,
+    "views": {"strong_noise": 0.2},
 }
 
 
