@@ -22,7 +22,6 @@ DIGITS: Mapping[str, Any] = {
     "steps": 400,
     "lr": 0.1,
     "schedule": "triangular",
-    "teacher": "average",
     "labeled_batch": 40,
     "unlabeled_batch": 96,
     "batch_statistics": "joint",
