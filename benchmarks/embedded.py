@@ -122,17 +122,17 @@ def read_store(path: Path | None) -> dict[str, dict[str, Outcome]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, "scikit-learn"])
     parser.add_argument("--seeds", type=int, default=10, help="number of seeds")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--store", type=Path, help="file for every outcome; a job whose outcome it holds is not run again")
     options = parser.parse_args()
-    seeds, names = range(options.first_seed, options.first_seed + options.seeds), (*options.methods, "scikit-learn")
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     stored = read_store(options.store)
     for setting in options.settings:
         source, labels = SETTINGS[setting]
-        jobs = [(source, labels, seed, name) for seed in seeds for name in names]
+        jobs = [(source, labels, seed, name) for seed in seeds for name in options.methods]
         missing = [job for job in jobs if str(job) not in stored]
         with ProcessPoolExecutor(options.processes) as pool:
             for job, outcomes in zip(missing, pool.map(work, missing), strict=True):

@@ -49,8 +49,6 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 """Settings that differ from the source's defaults."""
-PUBLISHED = {"lr": 0.03, "schedule": "cosine"}
-"""Former defaults of the digits, with which the published tables were measured."""
 EVALUATIONS = 2
 MARK = "<!-- measured -->"
 Row = dict[str, Any]
@@ -60,7 +58,8 @@ def settings_of(setting: str, data: Path | None) -> tuple[str, dict[str, Any]]:
     """Return source and settings."""
     found = dict(SETTINGS[setting])
     source = found.pop("source")
-    found |= PUBLISHED if source == "digits" else {"data": data}
+    if source != "digits":
+        found["data"] = data
     return source, {**found, "threads": 1, "evaluate_every": found["steps"] // EVALUATIONS, "baseline": False}
 
 

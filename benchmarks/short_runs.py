@@ -43,8 +43,7 @@ def fit(job: tuple[str, int, int, int]) -> tuple[float, float]:
     """Return the test error and the mean λ over the first quarter of the run."""
     torch.set_num_threads(1)
     variant, steps, labels, seed = job
-    base: dict[str, Any] = {"steps": steps, "labels": labels, "seed": seed, "evaluate_every": steps // 4}
-    base |= {"lr": 0.03, "schedule": "cosine"}  # the paper's; the defaults of the digits are for few steps
+    base = {"steps": steps, "labels": labels, "seed": seed, "evaluate_every": steps // 4}
     config = make_config(find_source("digits").defaults, base, VARIANTS[variant])
     task = prepare_job(open_again("digits", config))
     trainer = make_trainer(task, build_method(task, config.method))

@@ -19,9 +19,7 @@ from softmatch.seeds import derive
 # Such small tensors do not gain from a second thread, and lose by it on a busy machine.
 DIGITS: Mapping[str, Any] = {
     "labels": 40,
-    "steps": 400,
-    "lr": 0.1,
-    "schedule": "triangular",
+    "steps": 800,
     "labeled_batch": 40,
     "unlabeled_batch": 96,
     "batch_statistics": "joint",

@@ -51,8 +51,7 @@ SMALL: Settings = {"network": "small-conv-8", "labeled_batch": 16, "unlabeled_ba
 """Settings for images at laptop scale, with six records."""
 LONGER: Settings = {**SMALL, "steps": 960, "evaluate_every": 160}
 """Settings for CIFAR-10, where no method gains from unlabelled images within 600 steps."""
-DIGITS: Settings = {"network": "small-conv-16", "steps": 300, "evaluate_every": 50, "lr": 0.03, "schedule": "cosine"}
-"""Settings for the digits, with the paper's learning rate and schedule, unlike the source's defaults."""
+DIGITS: Settings = {"network": "small-conv-16", "steps": 300, "evaluate_every": 50}
 ADAM: Settings = {"optimizer": "adam", "lr": 0.002, "weight_decay": 4e-5, "decay": "shrink"}
 LONG_TAILED: Settings = {**SMALL, **ADAM, "unlabeled_batch": 32}
 """Settings for long-tailed data: the paper's optimiser and its ratio of unlabelled to labelled samples."""
