@@ -1,6 +1,6 @@
 """Measure test errors on the embedded sources: softmatch's methods and those of scikit-learn, on the same splits.
 
-    python benchmarks/embedded.py                          # everything, 10 seeds
+    python benchmarks/embedded.py --first-seed 1000 --seeds 20      # everything, on seeds that no setting was chosen on
     python benchmarks/embedded.py --settings two-moons --seeds 3 --methods softmatch
 
 Seed s decides the test set and the labelled samples; every row uses the same splits. Prints Markdown: mean ± standard
@@ -51,7 +51,7 @@ def ours(source: str, labels: int, seed: int, method: str) -> dict[str, Outcome]
     assert result.test_error is not None
     found = {f"softmatch: {method}": Outcome(result.test_error, result.seconds - (result.supervised_seconds or 0.0))}
     if result.supervised_test_error is not None and result.supervised_seconds is not None:
-        found["softmatch: supervised twin"] = Outcome(result.supervised_test_error, result.supervised_seconds)
+        found["softmatch: baseline, labels only"] = Outcome(result.supervised_test_error, result.supervised_seconds)
     return found
 
 
@@ -111,30 +111,42 @@ def table(rows: dict[str, list[Outcome]]) -> str:
     return "\n".join(lines)
 
 
+def read_store(path: Path | None) -> dict[str, dict[str, Outcome]]:
+    """Read the outcomes of earlier jobs, by job."""
+    if path is None or not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {line["job"]: {name: Outcome(**outcome) for name, outcome in line["rows"].items()} for line in lines}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--methods", nargs="+", default=[*METHODS, "scikit-learn"])
+    parser.add_argument("--seeds", type=int, default=10, help="number of seeds")
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="file for every single result, in addition")
+    parser.add_argument("--store", type=Path, help="file for every outcome; a job whose outcome it holds is not run again")
     options = parser.parse_args()
-    everything = {}
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    stored = read_store(options.store)
     for setting in options.settings:
         source, labels = SETTINGS[setting]
-        names = (*options.methods, "scikit-learn")
-        jobs = [(source, labels, seed, name) for name in names for seed in range(options.seeds)]
-        rows: dict[str, list[Outcome]] = {}
+        jobs = [(source, labels, seed, name) for seed in seeds for name in options.methods]
+        missing = [job for job in jobs if str(job) not in stored]
         with ProcessPoolExecutor(options.processes) as pool:
-            for outcomes in pool.map(work, jobs):
-                for name, outcome in outcomes.items():
-                    rows.setdefault(name, []).append(outcome)
-        defaults = make_config(find_source(source).defaults)
-        title = f"{source}, {labels} labels, {defaults.steps:,} steps, seeds 0 … {options.seeds - 1}"
-        print(f"\n## {title}\n\n{table(rows)}", flush=True)
-        everything[setting] = {name: [vars(outcome) for outcome in outcomes] for name, outcomes in rows.items()}
-    if options.json is not None:
-        options.json.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            for job, outcomes in zip(missing, pool.map(work, missing), strict=True):
+                stored[str(job)] = outcomes
+                if options.store is not None:
+                    rows = {name: vars(outcome) for name, outcome in outcomes.items()}
+                    with options.store.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({"job": str(job), "rows": rows}, ensure_ascii=False) + "\n")
+        found: dict[str, list[Outcome]] = {}
+        for job in jobs:
+            for name, outcome in stored[str(job)].items():
+                found.setdefault(name, []).append(outcome)
+        steps = make_config(find_source(source).defaults).steps
+        print(f"\n## {source}, {labels} labels, {steps:,} steps, seeds {seeds[0]} … {seeds[-1]}\n\n{table(found)}", flush=True)
 
 
 if __name__ == "__main__":

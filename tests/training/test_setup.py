@@ -40,6 +40,7 @@ def test_prepare_decides_without_writing(tmp_path: Path, monkeypatch: pytest.Mon
     [
         ({"batch_statistics": "joint"}, 1),
         ({"batch_statistics": "separate", "micro_batch": 0}, 3),
+        ({"batch_statistics": "separate", "micro_batch": 0, "teacher": "average"}, 2),
         ({"batch_statistics": "separate", "micro_batch": 16}, 3 + 2 + 2),
         ({"batch_statistics": "separate", "micro_batch": 0, "method": "supervised"}, 1),
     ],

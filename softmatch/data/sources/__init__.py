@@ -43,12 +43,13 @@ TWO_MOONS: Mapping[str, Any] = {
     "labels": 4,
     "steps": 2000,
     "optimizer": "adam",
-    "lr": 0.01,
+    "lr": 0.03,
     "labeled_batch": 4,
-    "unlabeled_batch": 512,
+    "unlabeled_batch": 128,
     "model_momentum": 0.0,
     "weight_decay": 0.0,
     "threads": 1,
+    "views": {"strong_noise": 0.2},
 }
 
 
