@@ -92,7 +92,7 @@ def main() -> None:
         print(
             "| | error % | range | baseline % | gain | n | steps | minutes | CPU-minutes |\n|---|---|---|---|---|---|---|---|---|"
         )
-        variants = {name: ("--method", name) for name in options.methods}
+        variants: dict[str, tuple[str, ...]] = {name: ("--method", name) for name in options.methods}
         variants |= {f"without {part}": PARTS[part] for part in options.without}
         for name, extra in variants.items():
             folder = options.runs / f"{setting}-{minutes:g}" / name.replace(" ", "-")

@@ -122,9 +122,9 @@ class Trainer:
         taught, sharded = self.config.teacher == "average", world().size > 1
         self.neighbours = None
         if self.config.neighbours and self.method.unlabeled_views:
-            number = feature_size(self.network)
-            assert number is not None, "refused before training"
-            self.neighbours = Neighbours(number, self.num_classes, self.config.neighbours).to(self.device)
+            features = feature_size(self.network)
+            assert features is not None, "refused before training"
+            self.neighbours = Neighbours(features, self.num_classes, self.config.neighbours).to(self.device)
         shared: dict[str, Any] = {"sharded": sharded, "taught": taught, "neighbours": self.neighbours}
         self.forward = Forward(self.network, *passes, self.average.network, self.config.compile, **shared)
         self.method.begin(self.network, self._follow)
