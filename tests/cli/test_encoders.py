@@ -27,7 +27,12 @@ def softmatch(tmp_path: Path) -> Softmatch:
     (tmp_path / "texts.csv").write_text("\n".join(["text,label,customer", *rows]))
 
     def run(*arguments: str, endpoint: str = NOWHERE, code: int = 0) -> subprocess.CompletedProcess[str]:
-        given = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "SOFTMATCH_CACHE": str(tmp_path / "cache")}
+        given = {
+            "HF_HUB_OFFLINE": "0",
+            "HF_ENDPOINT": endpoint,
+            "HF_HOME": str(tmp_path / "home"),
+            "SOFTMATCH_CACHE": str(tmp_path / "cache"),
+        }
         environment = {**{key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}, **given}
         command = [sys.executable, "-m", "softmatch", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

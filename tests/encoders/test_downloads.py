@@ -45,7 +45,7 @@ def hub(folder: Path) -> Iterator[Hub]:
 def fetch(hub: Hub, home: Path, *arguments: str, code: int = 0, **environment: str) -> tuple[str, str]:
     """Output and messages of a new process that asks for a model of the hub."""
     mine = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-    given = {**mine, "HF_ENDPOINT": hub.address, "HF_HOME": str(home), **environment}
+    given = {**mine, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": hub.address, "HF_HOME": str(home), **environment}
     command = [sys.executable, "-c", FETCH, *(arguments or (hub.name,))]
     done = subprocess.run(command, capture_output=True, text=True, env=given, check=False)
     assert done.returncode == code, done.stderr
