@@ -82,7 +82,7 @@ class Forward:
             tracking: false leaves the running statistics of batch normalisation unchanged; batches are still normalised with
                 their own.
         """
-        if self.taught and gradient is not None and not all(gradient):
+        if self.taught and gradient is not None and any(gradient) and not all(gradient):
             pairs = list(zip(views, gradient, strict=True))
             answers = iter(self._answer(*(view for view, wanted in pairs if not wanted)))
             learned = iter(self(*(view for view, wanted in pairs if wanted), tracking=tracking))

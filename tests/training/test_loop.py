@@ -231,3 +231,13 @@ def test_the_first_share_of_a_run_trains_on_small_images() -> None:
     trainer.network.register_forward_pre_hook(lambda _, inputs: sides.append(tuple(inputs[0].shape[-2:])))
     trainer.advance()
     assert sides[-1] == (8, 8), "images of fewer than 24 pixels are not reduced"
+
+
+@pytest.mark.parametrize("method", ["meta_pseudo_labels", "mean_teacher", "vat", "freematch"])
+def test_methods_that_ask_for_views_without_a_gradient_have_an_averaged_teacher_too(method: str) -> None:
+    trainer = trainer_of(
+        small_task("digits", method=method, teacher="average", batch_statistics="separate", network="small-conv-4")
+    )
+    for _ in range(2):
+        trainer.advance()
+    assert trainer.step == 2
