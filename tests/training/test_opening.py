@@ -36,7 +36,8 @@ def test_paths_are_kept_from_the_root(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_run_can_be_prepared_again_from_its_settings(tmp_path: Path) -> None:
     job = open_job(str(texts(tmp_path / "t.csv")), {"steps": 5})
     task = prepare(job.source, job.config)
-    assert task.config == job.config
+    assert job.config.precision == "auto"
+    assert task.config == job.config.model_copy(update={"precision": "float32"})
     assert task.examples.names == job.examples.names
     assert len(task.evaluation.folds) == 5
 
