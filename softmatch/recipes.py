@@ -141,7 +141,7 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
     if recipe:
         defaults = {key: value for key, value in defaults.items() if key != "views"}  # a recipe has all of them
     if defaults.get("recipe") == "sprint":  # batches and views that suit the data come with it
-        defaults = {**SPRINT, **defaults}
+        defaults = merge(SPRINT, defaults)
     sprint = SPRINT if user.get("recipe") == "sprint" else {}
     if user.get("teacher") == "network":  # which has no neighbours
         sprint, defaults = ({**layer, **({"neighbours": 0.0} if layer else {})} for layer in (sprint, defaults))

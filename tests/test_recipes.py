@@ -159,6 +159,7 @@ def test_images_sprint_by_default_unless_another_network_or_recipe_is_chosen() -
 def test_a_default_length_gives_way_to_that_of_the_user() -> None:
     defaults = {"recipe": "sprint", "minutes": 20.0, "steps": 700}
     assert complete("photos", defaults).steps == 700, "at most"
+    assert complete("photos", {**defaults, "views": {"pad": 3}}).views == {"mirror": True, "pad": 3}
     assert complete("photos", defaults, {"steps": 5}).minutes is None
     config = complete("photos", defaults, {"minutes": 3})
     assert (config.minutes, config.steps) == (3.0, MOST_STEPS)
