@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch.data.pictures import Picture, UnreadableImage
@@ -227,6 +227,11 @@ class EncoderPreparation:
                 "its files differ."
             )
         self.encoder, self.revision, self._loaded = str(folder), None, None
+
+    @property
+    def network(self) -> nn.Module:
+        """The encoder itself."""
+        return self._load()[0]
 
     def _load(self) -> tuple[Backbone | TimmBackbone, Tokenizer | None, int]:
         if self._loaded is None:
