@@ -50,9 +50,9 @@ LINES = 10
 """Number of lines that `verbose` prints."""
 FORMAT = 1
 LONGEST_LABEL = 2**16
+"""Bytes; an array of texts takes as many for each of its labels."""
 MOST_IMAGE_STEPS = 1000
 """Most steps on images, where `softmatch.train` has a length in minutes."""
-"""Bytes; an array of texts takes as many for each of its labels."""
 
 
 class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -41,15 +41,16 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     size = max(examples.items.shape[1], len(examples.classes))
     width = 64 if size <= 32 else 128 if size <= 128 else 256
     prepared = examples.preparation
-    embedded = prepared is not None and prepared.takes == "text" and prepared.settings()["kind"] == "encoder"
+    encoded = prepared is not None and prepared.settings()["kind"] == "encoder"
+    noise = 0.5 if prepared is None or not encoded else 2.0 if prepared.takes == "image" else 1.0
     return {
         "network": f"mlp-{width}",
         "steps": 1000,
-        "unlabeled_batch": 512 if embedded else 256,
+        "unlabeled_batch": 512 if encoded else 256,
         "optimizer": "adam",
         "lr": 2e-3,
         "threads": 1,
-        "views": {"weak_noise": 0.1, "strong_noise": 1.0 if embedded else 0.5, "swap": 0.2},
+        "views": {"weak_noise": 0.1, "strong_noise": noise, "swap": 0.2},
     }
 
 

@@ -88,10 +88,15 @@ TEXTS, IMAGES = 4096, 512
 """Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64
 """Inputs that go through the encoder at once."""
+DIRECTIONS, FITTED = 128, 5000
+"""Directions that are kept of the features of images, and the most images that they are computed from."""
 
 
 class EncoderPreparation:
     """Texts or images → float32 features (n, D) of a pretrained encoder, which is loaded when it is first needed.
+
+    Features of images have length 1 and are reduced to their principal directions (`fit_directions`): noise of a strong view then
+    changes what distinguishes the images, and is not lost in hundreds of directions that say nothing.
 
     Args:
         encoder: its folder, or its id on the Hugging Face hub; see `find_encoder`.
@@ -103,6 +108,7 @@ class EncoderPreparation:
         keep: cache new features on disk; cached ones are used in any case.
 
     Attributes:
+        origin, directions: mean (D) of the features of images, and orthogonal directions (D, R); None: features as they are.
         device: where the encoder computes; by default CUDA or MPS where there is one.
         progress: called as features are computed.
     """
@@ -122,12 +128,19 @@ class EncoderPreparation:
         self.encoder, self.reading, self.fingerprint, self.revision, self.keep = encoder, reading, fingerprint, revision, keep
         self.device = choose_device("auto")
         self.progress: Progress = _silent
+        self.origin: Tensor | None = None
+        self.directions: Tensor | None = None
         self._loaded: tuple[Backbone | TimmBackbone, Tokenizer | None, int] | None = None
 
     @classmethod
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "EncoderPreparation":
         """Invert `settings`. New features are not cached: the data to predict may be larger than the disk."""
-        return cls(saved.encoder, saved.of, saved.column, saved.reading, saved.fingerprint, saved.revision)
+        found = cls(saved.encoder, saved.of, saved.column, saved.reading, saved.fingerprint, saved.revision)
+        if "directions" in tensors:
+            found.origin, found.directions = tensors["origin"], tensors["directions"]
+            if found.origin.ndim != 1 or found.directions.ndim != 2 or len(found.origin) != len(found.directions):
+                raise InputError("the saved preparation is damaged: its directions do not fit its features.")
+        return found
 
     @classmethod
     def find(cls, encoder: str, of: Modality, column: str = "", most: int | None = None) -> "EncoderPreparation":
@@ -171,7 +184,24 @@ class EncoderPreparation:
             errors |= {start + position: error for position, error in failed.items()}
             parts += [self._features(contents, items, start, len(pictures))] if contents else []
             every += contents
-        return self._joined(parts), every, errors
+        return self.reduce(self._joined(parts)), every, errors
+
+    def fit_directions(self, features: Tensor) -> None:
+        """Choose the principal directions of normalised features (n, D): at most 128, and fewer of few images."""
+        chosen = features[:: max(1, len(features) // FITTED)]
+        directions = F.normalize(chosen.double(), dim=1)
+        origin = directions.mean(0)
+        directions = torch.linalg.svd(directions - origin, full_matrices=False).Vh[: min(DIRECTIONS, len(chosen) - 1)].T
+        # The sign of a direction is arbitrary; its largest entry is made positive.
+        directions = directions * directions.gather(0, directions.abs().argmax(0, keepdim=True)).sign()
+        self.origin, self.directions = origin.float(), directions.float().contiguous()
+
+    def reduce(self, features: Tensor) -> Tensor:
+        """Turn what the encoder gives (n, D) into items (n, R)."""
+        if self.directions is None or self.origin is None:
+            return features
+        device = features.device
+        return (F.normalize(features, dim=1) - self.origin.to(device)) @ self.directions.to(device)
 
     def _features(self, contents: Iterable[bytes], inputs: Sequence[str] | Tensor, start: int, total: int) -> Tensor:
         """Load the features of a part of the inputs from the cache, or compute them."""
@@ -205,7 +235,8 @@ class EncoderPreparation:
         def run(chosen: Sequence[int]) -> Tensor:
             if tokenizer is None:
                 mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (reading.mean, reading.std))
-                return backbone((inputs[chosen].to(device).float() / 255.0 - mean) / std)  # type: ignore[no-any-return]  # a module
+                pixels = (inputs[chosen].to(device).float() / 255.0 - mean) / std
+                return backbone(pixels.to(memory_format=torch.channels_last))  # type: ignore[no-any-return]  # a module
             tokens = padded([ids[row] for row in chosen], tokenizer.pad)
             mask = torch.arange(tokens.shape[1]) < torch.tensor([len(ids[row]) for row in chosen])[:, None]
             found: Tensor = backbone(tokens.to(device), mask.to(device), reading.pooling).float()
@@ -249,7 +280,8 @@ class EncoderPreparation:
             backbone = load_frozen(folder, self.takes)
             size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder)
             self._loaded = backbone, load_tokenizer(folder) if self.takes == "text" else None, size
-        self._loaded[0].to(self.device)
+        layout = torch.channels_last if self.takes == "image" else torch.preserve_format
+        self._loaded[0].to(self.device, memory_format=layout)
         return self._loaded
 
     def settings(self) -> dict[str, Any]:
@@ -257,7 +289,9 @@ class EncoderPreparation:
         return {"kind": "encoder", **given, "fingerprint": self.fingerprint, "reading": asdict(self.reading)}
 
     def tensors(self) -> dict[str, Tensor]:
-        return {}
+        if self.origin is None or self.directions is None:
+            return {}
+        return {"origin": self.origin, "directions": self.directions}
 
     def describe(self) -> str:
         return f"{self.takes}s as features of the pretrained encoder {self.encoder}"
@@ -291,4 +325,8 @@ def fit_image_encoder(
     """
     found = EncoderPreparation.find(encoder, "image")
     found.progress, found.device = progress or _silent, choose_device(device)
-    return found.read(paths, names)
+    made = found.read(paths, names)
+    assert isinstance(made.items, Tensor)
+    if len(made.items) > 1:
+        found.fit_directions(made.items)
+    return made._replace(items=found.reduce(made.items))

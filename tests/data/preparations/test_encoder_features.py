@@ -164,11 +164,32 @@ def test_features_of_images(vit: Path, tmp_path: Path) -> None:
     pixels = torch.stack([torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1) for path in paths])
     with torch.no_grad():
         expected = ViTModel.from_pretrained(vit).eval()((pixels / 255 - 0.5) / 0.25).pooler_output
-    assert torch.allclose(features, expected, atol=1e-5)
+    assert isinstance(prepared, EncoderPreparation)
+    assert torch.allclose(features, prepared.reduce(expected), atol=1e-5)
     assert (kept, findings, prepared.takes, prepared.columns) == ([0, 1, 2], [], "image", ())
-    again = preparation_from(json.loads(json.dumps(prepared.settings())), {})
+    again = preparation_from(json.loads(json.dumps(prepared.settings())), prepared.tensors())
     assert torch.equal(again(paths), features)
     assert torch.equal(again([Image.open(path) for path in paths]), features)  # type: ignore[list-item]  # as a notebook has them
+
+
+def test_features_of_images_are_reduced_to_their_principal_directions(vit: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(300, 200, generator=generator) * torch.linspace(3, 0.1, 200) + 5
+    prepared = EncoderPreparation.find(str(vit), "image")
+    assert prepared.reduce(features) is features
+    prepared.fit_directions(features)
+    items, unit = prepared.reduce(features), F.normalize(features, dim=1)
+    assert items.shape == (300, 128)
+    assert torch.allclose(items.mean(0), torch.zeros(128), atol=1e-5)
+    assert torch.allclose(items.T @ items, torch.diag(items.square().sum(0)), atol=1e-4)  # not correlated
+    assert (items.std(0).diff() <= 1e-6).all()  # the most important first
+    assert prepared.directions is not None
+    assert torch.allclose(prepared.directions.T @ prepared.directions, torch.eye(128), atol=1e-5)
+    kept = items.square().sum() / (unit - unit.mean(0)).square().sum()
+    assert 0.95 < kept < 1
+    assert torch.allclose(prepared.reduce(7 * features), items, atol=1e-5)  # the length of a feature vector says nothing
+    with pytest.raises(InputError, match="damaged: its directions"):
+        preparation_from(prepared.settings(), {"origin": prepared.tensors()["origin"], "directions": torch.eye(3)})
 
 
 def test_images_of_any_size_and_mode(tmp_path: Path) -> None:
@@ -176,17 +197,18 @@ def test_images_of_any_size_and_mode(tmp_path: Path) -> None:
     Image.new("CMYK", (50, 20), (10, 20, 30, 40)).save(tmp_path / "one.jpg")
     Image.new("LA", (1, 1), (10, 128)).save(tmp_path / "two.png")
     _, features, _, _ = fit_image_encoder(str(folder), [tmp_path / "one.jpg", tmp_path / "two.png"])[:4]
-    assert features.shape == (2, 16)
+    assert features.shape == (2, 1)
     assert torch.isfinite(features).all()
 
 
 def test_images_that_cannot_be_read_are_left_out_and_named(vit: Path, tmp_path: Path) -> None:
     paths = _write_images(tmp_path)
-    expected = fit_image_encoder(str(vit), paths)[1]
+    whole = EncoderPreparation.find(str(vit), "image")(paths)
     paths[1].write_bytes(paths[1].read_bytes()[:60])
     prepared, features, kept, findings = fit_image_encoder(str(vit), paths)[:4]
     assert kept == [0, 2]
-    assert torch.allclose(features, expected[[0, 2]], atol=1e-6)
+    assert isinstance(prepared, EncoderPreparation)
+    assert torch.allclose(features, prepared.reduce(whole[[0, 2]]), atol=1e-6)
     assert "1.png" in findings[0].text
     with pytest.raises(InputError, match=r"1\.png"):
         prepared(paths)
