@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     StudentSettings = Config
 else:
     Columns, ReadSettings = settings_model(COLUMNS), settings_model((*COLUMNS, "unlabeled", "image_size", "encoder"))
-    StudentSettings = settings_model(
-        ("steps", "minutes", "seed", "baseline", "image_size", "unlabeled_batch", "lr", "views", "threads")
-    )
+    StudentSettings = settings_model(("steps", "minutes", "baseline", "image_size"))
 
 
 def predict(
