@@ -13,7 +13,7 @@ from softmatch import report
 from softmatch.classifier import Classifier
 from softmatch.config import read_file
 from softmatch.data.preparations import plain_preparation
-from softmatch.data.preparations.encoder_features import load_features, store_features
+from softmatch.data.preparations.feature_cache import FeatureCache
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources.image_formats import read_npz
 from softmatch.encoders.encoder_folder import find_encoder
@@ -89,7 +89,8 @@ def test_pickles_are_not_read_whatever_they_are_called(
 
 def test_a_pickle_in_the_cache_of_features_is_not_read(tmp_path: Path, canary: Path, live: bytes, monkeypatch: Any) -> None:
     monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
-    store_features("key", torch.ones(2))
-    (tmp_path / "cache" / "features" / "key.safetensors").write_bytes(live)
-    assert load_features("key") is None
+    cache = FeatureCache("maker")
+    cache.add([b"one"], torch.ones(1, 2))
+    cache.path.write_bytes(live)
+    assert cache.find([b"one"]) == {}
     assert not canary.exists()

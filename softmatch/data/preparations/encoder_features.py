@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -14,6 +12,7 @@ from torch.nn import functional as F
 
 from softmatch.data.pictures import Picture, UnreadableImage
 from softmatch.data.preparations import Prepared
+from softmatch.data.preparations.feature_cache import FeatureCache
 from softmatch.data.preparations.images import ImagePreparation, picture_names, unreadable
 from softmatch.data.preparations.text_preparations import as_texts
 from softmatch.data.records import Inputs, Progress
@@ -39,45 +38,7 @@ from softmatch.encoders.encoder_folder import (
 )
 from softmatch.encoders.named import prefix_of, resolve
 from softmatch.errors import InputError
-from softmatch.files.cache import cache_folder
 from softmatch.files.paths import expand_home
-from softmatch.files.tensors import read_checked, write_checked
-
-_log = logging.getLogger(__name__)
-
-
-def cache_key(maker: str, contents: Iterable[bytes]) -> str:
-    """Compute the key of the features that `maker` makes of inputs with these SHA-256 digests, in this order."""
-    total = hashlib.sha256(maker.encode())
-    for digest in contents:
-        total.update(digest)
-    return total.hexdigest()
-
-
-def load_features(key: str) -> Tensor | None:
-    """Load what was stored under this key; None where there is nothing, or it is damaged."""
-    path = _place(key)
-    if not path.is_file():
-        return None
-    try:
-        return read_checked(path)[0]["features"]
-    except (InputError, KeyError) as error:
-        _log.warning("the cached features in %s cannot be used (%s) and are computed again", path, error)
-        return None
-
-
-def store_features(key: str, features: Tensor) -> None:
-    """Store features; where the cache cannot be written, they are computed again next time."""
-    path = _place(key)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_checked(path, {"features": features}, {})
-    except OSError as error:
-        _log.info("the cache %s cannot be written (%s): the features are not kept", path.parent, error)
-
-
-def _place(key: str) -> Path:
-    return cache_folder() / "features" / f"{key}.safetensors"
 
 
 def _silent(done: int, total: int) -> None:
@@ -85,7 +46,7 @@ def _silent(done: int, total: int) -> None:
 
 
 TEXTS, IMAGES = 4096, 512
-"""Inputs whose features are cached in one file: the most that an interruption costs. Their pixels are in memory meanwhile."""
+"""Inputs whose features are cached together: the most that an interruption costs. Their pixels are in memory meanwhile."""
 AT_ONCE = 64
 """Inputs that go through the encoder at once."""
 DIRECTIONS, FITTED = 128, 5000
@@ -164,7 +125,7 @@ class EncoderPreparation:
         texts, parts = as_texts(inputs), list[Tensor]()  # type: ignore[arg-type]  # as `takes` says
         for start in range(0, len(texts), TEXTS):
             part = texts[start : start + TEXTS]
-            contents = (hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in part)
+            contents = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in part]
             parts.append(self._features(contents, part, start, len(texts)))
         return self._joined(parts)
 
@@ -203,16 +164,20 @@ class EncoderPreparation:
         device = features.device
         return (F.normalize(features, dim=1) - self.origin.to(device)) @ self.directions.to(device)
 
-    def _features(self, contents: Iterable[bytes], inputs: Sequence[str] | Tensor, start: int, total: int) -> Tensor:
-        """Load the features of a part of the inputs from the cache, or compute them."""
-        key = cache_key(self._maker(), contents)
-        features = load_features(key)
-        if features is None or len(features) != len(inputs):
-            features = self._compute(inputs, start, total)
+    def _features(self, contents: Sequence[bytes], inputs: Sequence[str] | Tensor, start: int, total: int) -> Tensor:
+        """Load the features of a part of the inputs from the cache, and compute those that it lacks."""
+        cache = FeatureCache(self._maker())
+        known = cache.find(contents)
+        missing = [position for position, content in enumerate(contents) if content not in known]
+        if missing:
+            new = [contents[position] for position in missing]
+            left = inputs[missing] if isinstance(inputs, Tensor) else [inputs[position] for position in missing]
+            computed = self._compute(left, start + len(contents) - len(missing), total)
             if self.keep:
-                store_features(key, features)
-        self.progress(start + len(inputs), total)
-        return features
+                cache.add(new, computed)
+            known |= dict(zip(new, computed, strict=True))
+        self.progress(start + len(contents), total)
+        return torch.stack([known[content] for content in contents])
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
         return torch.cat(list(parts)) if parts else torch.zeros(0, self._load()[2])

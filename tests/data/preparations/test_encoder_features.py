@@ -13,11 +13,8 @@ from softmatch.data.preparations import encoder_features as module
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.encoder_features import (
     EncoderPreparation,
-    cache_key,
     fit_image_encoder,
     fit_text_encoder,
-    load_features,
-    store_features,
 )
 from softmatch.errors import InputError
 from tests.tiny_encoder import add_sentence_settings, make_resnet, make_text_encoder, make_vit
@@ -102,7 +99,20 @@ def test_an_interruption_costs_one_part(bert: Path, cache: Path, monkeypatch: py
 
     with pytest.raises(KeyboardInterrupt):
         fit_text_encoder(str(bert), "body", interrupt)(TEXTS)
-    assert len(list((cache / "features").iterdir())) == 2
+    told = list[int]()
+    fit_text_encoder(str(bert), "body", lambda done, total: told.append(done))(TEXTS)
+    assert told == [2, 4, 6, 6]  # only the last part goes through the encoder
+
+
+def test_a_new_or_moved_input_costs_only_itself(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = fit_text_encoder(str(bert), "body")(TEXTS)
+    again = fit_text_encoder(str(bert), "body")
+    computed = list[list[str]]()
+    compute = again._compute
+    monkeypatch.setattr(again, "_compute", lambda texts, *rest: (computed.append(texts), compute(texts, *rest))[1])
+    found = again(["a new cat", *TEXTS[::-1], TEXTS[0]])
+    assert computed == [["a new cat"]]
+    assert torch.equal(found[1:], torch.cat([features.flip(0), features[:1]]))
 
 
 def test_a_saved_preparation_gives_the_same_features_and_keeps_none(bert: Path, cache: Path) -> None:
@@ -212,43 +222,3 @@ def test_images_that_cannot_be_read_are_left_out_and_named(vit: Path, tmp_path: 
     assert "1.png" in findings[0].text
     with pytest.raises(InputError, match=r"1\.png"):
         prepared(paths)
-
-
-def test_what_was_stored_is_found(cache: Path) -> None:
-    features = torch.randn(5, 3)
-    assert load_features("key") is None
-    store_features("key", features.T.contiguous().T)
-    found = load_features("key")
-    assert found is not None
-    assert torch.equal(found, features)
-    assert load_features("other") is None
-    assert [path.name for path in (cache / "features").iterdir()] == ["key.safetensors"]
-
-
-def test_the_key_is_of_maker_content_and_order() -> None:
-    keys = [cache_key("m", [b"one", b"two"]), cache_key("m", [b"two", b"one"]), cache_key("n", [b"one", b"two"])]
-    assert len(set(keys)) == len(keys)
-    assert cache_key("m", iter([b"one", b"two"])) == keys[0]
-
-
-@pytest.mark.parametrize("damage", ["cut", "changed", "emptied"])
-def test_a_damaged_file_is_not_used_and_can_be_replaced(damage: str, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    features = torch.randn(40, 3)
-    store_features("key", features)
-    (path,) = (cache / "features").iterdir()
-    content = bytearray(path.read_bytes())
-    content[-5] ^= 1
-    path.write_bytes({"cut": content[:-9], "changed": content, "emptied": b""}[damage])
-    assert load_features("key") is None
-    assert "computed again" in caplog.text
-    store_features("key", features)
-    found = load_features("key")
-    assert found is not None
-    assert torch.equal(found, features)
-
-
-def test_a_cache_that_cannot_be_written_only_loses_the_caching(cache: Path) -> None:
-    cache.write_text("a file where the folder should be")
-    store_features("key", torch.ones(2, 2))
-    assert load_features("key") is None
-    assert cache.read_text() == "a file where the folder should be"
