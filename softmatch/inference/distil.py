@@ -251,6 +251,7 @@ def _describe(
         name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
     if isinstance(prepared, EncoderPreparation):
         modules.append(prepared.network)
+        prepared.cached = False  # else reading the features would be timed
         name = f"{name} on {Path(prepared.encoder).name}"
     elif prepared.settings()["kind"] == "tfidf":
         name = f"{name} on TF-IDF"

@@ -92,7 +92,7 @@ class Pool:
             return self.examples.items[torch.arange(min(most, len(self.examples)))]
         piece, known = next(_read_again(self.source, self.model, self.task.config)), set(self.examples.names)
         kept = [position for position, name in enumerate(piece.names) if name in known][:most]
-        return select_inputs(piece.inputs, kept[::-1])  # in an order whose features no cache has
+        return select_inputs(piece.inputs, kept)
 
     def texts(self, names: Sequence[str]) -> list[str] | None:
         """Texts of samples, so that a user can judge them; None for other kinds of data."""

@@ -15,6 +15,7 @@ import softmatch
 from softmatch.cli.app import main
 from softmatch.config import read_file
 from softmatch.data import Split
+from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.errors import Stopped
 from softmatch.inference import distil as module
 from softmatch.inference.distil import DistilledModel, distil
@@ -78,8 +79,13 @@ def test_the_loss_is_that_of_the_equation() -> None:
     assert not method.state_dict()  # checkpoints stay small
 
 
-def test_a_student_of_an_encoder_is_an_ordinary_run(place: Path, tmp_path: Path) -> None:
+def test_a_student_of_an_encoder_is_an_ordinary_run(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed, compute = list[int](), EncoderPreparation._compute
+    monkeypatch.setattr(
+        EncoderPreparation, "_compute", lambda self, texts, *rest: (computed.append(len(texts)), compute(self, texts, *rest))[1]
+    )
     found = distil(place / "tested", tmp_path / "small", **{**STUDENT, "baseline": True})
+    assert computed == [64] * max(len(computed), 2)  # timed without the cache, which has all features
     teacher, student, run = load_model(place / "tested"), load_model(found.run), result_of(found.run)
     assert student.preparation.settings()["kind"] == "tfidf"
     assert student.classes == teacher.classes
