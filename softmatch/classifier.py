@@ -41,7 +41,7 @@ WHERE = "Classifier"
 POINTLESS = frozenset(
     {
         *("recipe", "labels", "imbalance", "unlabeled_imbalance", "data", "split_seed"),
-        *("test", "evaluation", "folds", "test_fraction", "baseline", "out", "checkpoint_every"),
+        *("test", "evaluation", "folds", "test_fraction", "baseline", "keep", "out", "checkpoint_every"),
         *("train_per_class", "validation_per_class", "largest_class_labels", "largest_class_unlabeled"),
     }
 )

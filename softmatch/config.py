@@ -76,6 +76,9 @@ class Config(BaseModel):
     out: Path | None = Field(None, description="Run folder to create. Nothing is overwritten.")
     test_fraction: float = Field(0.3, gt=0, lt=1, description="Fraction of the samples held out for testing without a test set.")
     baseline: bool = Field(True, description="Also train the baseline, the same network on the labels only, for comparison.")
+    keep: Literal["best", "method"] = Field(
+        "best", description="Model that a cross-fit ends with: the method's, or (best) the baseline where it is clearly better."
+    )
 
     network: str = Field("auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name for your own.")
     views: dict[str, Any] = Field({}, description="Arguments of weak and strong views, such as --views.cutout 0.3.")

@@ -17,7 +17,7 @@ from softmatch.formatting import duration, percent, visible_lines
 from softmatch.runs.verdict import judge
 from softmatch.training.bench import Bench, Measurement, Plan
 from softmatch.training.job import Result
-from softmatch.training.measure import HURT
+from softmatch.training.measure import HURT, KEPT
 from softmatch.training.setup import effective
 from softmatch.training.task import Task
 
@@ -35,7 +35,9 @@ def verdict(result: Result) -> str:
             return "Trained on the labels only."
         return "No baseline was trained, so it is not known whether the unlabelled data helped."
     sentence, kind = judge(result.difference, result.difference_interval)
-    return f"{sentence} Consider --method supervised, or more labels." if kind == "hurt" else sentence
+    if kind != "hurt":
+        return sentence
+    return f"{sentence} {KEPT if result.kept != result.method else 'Consider --method supervised, or more labels.'}"
 
 
 def _figures(*heads: str) -> Table:

@@ -14,6 +14,7 @@ from softmatch.inference.writing import Values, choose_path, refuse_unfit, write
 from softmatch.methods import METHODS, code_in
 from softmatch.methods.distilled import DISTIL
 from softmatch.networks import Network
+from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import newest_good
 from softmatch.training.setup import build_method
 
@@ -116,6 +117,8 @@ def judge_pool(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple
     if unnamed := code_in(used) - code_in(given):
         reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
         return alone, None, f"no weights: {reason}"
+    if (RunFolder(run).read_json("result.json") or {}).get("kept", config.method) != pool.task.config.method:
+        return alone, None, "no weights: the saved model is the baseline, which was better than the method"
     method = build_method(replace(pool.task, config=config), name)
     if method.judge(probs[:0], torch.arange(0)) is None:
         return alone, None, f"no weights: {name} has no λ for each sample"

@@ -45,7 +45,8 @@ def verdict(contents: Contents) -> tuple[str, str]:
         return f"{given} {name} {made}{around}. {unknown}", "alone"
     first = f"{given} {name} {made}; the baseline, trained on the labels only, makes {percent(supervised)}."
     sentence, kind = judge(difference, pair(result.get("difference_interval")))
-    return f"{first} {sentence.replace(' %', f'{THIN}%')}", kind
+    kept = " The saved model is the baseline, since it makes clearly fewer errors." if result.get("kept") == BASELINE else ""
+    return f"{first} {sentence.replace(' %', f'{THIN}%')}{kept}", kind
 
 
 def _unfinished(contents: Contents) -> str:

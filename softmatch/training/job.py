@@ -22,7 +22,7 @@ from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import set_temperature
 from softmatch.training.bench import plan_length
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
-from softmatch.training.measure import HeldOut, Measured, measure_error, pool, write_held_out
+from softmatch.training.measure import HeldOut, Measured, baseline_wins, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
 from softmatch.training.setup import build_method, prepare_job, restored_state
@@ -36,6 +36,7 @@ class Result(Measured):
 
     Attributes:
         quantity, quality: of the pseudo-labels at the last record that has them.
+        kept: method of the saved model: `method`, or "supervised" where the baseline was clearly better in a cross-fit.
         evaluation: kind ("test", "holdout", "crossfit", "none"), samples, folds, reason.
     """
 
@@ -46,6 +47,7 @@ class Result(Measured):
     seed: int
     quantity: float | None
     quality: float | None
+    kept: str
     seconds: float
     supervised_seconds: float | None
     evaluation: dict[str, Any]
@@ -168,9 +170,12 @@ def _begin(task: Task, job: Job, run: RunFolder) -> str:
 
 def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
     """Train the baseline or the folds, then the network of the run, and compute the figures."""
-    known, baseline_seconds, run = Curve(), None, to.run
+    known, baseline_seconds, run, kept = Curve(), None, to.run, task.config.method
     if task.evaluation.kind == "crossfit":
         found, known, baseline_seconds = _cross_fit(task, to)
+        if task.config.keep == "best" and baseline_wins(found):
+            kept = "supervised"
+            method, to = build_method(task, kept), to._replace(role="baseline")
         fitted = fit(task, method, to, known)
     else:
         supervised = None
@@ -179,9 +184,10 @@ def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
         fitted = fit(task, method, to)
         found = HeldOut(task.test[1], fitted.probs, None if supervised is None else supervised.probs, task.test_names)
         baseline_seconds = None if supervised is None else supervised.seconds
-    result = _result(task, run, found, fitted, time.perf_counter() - started, baseline_seconds)
+    result = _result(task, run, found, fitted, time.perf_counter() - started, baseline_seconds, kept)
     if world().is_main:
-        write_held_out(run, found, task.examples.classes)
+        shown = found.baseline if kept != task.config.method else None
+        write_held_out(run, found if shown is None else replace(found, probs=shown), task.examples.classes)
         figures = {key: value for key, value in asdict(result).items() if key != "run"}
         versions = {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}
         run.write_json("result.json", {**figures, "processes": world().size, "versions": versions})
@@ -230,10 +236,12 @@ def _cross_fit(task: Task, to: Fit) -> tuple[HeldOut, Curve, float | None]:
     return pool(parts), curve, seconds if task.has_baseline else None
 
 
-def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds: float, baseline_seconds: float | None) -> Result:
+def _result(
+    task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds: float, baseline_seconds: float | None, kept: str
+) -> Result:
     evaluation, classes, number = task.evaluation, task.examples.classes, len(found.labels)
     counts = torch.bincount(task.examples.labels[task.split.labeled], minlength=len(classes)).tolist()
-    measured = measure_error(found, classes, counts, evaluation)
+    measured = measure_error(found, classes, counts, evaluation, found.baseline if kept != task.config.method else None)
     if world().is_main and measured.calibration is not None and measured.calibration["temperature"] is not None:
         set_temperature(run, measured.calibration["temperature"])
     warnings = [*(finding.text for finding in task.findings if finding.level == "warning"), *measured.warnings]
@@ -247,6 +255,7 @@ def _result(task: Task, run: RunFolder, found: HeldOut, fitted: Fitted, seconds:
         seed=task.config.seed,
         quantity=fitted.judged.get("quantity"),
         quality=fitted.judged.get("quality"),
+        kept=kept,
         seconds=seconds,
         supervised_seconds=baseline_seconds,
         evaluation=about,

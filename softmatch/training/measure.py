@@ -23,6 +23,7 @@ POINTS, SIDE = 4000, 80
 TELLING = 3
 """Smallest number of test samples of a class for a warning that none was recognised."""
 HURT = "The unlabelled data hurt: the baseline, trained on the labels only, makes fewer errors. Use --method supervised."
+KEPT = "The saved model is the baseline: it makes clearly fewer errors (--keep method saves the other one)."
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,22 @@ class Measured:
     warnings: list[str]
 
 
-def measure_error(found: HeldOut, classes: Sequence[str], counts: Sequence[int], evaluation: Evaluation) -> Measured:
+def baseline_wins(found: HeldOut) -> bool:
+    """Tell whether the baseline makes fewer errors, beyond chance."""
+    if found.baseline is None or not len(found.labels):
+        return False
+    interval = error_interval(*((probs.argmax(-1) != found.labels).double() for probs in (found.probs, found.baseline)))
+    return interval[0] > 0
+
+
+def measure_error(
+    found: HeldOut, classes: Sequence[str], counts: Sequence[int], evaluation: Evaluation, kept: Tensor | None = None
+) -> Measured:
     """Compute all figures.
 
     Args:
         counts: number of labelled training samples of each class.
+        kept: predictions of the saved model, for its calibration, if they are not those of the method.
     """
     rows: list[dict[str, Any]] = [{"name": name, "labels": count} for name, count in zip(classes, counts, strict=True)]
     if not len(found.labels):
@@ -92,7 +104,7 @@ def measure_error(found: HeldOut, classes: Sequence[str], counts: Sequence[int],
         difference=None if baseline is None else float(wrong.mean() - baseline.mean()),
         difference_interval=interval,
         class_errors={row["name"]: row["error"] for row in rows},
-        calibration=asdict(calibrate(found.probs, found.labels)),
+        calibration=asdict(calibrate(found.probs if kept is None else kept, found.labels)),
         classes=rows,
         warnings=_warnings(interval, rows, evaluation),
     )
