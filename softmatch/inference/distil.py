@@ -20,7 +20,9 @@ from softmatch.formatting import percent
 from softmatch.inference.predict import use_device
 from softmatch.inference.pseudo_labels import judge_pool
 from softmatch.inference.unlabeled_pool import Pool, open_pool
+from softmatch.methods import BASELINE
 from softmatch.methods.distilled import DISTIL
+from softmatch.metrics import wilson_interval
 from softmatch.networks import ENCODER, Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.runs.model import Model, load_model
@@ -140,7 +142,9 @@ def distil(
         raise InputError(f"--model {model} has an encoder, and a distilled model is one without. Give another network.")
     pool = open_pool(run, source, device, network, encoder_path)
     job = _open_student(pool, run, out, model, measure, {"device": device, **settings})
-    teacher = _Teacher(pool, Path(run), out, method, network, listener)
+    written = RunFolder(Path(run)).read_json("result.json")
+    known: Mapping[str, Any] = written if isinstance(written, dict) else {}
+    teacher = _Teacher(pool, Path(run), out, method, network, listener, known.get("kept") == BASELINE)
     if folds := choose_evaluation(job).folds:
         teacher.prepare_folds(folds)
     job = replace(job, teacher=teacher)
@@ -148,12 +152,10 @@ def distil(
     result = run_job(job, listener, run=found)
     student = load_model(out, model if is_own(model) else None)
     use_device(student, pool.task.device)
-    inputs, written = pool.inputs(TIMED), RunFolder(Path(run)).read_json("result.json")
-    known: Mapping[str, Any] = written if isinstance(written, dict) else {}
-    threads = torch.get_num_threads()
+    inputs, threads = pool.inputs(TIMED), torch.get_num_threads()
     return DistilledModel(
         run=out,
-        teacher=_describe(pool.model, Path(run), inputs, known.get("test_error"), known.get("test_error_interval")),
+        teacher=_describe(pool.model, Path(run), inputs, *_error_of(known)),
         student=_describe(student, out, inputs, result.test_error, result.test_error_interval),
         baseline_error=result.supervised_test_error,
         measured=_measured(result) if measure else "The error of the student was not measured (--no-measure).",
@@ -167,7 +169,7 @@ def _open_student(pool: Pool, run: Path | str, out: Path, model: str, measure: b
     """Read the data without the encoder, and check that samples and split are those of the run."""
     config = pool.task.config
     given = config.model_dump(include={*SAME, *(("image_size",) if config.encoder is None else ())})
-    given |= {"split_seed": split_seed(config), "out": out, "method": DISTIL, "teacher": "network"}
+    given |= {"split_seed": split_seed(config), "out": out, "method": DISTIL, "teacher": "network", "keep": "method"}
     given["method_options"] = {"teacher": str(Path(run).resolve())}
     if model != SMALL:
         given["network"] = model
@@ -194,6 +196,8 @@ class _Teacher:
     method: str | None
     network: Network | None
     listener: Listener | None
+    baseline: bool
+    """The saved model of the run is its baseline."""
     reason: str = ""
     _task: Task | None = None
     _known: tuple[Tensor, Tensor] | None = None
@@ -201,6 +205,8 @@ class _Teacher:
     def prepare_folds(self, folds: tuple[Split, ...]) -> None:
         """Read the data as the run did, to train again for each fold. Code that its settings name must be named by the user."""
         config = self.pool.task.config
+        if self.baseline:
+            config = config.model_copy(update={"method": BASELINE, "method_options": {}})
         refuse_unnamed_code(config, {"method": self.method}, self.network, self.run)
         with restored_state():
             task = prepare_job(open_again(self.pool.source, config), self.network)
@@ -220,7 +226,7 @@ class _Teacher:
     def _judge(self, pool: Pool, run: Path) -> tuple[Tensor, Tensor]:
         """p(y | u), before the temperature, which was fitted to test samples; and λ, 1 where the method has none."""
         probs = pool.probabilities()
-        _, weights, self.reason = judge_pool(pool, run, self.method, probs)
+        _, weights, self.reason = judge_pool(pool, run, None if self.baseline else self.method, probs)
         return probs, torch.ones(len(probs)) if weights is None else weights.float()
 
     def _train_without(self, split: Split) -> tuple[Tensor, Tensor]:
@@ -236,6 +242,14 @@ class _Teacher:
             found = self._judge(Pool(model, task, self.pool.source), folder.path)
         shutil.rmtree(folder.path)
         return found
+
+
+def _error_of(result: Mapping[str, Any]) -> tuple[float | None, tuple[float, float] | None]:
+    """Error of the saved model of a run, which may be its baseline, with its interval."""
+    error, number = result.get("supervised_test_error"), result.get("test_samples")
+    if result.get("kept") != BASELINE or error is None or not number:
+        return result.get("test_error"), result.get("test_error_interval")
+    return error, wilson_interval(round(error * number), number)
 
 
 def _same(one: Split, other: Split) -> bool:

@@ -11,7 +11,7 @@ from softmatch.errors import InputError
 from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
-from softmatch.methods import METHODS, code_in
+from softmatch.methods import BASELINE, METHODS, code_in
 from softmatch.methods.distilled import DISTIL
 from softmatch.networks import Network
 from softmatch.runs.folder import RunFolder
@@ -117,7 +117,7 @@ def judge_pool(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple
     if unnamed := code_in(used) - code_in(given):
         reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
         return alone, None, f"no weights: {reason}"
-    if (RunFolder(run).read_json("result.json") or {}).get("kept", config.method) != pool.task.config.method:
+    if (RunFolder(run).read_json("result.json") or {}).get("kept") == BASELINE != name:
         return alone, None, "no weights: the saved model is the baseline, which was better than the method"
     method = build_method(replace(pool.task, config=config), name)
     if method.judge(probs[:0], torch.arange(0)) is None:

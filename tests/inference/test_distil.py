@@ -22,6 +22,7 @@ from softmatch.inference.distil import DistilledModel, distil
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.methods.distilled import Distilled
 from softmatch.methods.forward import Forward
+from softmatch.metrics import wilson_interval
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from softmatch.step import Batch
@@ -152,6 +153,18 @@ def test_no_model_of_a_fold_has_seen_its_samples(place: Path, tmp_path: Path, mo
     assert {row["name"] for row in read_csv(found.run / "held_out.csv")} == {str(k) for k in range(1, 25)}
     assert "each left out once by teacher and student (2 folds)" in found.describe()
     assert not list(found.run.rglob("teacher"))
+
+
+def test_a_teacher_that_is_a_baseline(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may keep its baseline: then the error is that of the baseline, and so are the teachers of the folds."""
+    run, methods, fit = shutil.copytree(place / "crossed", tmp_path / "run"), list[type](), module.fit
+    RunFolder(run).write_json("result.json", {**result_of(run), "kept": "supervised", "supervised_test_error": 0.25})
+    monkeypatch.setattr(module, "fit", lambda task, method, to: (methods.append(type(method)), fit(task, method, to))[1])
+    found = distil(run, tmp_path / "small", **STUDENT)
+    assert methods == [softmatch.Supervised] * 2
+    assert (found.teacher.error, found.teacher.error_interval) == (0.25, wilson_interval(6, 24))
+    assert (found.weight, "the saved model is the baseline" in found.reason) == (1.0, True)
+    assert result_of(found.run)["kept"] == "distil"
 
 
 class Ends:
