@@ -2,9 +2,9 @@
 
     python benchmarks/photos.py FOLDER [FOLDER ...] --encoder ENCODER --work runs/photos [--per-class 10] [--seeds 10 11 12 13 14]
 
-Each FOLDER has one subfolder of images per class. For each seed a quarter of every class is the test set, and `--per-class` images
-of each class are labelled; all other images are unlabelled. `softmatch train` gets these images as a user has them (class folders,
-unlabeled/ and a test folder); every rival gets the features of the same encoder. Logistic regression is given twice: on
+Each FOLDER has one subfolder of images per class. For each seed a quarter of every class is the test set, and `--per-class`
+images of each class are labelled; all others are unlabelled. `softmatch train` gets these images as a user has them (class
+folders, unlabeled/ and a test folder); every rival gets the features of the same encoder. Logistic regression is given twice: on
 standardised features, and on features of length 1 with less shrinkage (C = 10), which suits few labels better. Finished seeds are
 read again, so an interrupted program continues. Prints Markdown: error in per cent, mean ± standard deviation over the seeds.
 """
@@ -82,14 +82,12 @@ def rivals(features: Numbers, labels: Classes, parts: Any) -> dict[str, float]:
     given = np.concatenate([labels[labeled], np.full(len(unlabeled), -1)])
     scaled, unit = StandardScaler().fit(features[seen]).transform(features), normalize(features)
     regression = LogisticRegression(max_iter=1000, C=10)
+    training = SelfTrainingClassifier(LogisticRegression(max_iter=1000, C=10), threshold=0.9)
     fitted: dict[str, tuple[Any, Numbers]] = {
         "probe": (LogisticRegression(max_iter=1000).fit(scaled[labeled], labels[labeled]), scaled),
         "probe-unit": (regression.fit(unit[labeled], labels[labeled]), unit),
         "neighbours": (KNeighborsClassifier(5).fit(unit[labeled], labels[labeled]), unit),
-        "self-training": (
-            SelfTrainingClassifier(LogisticRegression(max_iter=1000, C=10), threshold=0.9).fit(unit[seen], given),
-            unit,
-        ),
+        "self-training": (training.fit(unit[seen], given), unit),
         "spreading": (LabelSpreading(kernel="knn", n_neighbors=10, max_iter=100).fit(unit[seen], given), unit),
     }
     return {name: float(np.mean(model.predict(items[test]) != labels[test])) for name, (model, items) in fitted.items()}

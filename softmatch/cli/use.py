@@ -229,8 +229,9 @@ def export(
 ) -> None:
     """Export the model with its preparation and class names to another format, and compare it with the original.
 
-    ONNX and TorchScript get a graph from uint8 images or features to calibrated probabilities. It is loaded in its own runtime
-    and compared on training samples before the command succeeds.
+    ONNX and TorchScript get a graph from uint8 images, token ids or features to calibrated probabilities. It includes the
+    encoder, frozen or fine-tuned, whose tokenizer is written next to it. It is loaded in its own runtime and compared on training
+    samples before the command succeeds.
 
     For example:
 
@@ -242,7 +243,7 @@ def export(
     to:
         Format: onnx (needs softmatch[onnx]), torchscript or safetensors.
     source:
-        Samples to compare on, if the run folder has none.
+        Samples to compare on. Default: samples in the run folder, or with a frozen encoder the data of the run.
     out:
         File to write, or a folder for safetensors. Default: a new name in export/ of the run.
     """

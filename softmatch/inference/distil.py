@@ -264,7 +264,7 @@ def _describe(
     if name.startswith(ENCODER):
         name = f"encoder {Path(name.removeprefix(ENCODER)).name}"
     if isinstance(prepared, EncoderPreparation):
-        modules.append(prepared.network)
+        modules.append(prepared.load()[0])
         prepared.cached = False  # else reading the features would be timed
         name = f"{name} on {Path(prepared.encoder).name}"
     elif prepared.settings()["kind"] == "tfidf":

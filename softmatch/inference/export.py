@@ -1,6 +1,5 @@
 """Export of a trained model as ONNX, TorchScript or plain weights; each copy is compared with the original."""
 
-import copy
 import json
 import logging
 import os
@@ -15,31 +14,37 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
-from softmatch.data.records import Columns
+from softmatch.config import RUN_SETTINGS, make_config, read_file
+from softmatch.data.preparations.encoder_features import EncoderPreparation
+from softmatch.data.records import Columns, Records
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.files.tensors import read_tensors, write_checked
+from softmatch.inference.graphs import ITEMS, TOKENS, Samples, Tokens, Whole, WholeText
 from softmatch.inference.model_inputs import about_inputs, begins
-from softmatch.inference.predict import open_records, use_encoder
+from softmatch.inference.predict import open_records, use_device, use_encoder
+from softmatch.inference.unlabeled_pool import read_again
 from softmatch.inference.writing import explained, free_path, refuse_existing
 from softmatch.networks import Network
-from softmatch.networks.prediction import predict_logits
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
-from softmatch.views import Views
 
 Format = Literal["onnx", "torchscript", "safetensors"]
-Call = Callable[[Tensor], Tensor]
+Call = Callable[..., Tensor]
+"""From the inputs of a graph to probabilities."""
 
 NAMES: dict[Format, str] = {"onnx": "model.onnx", "torchscript": "model.pt", "safetensors": "model"}
-INPUT, OUTPUT = "items", "probabilities"
+OUTPUT = "probabilities"
 EXTRA = "softmatch.json"
 """Name of the JSON inside a TorchScript file."""
 ABOUT, WEIGHTS = "model/model.json", ("model.safetensors", "preparation.safetensors")
 TOLERANCE = 1e-4
 TIE = 1e-6
-MOST_SAMPLES = 256
+MOST_SAMPLES, MOST_ENCODED = 256, 64
+"""Samples in the comparison; fewer through a frozen encoder, which may need a second for each."""
+LARGEST = 1500 * 2**20
+"""Bytes of weights above which they have a file of their own: an ONNX file cannot exceed 2 GB."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +71,6 @@ class Exported:
         return "\n".join([*map(str, self.files), compared, self.begins])
 
 
-class Whole(nn.Module):
-    """Prepared items → probabilities: normalisation, network, temperature and softmax."""
-
-    def __init__(self, network: nn.Module, views: Views, temperature: float) -> None:
-        super().__init__()
-        self.network, self.views, self.temperature = network, views, temperature
-
-    def forward(self, items: Tensor) -> Tensor:
-        return torch.softmax(predict_logits(self.network, self.views, items).float() / self.temperature, -1)
-
-
 def export(
     run: Path | str,
     to: Format,
@@ -89,18 +83,20 @@ def export(
 ) -> Exported:
     """Write the model of a run for another runtime, load it there, and compare it with the original on real samples.
 
-    ONNX and TorchScript contain a graph from prepared items (uint8 images, float features; any batch size) to the calibrated
-    probabilities of all classes. A JSON with classes, preparation, names and shapes is written next to it and into the file,
-    with the tensors of the preparation, if any. "safetensors" is a folder for `softmatch.load_model` and for any reader of
-    safetensors and JSON, without training data.
+    ONNX and TorchScript contain a graph from uint8 images, token ids or float features to the calibrated probabilities of all
+    classes, for any batch size and length of texts. An encoder, frozen or fine-tuned, is part of it. A JSON with classes,
+    preparation, names and shapes is written next to it and into the file, with the tokenizer of an encoder or the tensors of
+    the preparation, if any. "safetensors" is a folder for `softmatch.load_model` and for any reader of safetensors and JSON,
+    without training data and without a frozen encoder.
 
     Args:
         run: folder of a finished run.
         out: file or, for safetensors, folder to create. Default: model.onnx, model.pt or model in export/ of the run.
-        source: samples for the comparison, if the run has saved none.
+        source: samples for the comparison, if the run has saved none. By default, a run with a frozen encoder reads its training
+            data again.
         columns: columns of the source.
         network: your own network, for a run with one; see `load_model`.
-        encoder_path: new place of the frozen encoder of the run, for `source`.
+        encoder_path: new place of the frozen encoder of the run.
 
     Raises:
         InputError: the network cannot be exported in this format.
@@ -110,45 +106,53 @@ def export(
         raise InputError(f"--to {to} is not a format. {nearest(to, get_args(Format))}")
     model = load_model(run, network)
     use_encoder(model, encoder_path, run)
-    items = _samples(model, run, source, columns)
-    expected = {number: model.predict_proba(items[:number]) for number in sorted({1, min(3, len(items)), len(items)})}
+    use_device(model, torch.device("cpu"))
+    samples = _samples(model, Path(run), source, columns, to)
+    total = len(samples.items)
+    expected = {number: model.predict_proba(samples.items[:number]) for number in sorted({1, min(3, total), total})}
     path = free_path(Path(run) / "export", NAMES[to]) if out is None else out
     with explained(path):
         refuse_existing(path)
         folder = Path(tempfile.mkdtemp(prefix=".export-", dir=path.absolute().parent))
     try:
         with explained(path):
-            call = _write(to, folder / path.name, Path(run), model, items, network)
-        difference = _compare(call, items, expected, to)
+            call = _write(to, folder / path.name, Path(run), model, samples, network)
+        difference = _compare(call, samples, expected, to)
         written = _move(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     whole = "Load it with softmatch.load_model, which includes the preparation."
-    return Exported(path, written, len(items), difference, whole if to == "safetensors" else begins(model.preparation))
+    return Exported(path, written, total, difference, whole if to == "safetensors" else begins(model.preparation))
 
 
-def _write(to: Format, path: Path, run: Path, model: Model, items: Tensor, network: Network | None) -> Call:
+def _write(to: Format, path: Path, run: Path, model: Model, samples: Samples, network: Network | None) -> Call:
     """Write all files of the format under this name; return a function that computes probabilities with them."""
     if to == "safetensors":
         return _write_safetensors(path, run, network)
-    about = json.dumps(describe_graph(model, items, path.name), ensure_ascii=False, indent=1)
-    # Copies: views keep tensors, and those of an exporter's dry run have no values.
-    whole = Whole(copy.deepcopy(model.network), copy.deepcopy(model.views), model.temperature).eval()
-    two = torch.cat([items[:2], items[:2]])[:2]  # a graph traced with a single item may fix the batch size
-    call = (_write_onnx if to == "onnx" else _write_torchscript)(path, whole, two, about)
+    tokens = Tokens.of(model.preparation)
+    about = json.dumps(describe_graph(model, samples, path.name), ensure_ascii=False, indent=1)
+    whole = (Whole(model) if tokens is None else WholeText(model, tokens.tokenizer.pad)).eval()
+    call = (_write_onnx if to == "onnx" else _write_torchscript)(path, whole, samples.two(), about)
     path.with_name(f"{path.name}.json").write_text(about + "\n", encoding="utf-8")
-    if tensors := {name: each.contiguous() for name, each in model.preparation.tensors().items()}:
-        save_file(tensors, path.with_name(f"{path.name}.preparation.safetensors"))
+    if tokens is not None:
+        path.with_name(f"{path.name}.tokenizer.json").write_text(tokens.rules.to_str(pretty=True), encoding="utf-8")
+    elif whole.encoder is None and (tensors := model.preparation.tensors()):
+        contiguous = {name: each.contiguous() for name, each in tensors.items()}
+        save_file(contiguous, path.with_name(f"{path.name}.preparation.safetensors"))
     return call
 
 
-def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
-    """JSON of a graph in a file of this name: its input and output, the classes, and the preparation."""
-    kind = str(items.dtype).removeprefix("torch.")
+def describe_graph(model: Model, samples: Samples, name: str) -> dict[str, Any]:
+    """JSON of a graph in a file of this name: its inputs and output, the classes, and the preparation."""
+    given, texts = samples.inputs[0], len(samples.inputs) == len(TOKENS)
+    shape = ["batch", *(["length"] if texts else given.shape[1:])]
+    mask = {"name": TOKENS[1], "type": "int64", "shape": shape, "is": "1 for tokens, 0 for padding"}
+    kind = str(given.dtype).removeprefix("torch.")
     return {
         "format": 1,
         "classes": list(model.classes),
-        "input": {"name": INPUT, "type": kind, "shape": ["batch", *items.shape[1:]], "is": begins(model.preparation)},
+        "input": {"name": (TOKENS if texts else ITEMS)[0], "type": kind, "shape": shape, "is": begins(model.preparation)},
+        **({"mask": mask} if texts else {}),
         "output": {"name": OUTPUT, "type": "float32", "shape": ["batch", len(model.classes)]},
         "temperature": model.temperature,
         "preparation": model.preparation.settings(),
@@ -156,7 +160,7 @@ def describe_graph(model: Model, items: Tensor, name: str) -> dict[str, Any]:
     }
 
 
-def _write_onnx(path: Path, whole: Whole, two: Tensor, about: str) -> Call:
+def _write_onnx(path: Path, whole: Whole, two: tuple[Tensor, ...], about: str) -> Call:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # disables its telemetry
     try:
         import onnx  # noqa: F401  # the exporter needs it
@@ -164,26 +168,34 @@ def _write_onnx(path: Path, whole: Whole, two: Tensor, about: str) -> Call:
         import onnxscript  # noqa: F401  # the exporter needs it
     except ImportError as error:
         raise InputError(f"ONNX needs {error.name}: pip install 'softmatch[onnx]'.") from error
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    names, dynamic = (ITEMS, {0: batch}) if len(two) == 1 else (TOKENS, {0: batch, 1: length})
     with _exporting("ONNX"):
         program = torch.onnx.export(
             whole,
-            (two,),
+            two,
             dynamo=True,
             verbose=False,
-            input_names=[INPUT],
+            input_names=names,
             output_names=[OUTPUT],
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            dynamic_shapes=(dynamic,) * len(two),
         )
         assert program is not None
         program.model.metadata_props["softmatch"] = about
-        program.save(path)
+        large = sum(each.nbytes for each in whole.state_dict().values()) > LARGEST
+        program.save(path, external_data=large)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return lambda some: torch.from_numpy(session.run([OUTPUT], {INPUT: some.numpy()})[0])
+
+    def call(*inputs: Tensor) -> Tensor:
+        given = {name: each.numpy() for name, each in zip(names, inputs, strict=True)}
+        return torch.from_numpy(session.run([OUTPUT], given)[0])
+
+    return call
 
 
-def _write_torchscript(path: Path, whole: Whole, two: Tensor, about: str) -> Call:
+def _write_torchscript(path: Path, whole: Whole, two: tuple[Tensor, ...], about: str) -> Call:
     with _exporting("TorchScript"), torch.no_grad():
-        traced = torch.jit.trace(whole, (two,), check_trace=False)  # type: ignore[no-untyped-call]  # torch's own
+        traced = torch.jit.trace(whole, two, check_trace=False)  # type: ignore[no-untyped-call]  # torch's own
         torch.jit.save(traced, path, _extra_files={EXTRA: about})
         loaded = torch.jit.load(path)  # type: ignore[no-untyped-call]  # torch's own
 
@@ -211,6 +223,7 @@ def _exporting(what: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
+            warnings.filterwarnings("ignore", "# The axis name")  # ids and mask share their axes
             warnings.filterwarnings("ignore", category=FutureWarning)  # of torch and transformers about themselves
             warnings.filterwarnings("ignore", category=torch.jit._trace.TracerWarning)  # the result is compared afterwards
             yield
@@ -223,8 +236,8 @@ def _exporting(what: str) -> Iterator[None]:
         logging.disable(disabled)
 
 
-def _compare(call: Call, items: Tensor, expected: Mapping[int, Tensor], to: Format) -> float:
-    """Largest difference of a probability from the predictions of the original, by the number of first items.
+def _compare(call: Call, samples: Samples, expected: Mapping[int, Tensor], to: Format) -> float:
+    """Largest difference of a probability from the predictions of the original, by the number of first samples.
 
     Raises:
         SoftmatchError: it is too large, or a label differs.
@@ -232,7 +245,7 @@ def _compare(call: Call, items: Tensor, expected: Mapping[int, Tensor], to: Form
     largest = 0.0
     for number, wanted in expected.items():
         try:
-            found = call(items[:number])
+            found = call(*samples.first(number))
         except Exception as error:  # runtimes raise their own errors, for example for another batch size
             raise InputError(f"the model exported as {to} does not run on {number} samples: {error}") from error
         if found.shape != wanted.shape:
@@ -249,17 +262,32 @@ def _compare(call: Call, items: Tensor, expected: Mapping[int, Tensor], to: Form
     return largest
 
 
-def _samples(model: Model, run: Path | str, source: Any, columns: Columns | None) -> Tensor:
-    """Real items for the comparison."""
-    if source is None:
+def _samples(model: Model, run: Path, source: Any, columns: Columns | None, to: Format) -> Samples:
+    """Real samples for the comparison: of the source, else saved ones, else those that the run was trained on."""
+    graph, frozen = to != "safetensors", isinstance(model.preparation, EncoderPreparation)
+    if source is None and not (graph and frozen):  # saved samples of a frozen encoder are its features
         if model.samples is None or not len(model.samples):
             raise InputError(f"{run} has no saved samples for the comparison. Give some with --source.")
-        return model.samples[:MOST_SAMPLES]
-    for records in open_records(model, source, columns, MOST_SAMPLES, str(run)):
-        items = model.preparation(records.inputs)
-        assert isinstance(items, Tensor)
-        return items.long() if model.preparation.settings()["kind"] == "tokens" else items  # as the samples are saved
-    raise InputError(f"{source} has no samples for the comparison. Give another --source.")
+        found = Samples.of_items(model.preparation, model.samples[:MOST_SAMPLES])
+    else:
+        most = MOST_ENCODED if frozen else MOST_SAMPLES
+        pieces = _trained_on(model, run) if source is None else open_records(model, source, columns, most, str(run))
+        piece = next(iter(pieces), None)
+        chosen = None if piece is None else piece.select(range(min(len(piece), most)))
+        if not chosen or not len((found := Samples.of_inputs(model.preparation, chosen.inputs)).items):
+            raise InputError(f"{run if source is None else source} has no samples for the comparison. Give another --source.")
+    return found if graph else Samples(found.items, (found.items,))
+
+
+def _trained_on(model: Model, run: Path) -> Iterator[Records]:
+    """Read the data of a run again."""
+    try:
+        settings = read_file(run / RUN_SETTINGS)
+        if not isinstance(where := settings.pop("source", None), str):
+            raise InputError(f"{RUN_SETTINGS} does not name them.")
+        yield from read_again(where, model, make_config(settings, where=f"{run}/{RUN_SETTINGS}"))
+    except InputError as error:
+        raise InputError(f"the data of {run} cannot be read for the comparison: {error} Give samples with --source.") from error
 
 
 def _move(folder: Path, path: Path) -> tuple[Path, ...]:

@@ -3,19 +3,21 @@
 from typing import Any
 
 from softmatch.data.preparations import Preparation
+from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
+from softmatch.inference.graphs import Tokens, pixels_of
 
 INSIDE = {
     "image": "uint8 pixels: read and resize images first",
     "array": "the numbers of the arrays",
     "table": "the features that the preparation makes from the columns, not their cells",
     "tfidf": "the output of the preparation for a text, not the text itself",
-    "tokens": "the output of the preparation for a text, not the text itself",
-    "encoder": "float features of the pretrained encoder, which is not in the file",
+    "tokens": "token ids and their mask: tokenise texts first, with the tokenizer beside the file",
 }
 """Input of the graph, by the kind of preparation."""
 WITHIN = "Normalisation, network, temperature and softmax are inside the graph: its output is calibrated probabilities."
+ENCODED = f"Encoder, {WITHIN.lower()}"
 TABLE = (
     "The input is float32 features in the order of `features`; columns are in the order of preparation.columns.",
     "A column of form number or date with scale > 0 becomes (min(max(x, low), high) − fill) / scale; a missing x is fill.",
@@ -28,24 +30,31 @@ TABLE = (
 
 def begins(preparation: Preparation) -> str:
     """Describe the input of the graph in a sentence."""
+    if isinstance(preparation, EncoderPreparation):
+        inside = INSIDE["image" if preparation.takes == "image" else "tokens"]
+        return f"The model's input is {inside}. It includes the encoder {preparation.encoder}."
     return f"The model's input is {INSIDE[preparation.settings()['kind']]} ({preparation.describe()})."
 
 
 def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
-    """Entries for the JSON of a graph: `how_to_use`, and `image` or `features` for images and tables.
+    """Entries for the JSON of a graph: `how_to_use`, and `image`, `text` or `features` for images, tokens and tables.
 
     Args:
         name: name of the graph's file.
     """
     if isinstance(preparation, ImagePreparation):
         return _image(preparation)
+    if (tokens := Tokens.of(preparation)) is not None:
+        return _text(tokens, f"{name}.tokenizer.json")
+    if isinstance(preparation, EncoderPreparation):
+        return _image(pixels_of(preparation), ENCODED)
     if isinstance(preparation, TablePreparation):
         features = [feature for part in preparation.parts for feature in _features(part)]
         return {"how_to_use": [*TABLE, WITHIN], "features": features}
     return {"how_to_use": [*_elsewhere(preparation, name), WITHIN]}
 
 
-def _image(made: ImagePreparation) -> dict[str, Any]:
+def _image(made: ImagePreparation, within: str = WITHIN) -> dict[str, Any]:
     size, channels = f"width×height = {made.width}×{made.height}", "RGB" if made.channels == 3 else "grey"
     to = size if made.resize is None else f"{made.resize}×{made.resize}, then centre-cropped to {size}"
     resampling = f"bilinear (as in Pillow, with averaging when it shrinks), whole image squashed to {to}"
@@ -63,7 +72,18 @@ def _image(made: ImagePreparation) -> dict[str, Any]:
         "exif_orientation": "applied" if made.upright else "ignored",
         "transparency": "over white",
     }
-    return {"how_to_use": [pixels, WITHIN], "image": image}
+    return {"how_to_use": [pixels, within], "image": image}
+
+
+def _text(tokens: Tokens, file: str) -> dict[str, Any]:
+    steps = [
+        *([f"Put {tokens.prefix!r} before each text."] if tokens.prefix else []),
+        *(["Convert texts to lower case."] if tokens.lower else []),
+        f"Tokenise texts with tokenizers.Tokenizer.from_file('{file}').encode_batch(texts), which also truncates and pads them.",
+        "Pass their ids and attention_mask as int64 (batch, length).",
+    ]
+    text = {"tokenizer": file, "prefix": tokens.prefix, "lower": tokens.lower, "length": tokens.length}
+    return {"how_to_use": [*steps, ENCODED], "text": text}
 
 
 def _features(part: NumberColumn | CategoryColumn) -> list[str]:
@@ -79,9 +99,6 @@ def _features(part: NumberColumn | CategoryColumn) -> list[str]:
 def _elsewhere(preparation: Preparation, name: str) -> list[str]:
     settings = preparation.settings()
     ready = "softmatch.load_model(RUN).preparation(inputs) makes the input of the graph; RUN is the run folder."
-    if settings["kind"] == "encoder":
-        where = settings["encoder"] + ("" if settings["revision"] is None else f", revision {settings['revision']}")
-        return [f"The input is float32 features of the frozen encoder {where}, read as preparation.reading says.", ready]
     if preparation.tensors():
         file = f"{name}.preparation.safetensors"
         return [

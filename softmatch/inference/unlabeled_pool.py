@@ -90,7 +90,7 @@ class Pool:
         """Return samples as the source has them, to time predictions on; items for a source without files or rows."""
         if self.examples.preparation is None:
             return self.examples.items[torch.arange(min(most, len(self.examples)))]
-        piece, known = next(_read_again(self.source, self.model, self.task.config)), set(self.examples.names)
+        piece, known = next(read_again(self.source, self.model, self.task.config)), set(self.examples.names)
         kept = [position for position, name in enumerate(piece.names) if name in known][:most]
         return select_inputs(piece.inputs, kept)
 
@@ -99,7 +99,7 @@ class Pool:
         if self.model.preparation.takes != "text":
             return None
         wanted = dict.fromkeys(names, "")
-        for piece in _read_again(self.source, self.model, self.task.config):
+        for piece in read_again(self.source, self.model, self.task.config):
             wanted |= {name: str(text) for name, text in zip(piece.names, piece.inputs, strict=True) if name in wanted}
         return [wanted[name] for name in names]
 
@@ -154,7 +154,7 @@ def open_pool(
     return replace(pool, task=replace(task, examples=examples))
 
 
-def _read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
+def read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
     """Read the records of the run's source piece by piece."""
     if isinstance(where, str) and where in SOURCES:
         return iter([texts_of(where, config.model_copy(update={"augmented": NO_COLUMNS})).train])
@@ -202,7 +202,7 @@ def _prepared_as(model: Model, task: Task, where: Any) -> Examples:
         return examples
     number = {name: position for position, name in enumerate(examples.names)}
     parts, order = list[Tensor](), list[int]()
-    for records in _read_again(where, model, task.config):
+    for records in read_again(where, model, task.config):
         kept = [position for position, name in enumerate(records.names) if name in number]
         if kept:
             parts.append(model.preparation(select_inputs(records.inputs, kept)))

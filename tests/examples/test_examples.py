@@ -18,7 +18,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def test_no_example_is_left_out_or_too_long() -> None:
     paths = {path.name: path for path in EXAMPLES.glob("*.py")}
-    assert set(paths) == {"classifier.py", "my_weighting.py", "own_loop.py", "own_translator.py", "plain_loop.py"}
+    exported = {"onnx_images.py", "onnx_texts.py"}  # run by tests/inference/test_export_encoders.py
+    assert set(paths) == {"classifier.py", "my_weighting.py", "own_loop.py", "own_translator.py", "plain_loop.py", *exported}
     assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 100 for path in paths.values())
 
 

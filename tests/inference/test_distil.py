@@ -90,7 +90,7 @@ def test_a_student_of_an_encoder_is_an_ordinary_run(place: Path, tmp_path: Path,
     teacher, student, run = load_model(place / "tested"), load_model(found.run), result_of(found.run)
     assert student.preparation.settings()["kind"] == "tfidf"
     assert student.classes == teacher.classes
-    encoder = teacher.preparation.network  # type: ignore[attr-defined]  # of a frozen encoder
+    encoder = teacher.preparation.load()[0]  # type: ignore[attr-defined]  # of a frozen encoder
     assert found.teacher.parameters == sum(p.numel() for part in (encoder, teacher.network) for p in part.parameters())
     assert found.student.parameters == sum(p.numel() for p in student.network.parameters())
     tensors = [*student.network.state_dict().values(), *student.preparation.tensors().values()]

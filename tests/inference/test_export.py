@@ -9,12 +9,10 @@ from typing import Literal
 
 import pytest
 import torch
-from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-import softmatch
 from softmatch.data.preparations import plain_preparation, preparation_from
 from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 from softmatch.errors import InputError, SoftmatchError
@@ -25,9 +23,7 @@ from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model, save_model, set_temperature
 from softmatch.views import ImageViews, VectorViews
 from tests.inference.conftest import read_csv
-from tests.own.sources import write_csv
 from tests.refusals import refused
-from tests.tiny_encoder import make_text_encoder, make_vit
 
 IMAGES = ImageViews([0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
 
@@ -112,39 +108,6 @@ def test_what_texts_need_besides_stands_beside(text_folder: Path, tmp_path: Path
     items = preparation_from(about["preparation"], tensors)(["cat dog fur", "train ticket"])
     probs = load_script(tmp_path / "m.pt")(items)
     assert [about["classes"][k] for k in probs.argmax(-1)] == ["animals", "travel"]
-
-
-def test_an_encoder_that_was_trained_too_is_in_the_graph(tmp_path: Path) -> None:
-    encoder = make_text_encoder(tmp_path / "encoder")
-    rows = [("cat dog bird", "a"), ("the tree mat", "b")] * 6 + [("bird cat", ""), ("tree", "")] * 6
-    source = write_csv(tmp_path / "t.csv", rows, ("text", "label"))
-    run = tmp_path / "run"
-    softmatch.train(str(source), encoder=str(encoder), fine_tune=True, steps=1, baseline=False, evaluation="none", out=run)
-    shutil.rmtree(encoder)
-    found = export(run, "torchscript")
-    assert found.difference < 1e-5
-    about = json.loads((run / "export" / "model.pt.json").read_text())
-    assert about["input"]["type"] == "int64"
-    tokens = preparation_from(about["preparation"], load_file(run / "export" / "model.pt.preparation.safetensors"))
-    model, texts = load_model(run), ["cat", "the bird ran on the tree", ""]
-    expected = model.predict_proba(model.preparation(texts))
-    assert torch.allclose(load_script(found.path)(tokens(texts)), expected, atol=1e-5)
-
-
-def test_a_frozen_encoder_of_images_is_not_in_the_graph(tmp_path: Path) -> None:
-    encoder, images = make_vit(tmp_path / "encoder"), tmp_path / "images"
-    for number in range(16):
-        place = images / ("a", "b", "unlabeled", "unlabeled")[number % 4]
-        place.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (16, 16), (number * 15, 255 * (number % 2), 90)).save(place / f"{number}.png")
-    run = tmp_path / "run"
-    softmatch.train(str(images), encoder=str(encoder), steps=1, baseline=False, evaluation="none", out=run)
-    found = export(run, "torchscript")
-    assert "float features of the pretrained encoder" in found.begins
-    assert "pixels" not in found.begins
-    about = json.loads(found.files[1].read_text(encoding="utf-8"))
-    assert about["input"]["type"] == "float32"
-    assert str(encoder) in about["how_to_use"][0]
 
 
 def test_the_json_is_enough_to_make_the_input(table_folder: Path, image_folder: Path, tmp_path: Path) -> None:
@@ -246,6 +209,23 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     refused("there is no folder", export, run, "torchscript", tmp_path / "no" / "m.pt")
     with pytest.raises(InputError, match="Did you mean 'onnx'"):
         export(run, "onxx")  # type: ignore[arg-type]  # the mistake
+
+
+def test_large_weights_are_a_file_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    run = saved(tmp_path / "run", "mlp", (5,))
+    monkeypatch.setattr("softmatch.inference.export.LARGEST", 0)
+    found = export(run, "onnx", tmp_path / "m.onnx")
+    assert {path.name for path in found.files} == {"m.onnx", "m.onnx.data", "m.onnx.json"}
+    (tmp_path / "elsewhere").mkdir()
+    moved = [path.rename(tmp_path / "elsewhere" / path.name) for path in found.files]
+    assert "m.onnx" in {path.name for path in moved}
+    session = onnxruntime.InferenceSession(tmp_path / "elsewhere" / "m.onnx", providers=["CPUExecutionProvider"])
+    model = load_model(run)
+    assert model.samples is not None
+    made = torch.from_numpy(session.run(None, {"items": model.samples.numpy()})[0])
+    assert torch.allclose(made, model.predict_proba(model.samples), atol=1e-5)
 
 
 def test_onnx_without_its_libraries_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from softmatch.data.pictures import Picture, UnreadableImage
@@ -182,7 +182,7 @@ class EncoderPreparation:
         return torch.stack([known[content] for content in contents])
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(parts)) if parts else torch.zeros(0, self._load()[2])
+        return torch.cat(list(parts)) if parts else torch.zeros(0, self.load()[2])
 
     def _maker(self) -> str:
         """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
@@ -192,7 +192,7 @@ class EncoderPreparation:
     @torch.no_grad()
     def _compute(self, inputs: Any, before: int, total: int) -> Tensor:
         """Run texts or pixels through the encoder."""
-        (backbone, tokenizer, size), reading, device = self._load(), cast("Any", self.reading), self.device
+        (backbone, tokenizer, size), reading, device = self.load(), cast("Any", self.reading), self.device
         order, ids = list(range(len(inputs))), list[list[int]]()
         if tokenizer is not None:
             texts = (f"{reading.prefix}{text}" for text in inputs)
@@ -201,20 +201,27 @@ class EncoderPreparation:
 
         def run(chosen: Sequence[int]) -> Tensor:
             if tokenizer is None:
-                mean, std = (torch.tensor(values, device=device)[:, None, None] for values in (reading.mean, reading.std))
-                pixels = (inputs[chosen].to(device).float() / 255.0 - mean) / std
-                return backbone(pixels.to(memory_format=torch.channels_last))  # type: ignore[no-any-return]  # a module
+                return self.encode(backbone, inputs[chosen].to(device).to(memory_format=torch.channels_last))
             tokens = padded([ids[row] for row in chosen], tokenizer.pad)
             mask = torch.arange(tokens.shape[1]) < torch.tensor([len(ids[row]) for row in chosen])[:, None]
-            found: Tensor = backbone(tokens.to(device), mask.to(device), reading.pooling).float()
-            return F.normalize(found, dim=1) if reading.normalize else found
+            return self.encode(backbone, tokens.to(device), mask.to(device))
 
         features = torch.empty(len(inputs), size)
         for start in range(0, len(order), AT_ONCE):
             chosen = order[start : start + AT_ONCE]
-            features[chosen] = run(chosen).float().cpu()
+            features[chosen] = run(chosen).cpu()
             self.progress(before + start + len(chosen), total)
         return features
+
+    def encode(self, backbone: Backbone | TimmBackbone, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Compute features (B, D) of uint8 pixels (B, 3, side, side), or of token ids and their mask (B, L); may be traced."""
+        reading = cast("Any", self.reading)
+        if mask is None:
+            mean, std = (torch.tensor(values, device=inputs.device)[:, None, None] for values in (reading.mean, reading.std))
+            pixels: Tensor = backbone((inputs.float() / 255.0 - mean) / std)
+            return pixels.float()
+        found: Tensor = backbone(inputs, mask, reading.pooling).float()
+        return F.normalize(found, dim=1) if reading.normalize else found
 
     def move(self, encoder: str) -> None:
         """Use the encoder in another place from now on; InputError unless it is the same one."""
@@ -226,12 +233,8 @@ class EncoderPreparation:
             )
         self.encoder, self.revision, self._loaded = str(folder), None, None
 
-    @property
-    def network(self) -> nn.Module:
-        """The encoder itself."""
-        return self._load()[0]
-
-    def _load(self) -> tuple[Backbone | TimmBackbone, Tokenizer | None, int]:
+    def load(self) -> tuple[Backbone | TimmBackbone, Tokenizer | None, int]:
+        """Load the encoder, its tokenizer for texts, and the number of its features; once."""
         if self._loaded is None:
             try:
                 folder = find_encoder(self.encoder, self.revision)

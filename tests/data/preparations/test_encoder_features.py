@@ -84,7 +84,7 @@ def test_progress_is_told_of_all_texts(bert: Path, monkeypatch: pytest.MonkeyPat
 def test_kept_features_are_used_instead_of_the_encoder(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features = fit_text_encoder(str(bert), "body")(TEXTS)
     again = fit_text_encoder(str(bert), "another column")
-    monkeypatch.setattr(again, "_load", lambda: pytest.fail("it was computed again"))
+    monkeypatch.setattr(again, "load", lambda: pytest.fail("it was computed again"))
     assert torch.equal(again(TEXTS), features)
     with pytest.raises(pytest.fail.Exception, match="again"):
         again([*TEXTS[:-1], "another text"])
