@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from softmatch.averages import RunningAverage, momentum_for
     from softmatch.classifier import Classifier
     from softmatch.errors import InputError, SoftmatchError, TrainingError
+    from softmatch.inference.distil import distil
     from softmatch.inference.export import export
     from softmatch.inference.predict import predict
     from softmatch.inference.pseudo_labels import write_pseudo_labels
@@ -45,7 +46,7 @@ __all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"
 __all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
 __all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
 __all__ += ["Classifier", "InputError", "Model", "Result", "SoftmatchError", "TrainingError"]
-__all__ += ["cold_start", "export", "load_model", "predict", "suggest", "train", "write_pseudo_labels"]
+__all__ += ["cold_start", "distil", "export", "load_model", "predict", "suggest", "train", "write_pseudo_labels"]
 __all__ += ["alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings"]
 
 _HOMES = {
@@ -53,6 +54,7 @@ _HOMES = {
     "averages": "RunningAverage momentum_for",
     "classifier": "Classifier",
     "errors": "InputError SoftmatchError TrainingError",
+    "inference.distil": "distil",
     "inference.export": "export",
     "inference.predict": "predict",
     "inference.pseudo_labels": "write_pseudo_labels",

@@ -68,6 +68,6 @@ def test_light_modules_load_no_torch(modules: str) -> None:
 
 def test_the_house_stays_small() -> None:
     """The sizes that CONTRIBUTING names. Raise them with a reason."""
-    assert house.lines("softmatch") <= 31_900
+    assert house.lines("softmatch") <= 32_300
     assert len(house.modules()) <= 210
-    assert house.lines("tests") <= 32_600
+    assert house.lines("tests") <= 32_800

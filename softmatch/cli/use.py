@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
     Columns = Config
     ReadSettings = Config
+    StudentSettings = Config
 else:
     Columns, ReadSettings = settings_model(COLUMNS), settings_model((*COLUMNS, "unlabeled", "image_size", "encoder"))
+    StudentSettings = settings_model(("steps", "minutes", "baseline", "image_size"))
 
 
 def predict(
@@ -248,6 +250,61 @@ def export(
     from softmatch.inference.export import export as run_export
 
     _tell(run_export(run, to, out, source, network=network, encoder_path=encoder_path), talk)
+
+
+def distil(
+    run: Run,
+    /,
+    source: Moved = None,
+    *,
+    model: str = "small",
+    measure: Annotated[bool, Parameter(show_default="--measure")] = True,
+    settings: Annotated[StudentSettings | None, Parameter(name="*")] = None,
+    method: OwnMethod = None,
+    network: OwnNetwork = None,
+    encoder_path: MovedEncoder = None,
+    device: Device = "auto",
+    out: Annotated[Path, Parameter(name=["--out", "-o"], group=OUTPUT)],
+    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
+) -> None:
+    """Train a small model without the encoder on the pseudo-labels of a run, and compare both.
+
+    The student learns from the labels of the run, and from the soft pseudo-labels of its unlabelled samples, each with its weight
+    λ. It is measured on the same samples as the run, which neither was trained on. The result is a run folder for predict, export
+    and report. A table shows size, speed and error of both.
+
+    For example:
+
+    - softmatch distil runs/tickets --out runs/tickets-small
+    - softmatch distil runs/photos --out runs/photos-small --model wrn-10-2 --steps 5000
+    - softmatch export runs/tickets-small --to onnx
+
+    Parameters
+    ----------
+    model:
+        Network of the student. small: the one that `softmatch train` chooses for the data without an encoder; for texts, a
+        perceptron on TF-IDF features.
+    measure:
+        Measure the error of the student. If the run was measured by a cross-fit, this trains the teacher again for each fold.
+    out:
+        Run folder to create. An unfinished one of the same command is resumed; nothing is overwritten.
+    """
+    from softmatch.cli.display import Display, make_console
+    from softmatch.inference.distil import distil as run_distil
+
+    with Display(make_console(talk)) as display:
+        found = run_distil(
+            *(run, out, source),
+            model=model,
+            measure=measure,
+            method=method,
+            network=network,
+            encoder_path=encoder_path,
+            device=device,
+            listener=display,
+            **given(settings),
+        )
+    _tell(found, talk)
 
 
 def report(run: Annotated[Path, Parameter(group=ARGUMENTS, help="Run folder, finished or not.")], /) -> None:

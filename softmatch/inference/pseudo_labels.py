@@ -11,7 +11,8 @@ from softmatch.errors import InputError
 from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
-from softmatch.methods import METHODS, code_in
+from softmatch.methods import BASELINE, METHODS, code_in
+from softmatch.methods.distilled import DISTIL
 from softmatch.networks import Network
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import newest_good
@@ -82,7 +83,7 @@ def write_pseudo_labels(
     refuse_unfit(out)  # now, not after minutes
     pool = open_pool(run, source, device, network, encoder_path)
     probs = pool.probabilities(progress)
-    labels, weights, reason = _judge(pool, Path(run), method, probs)
+    labels, weights, reason = judge_pool(pool, Path(run), method, probs)
     confidence = pool.model.calibrated(probs).gather(1, labels[:, None]).squeeze(1)
     pseudo, given = [pool.model.classes[k] for k in labels.tolist()], pool.given
     disputed = [label is not None and label != made for label, made in zip(given, pseudo, strict=True)]
@@ -103,18 +104,20 @@ def write_pseudo_labels(
     return WrittenPseudoLabels(path, len(places), len(given) - given.count(None), sum(disputed), weight, reason)
 
 
-def _judge(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple[Tensor, Tensor | None, str]:
+def judge_pool(pool: Pool, run: Path, given: str | None, probs: Tensor) -> tuple[Tensor, Tensor | None, str]:
     """Pseudo-labels (n,) and weights by the method's final state; or labels by the network alone, and why without weights."""
     alone, config = probs.argmax(-1), pool.task.config
     inside = config.method_options.get("base")
     if config.method in METHODS and isinstance(inside, str):  # the method inside another becomes part of the name: saw+softmatch
         config = config.model_copy(update={"method": f"{config.method}+{inside}"})
     name = config.method if given is None or given == pool.task.config.method else given
+    if name == DISTIL:
+        return alone, None, "no weights: a distilled model has no λ of its own"
     used = [name, config.method_options] if name == config.method else name  # as `build_method` does
     if unnamed := code_in(used) - code_in(given):
         reason = f"{min(unnamed)} is code of your own, which is run only if you name it: --method {config.method}"
         return alone, None, f"no weights: {reason}"
-    if (RunFolder(run).read_json("result.json") or {}).get("kept", config.method) != pool.task.config.method:
+    if (RunFolder(run).read_json("result.json") or {}).get("kept") == BASELINE != name:
         return alone, None, "no weights: the saved model is the baseline, which was better than the method"
     method = build_method(replace(pool.task, config=config), name)
     if method.judge(probs[:0], torch.arange(0)) is None:

@@ -14,10 +14,11 @@ from softmatch.data import Examples, Split
 from softmatch.data.evaluation import Evaluation
 from softmatch.data.examples import UNLABELED
 from softmatch.data.fingerprint import fingerprint
+from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.readers.open_source import HUB_ID, open_source
-from softmatch.data.records import Columns, Records, select_inputs
+from softmatch.data.records import Columns, Inputs, Records, select_inputs
 from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
@@ -84,6 +85,14 @@ class Pool:
             if progress is not None:
                 progress(done)
         return torch.cat(found)
+
+    def inputs(self, most: int) -> Inputs | Tensor | ImageFiles:
+        """Return samples as the source has them, to time predictions on; items for a source without files or rows."""
+        if self.examples.preparation is None:
+            return self.examples.items[torch.arange(min(most, len(self.examples)))]
+        piece, known = next(read_again(self.source, self.model, self.task.config)), set(self.examples.names)
+        kept = [position for position, name in enumerate(piece.names) if name in known][:most]
+        return select_inputs(piece.inputs, kept)
 
     def texts(self, names: Sequence[str]) -> list[str] | None:
         """Texts of samples, so that a user can judge them; None for other kinds of data."""

@@ -1,12 +1,13 @@
 """From a source and its settings to a job: examples, complete settings, and the split."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from softmatch.config import Config, merge, split_names
 from softmatch.data import Examples, Split, make_long_tailed_split, make_split
@@ -45,12 +46,14 @@ class Job:
     Attributes:
         source: a name, the absolute path of a user's files, or a word such as "arrays"; as in config.yaml.
         findings: notes about a user's own data.
+        teacher: soft targets (N_U, C) and weights (N_U,) of the unlabelled samples of a split, where a model is distilled.
     """
 
     source: str
     config: Config
     examples: Examples
     findings: tuple[Finding, ...] = ()
+    teacher: Callable[[Split], tuple[Tensor, Tensor]] | None = None
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from softmatch.data.sources import SOURCES
 from softmatch.distributed.processes import first_of_machine, main_says
 from softmatch.errors import InputError
 from softmatch.methods import code_in
+from softmatch.methods.distilled import DISTIL
 from softmatch.networks import Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.training.opening import Job, open_again
@@ -117,7 +118,7 @@ def reopen(
         raise InputError(f"{folder} was trained on {where}, not on {source}. Leave out the source.")
     if source is None and where in IN_MEMORY:
         raise InputError(f"{folder} was trained on {where}. Resume in Python, with softmatch.train(source, resume=…).")
-    _refuse_unnamed_code(config, asked, network, folder)
+    refuse_unnamed_code(config, asked, network, folder)
     other = make_config(config.model_dump(), asked)
     if (key := _same(config, other)) is not None:
         raise InputError(
@@ -134,6 +135,9 @@ def resume_command(folder: Path, job: Job) -> str:
     config = job.config
     if job.source in IN_MEMORY:
         return f'softmatch.train(source, resume="{folder}") in Python, with the same source'
+    if config.method == DISTIL:
+        teacher = shlex.quote(str(config.method_options.get("teacher", "RUN")))
+        return f"softmatch distil {teacher} --out {shlex.quote(str(folder))} and the same options"
     command = f"softmatch train --resume {shlex.quote(str(folder))}"
     if code_in([config.method, config.method_options]):
         command += f" --method {shlex.quote(config.method)}"
@@ -162,7 +166,8 @@ def _same(one: Config, other: Config) -> str | None:
     return next((key for key in Config.model_fields if differs(key)), None)
 
 
-def _refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Network | None, folder: Path) -> None:
+def refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Network | None, folder: Path) -> None:
+    """Raise InputError for code of the user's own that the settings of a run folder name and the user does not."""
     named = code_in([asked.get("method"), asked.get("method_options")])
     own = [("method", code_in([config.method, config.method_options]) - named)]
     if network is None and is_own(config.network):

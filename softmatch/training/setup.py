@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
-from softmatch.data import Examples
+from softmatch.data import Examples, Split
 from softmatch.data.evaluation import Evaluation
 from softmatch.data.examples import UNLABELED
 from softmatch.distributed import processes
@@ -20,6 +20,7 @@ from softmatch.distributed.devices import choose_device
 from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
+from softmatch.methods.distilled import DISTIL, Distilled
 from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_encoder, is_own
 from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities
@@ -204,9 +205,18 @@ def build_method(task: Task, name: str) -> Method:
         start="debiased" if config.averages == "scaled" else "paper",
         class_prior=tuple((counts / counts.sum()).tolist()),
     )
-    method = build(name, problem, config.method_options if name == config.method else None)
+    if name == DISTIL:
+        method: Method = Distilled(partial(_teacher(task), task.split))
+    else:
+        method = build(name, problem, config.method_options if name == config.method else None)
     _refuse_unfit(task, method, name)
     return method
+
+
+def _teacher(task: Task) -> Callable[[Split], tuple[Tensor, Tensor]]:
+    if task.teacher is None:
+        raise InputError(f"method {DISTIL!r} learns from a finished run: use softmatch distil RUN --out FOLDER.")
+    return task.teacher
 
 
 def _refuse_unfit(task: Task, method: Method, name: str) -> None:

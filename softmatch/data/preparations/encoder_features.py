@@ -72,6 +72,7 @@ class EncoderPreparation:
         origin, directions: mean (D) of the features of images, and orthogonal directions (D, R); None: features as they are.
         device: where the encoder computes; by default CUDA or MPS where there is one.
         progress: called as features are computed.
+        cached: use the features in the cache; False to time the encoder.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class EncoderPreparation:
         self.encoder, self.reading, self.fingerprint, self.revision, self.keep = encoder, reading, fingerprint, revision, keep
         self.device = choose_device("auto")
         self.progress: Progress = _silent
+        self.cached = True
         self.origin: Tensor | None = None
         self.directions: Tensor | None = None
         self._loaded: tuple[Backbone | TimmBackbone, Tokenizer | None, int] | None = None
@@ -167,7 +169,7 @@ class EncoderPreparation:
     def _features(self, contents: Sequence[bytes], inputs: Sequence[str] | Tensor, start: int, total: int) -> Tensor:
         """Load the features of a part of the inputs from the cache, and compute those that it lacks."""
         cache = FeatureCache(self._maker())
-        known = cache.find(contents)
+        known = cache.find(contents) if self.cached else {}
         missing = [position for position, content in enumerate(contents) if content not in known]
         if missing:
             new = [contents[position] for position in missing]
