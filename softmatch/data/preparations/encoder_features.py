@@ -250,8 +250,9 @@ class EncoderPreparation:
             backbone = load_frozen(folder, self.takes)
             size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder)
             self._loaded = backbone, load_tokenizer(folder) if self.takes == "text" else None, size
-        layout = torch.channels_last if self.takes == "image" else torch.preserve_format
-        self._loaded[0].to(self.device, memory_format=layout)
+        backbone = self._loaded[0].to(self.device)
+        if self.takes == "image":
+            cast("Any", backbone).to(memory_format=torch.channels_last)  # which nn.Module's types leave out
         return self._loaded
 
     def settings(self) -> dict[str, Any]:
