@@ -31,7 +31,6 @@ SETTINGS: dict[str, tuple[str, int, float]] = {
 """Source, labels and minutes."""
 PARTS: dict[str, tuple[str, ...]] = {
     "neighbours": ("--neighbours", "0"),
-    "small-images": ("--small-images", "0"),
     "teacher": ("--teacher", "network"),
     "mirror": ("--views.mirror", "false"),
     "muon": ("--recipe", "sprint", "--optimizer", "sgd", "--lr", "0.2"),

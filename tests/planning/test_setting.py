@@ -99,7 +99,7 @@ def test_defaults_of_your_own_data_follow_the_device() -> None:
     assert own(labels=100).config.steps == 20_000
     on_cpu = own(device="cpu")
     assert (on_cpu.config.recipe, on_cpu.config.network, on_cpu.config.minutes) == ("sprint", "shallow", 20.0)
-    assert on_cpu.config.steps == 100 * 5000 // 128, "a hundred times each image"
+    assert on_cpu.config.steps == 100 * 5000 // 256, "a hundred times each image"
 
 
 @pytest.mark.parametrize(

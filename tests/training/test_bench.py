@@ -113,7 +113,7 @@ def test_the_step_of_the_sprint() -> None:
     setting, measurement = small_bench(recipe="sprint", network="shallow-2")
     assert (setting["recipe"], setting["network"], setting["precision"]) == ("sprint", "shallow-2", "float32")
     assert measurement.images == 4 + 2 * 6
-    assert bench({"recipe": "sprint", "network": "shallow-1"}, 8, 1, 2, 40, 1).setting["unlabeled_batch"] == 128
+    assert bench({"recipe": "sprint", "network": "shallow-1"}, 8, 1, 2, 40, 1).setting["unlabeled_batch"] == 256
 
 
 def test_few_images_are_enough_and_settings_without_meaning_are_refused() -> None:
