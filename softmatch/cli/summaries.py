@@ -70,7 +70,7 @@ def print_result(result: Result, source: str, said: Sequence[str] = (), console:
     if result.calibration is not None:
         say(console, _confidence(result.calibration))
     for warning in result.warnings:
-        if warning != HURT and warning not in said and (warning != result.evaluation["reason"] or result.test_error is not None):
+        if warning not in (HURT, KEPT, *said) and (warning != result.evaluation["reason"] or result.test_error is not None):
             say_finding(console, Finding("warning", warning))
     say(console, f"Total time: {duration(result.seconds)}.\n")
     say(console, f"Run folder  {result.run}\nReport      {result.run / 'report.html'}")

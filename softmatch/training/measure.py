@@ -106,14 +106,16 @@ def measure_error(
         class_errors={row["name"]: row["error"] for row in rows},
         calibration=asdict(calibrate(found.probs if kept is None else kept, found.labels)),
         classes=rows,
-        warnings=_warnings(interval, rows, evaluation),
+        warnings=_warnings(interval, rows, evaluation, KEPT if kept is not None else HURT),
     )
 
 
-def _warnings(interval: tuple[float, float] | None, rows: Sequence[dict[str, Any]], evaluation: Evaluation) -> list[str]:
+def _warnings(
+    interval: tuple[float, float] | None, rows: Sequence[dict[str, Any]], evaluation: Evaluation, harm: str
+) -> list[str]:
     found = []
     if interval is not None and interval[0] > 0:
-        found.append(HURT)
+        found.append(harm)
     if evaluation.reason:
         found.append(evaluation.reason)
     lost = [row["name"] for row in rows if row["test_samples"] >= TELLING and row["error"] == 1.0]

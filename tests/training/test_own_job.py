@@ -17,6 +17,7 @@ from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from softmatch.training.job import Result
+from softmatch.training.measure import HURT, KEPT
 from tests.own.sources import blobs, pictures, texts, write_csv
 from tests.prepared import prepare
 from tests.tiny_encoder import make_text_encoder
@@ -71,6 +72,8 @@ def test_a_cross_fit_keeps_the_baseline_where_it_is_clearly_better(tmp_path: Pat
     assert "The saved model is the baseline" in (best.run / "report.html").read_text()
     assert "The saved model is the baseline" in verdict(best)
     assert "--method supervised" in verdict(asked)
+    assert (KEPT in best.warnings, HURT in best.warnings) == (True, False)
+    assert (KEPT in asked.warnings, HURT in asked.warnings) == (False, True)
     assert "the baseline" in write_pseudo_labels(best.run).reason
 
 
