@@ -1,8 +1,10 @@
 """Measure a frozen image encoder on folders of photos: softmatch with all defaults, its baseline, and scikit-learn's methods.
 
+    python benchmarks/photos.py fashion cifar10-unbalanced --fashion-mnist FILE.npz --cifar10 FILE.npz --encoder ENCODER
     python benchmarks/photos.py FOLDER [FOLDER ...] --encoder ENCODER --work runs/photos [--per-class 10] [--seeds 10 11 12 13 14]
 
-Each FOLDER has one subfolder of images per class. For each seed a quarter of every class is the test set, and `--per-class`
+Each FOLDER has one subfolder of images per class; those named fashion and cifar10-unbalanced are made of the archives if they are
+missing. For each seed a quarter of every class is the test set, and `--per-class`
 images of each class are labelled; all others are unlabelled. `softmatch train` gets these images as a user has them (class
 folders, unlabeled/ and a test folder); every rival gets the features of the same encoder. Logistic regression is given twice: on
 standardised features, and on features of length 1 with less shrinkage (C = 10), which suits few labels better. Finished seeds are
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
 import softmatch
 from softmatch.data.preparations.encoder_features import EncoderPreparation
@@ -36,6 +39,22 @@ COLUMNS = {
     "self-training": "self-training",
     "spreading": "label spreading",
 }
+
+
+def make(folder: Path, archive: Path | None) -> None:
+    """Write the first 2,000 training images of Fashion-MNIST, or six unbalanced classes of the first 4,000 of CIFAR-10."""
+    if folder.exists() or archive is None:
+        return
+    with np.load(archive) as found:
+        pixels, labels = found["x_train"], found["y_train"].ravel()
+    number, most = (2000, None) if folder.name == "fashion" else (4000, (400, 360, 300, 240, 160, 80, 0, 0, 0, 0))
+    written = dict.fromkeys(range(10), 0)
+    for position, label in enumerate(map(int, labels[:number])):
+        if most is not None and written[label] == most[label]:
+            continue
+        written[label] += 1
+        (folder / str(label)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[position].squeeze()).save(folder / str(label) / f"{position:05d}.png")
 
 
 def read(folder: Path) -> tuple[list[Path], Classes, list[str]]:
@@ -97,6 +116,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--encoder", required=True)
+    parser.add_argument("--fashion-mnist", type=Path, help="fashion_mnist.npz: x_train, y_train")
+    parser.add_argument("--cifar10", type=Path, help="cifar10.npz: x_train, y_train")
     parser.add_argument("--per-class", type=int, default=10)
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12, 13, 14])
     parser.add_argument("--work", type=Path, default=Path("runs/photos"))
@@ -105,6 +126,7 @@ def main() -> None:
     print(f"| photos, {options.per_class} labels per class | images | classes | {' | '.join(COLUMNS.values())} | n | s |")
     print("|---" * (len(COLUMNS) + 5) + "|")
     for folder in options.folders:
+        make(folder, {"fashion": options.fashion_mnist, "cifar10-unbalanced": options.cifar10}.get(folder.name))
         files, labels, classes = read(folder)
         features: Numbers | None = None
         results = []
