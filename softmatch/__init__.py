@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from softmatch.step import Seen
     from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
     from softmatch.training.job import Result, train
+    from softmatch.training.learning_curve import LearningCurve, learning_curve
     from softmatch.weightings import (
         Constant,
         Gaussian,
@@ -45,8 +46,18 @@ __all__ += ["CurriculumThreshold", "LossThreshold", "RelativeThreshold", "SelfAd
 __all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"]
 __all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
 __all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
-__all__ += ["Classifier", "InputError", "Model", "Result", "SoftmatchError", "TrainingError"]
-__all__ += ["cold_start", "distil", "export", "load_model", "predict", "suggest", "train", "write_pseudo_labels"]
+__all__ += ["Classifier", "InputError", "LearningCurve", "Model", "Result", "SoftmatchError", "TrainingError"]
+__all__ += [
+    "cold_start",
+    "distil",
+    "export",
+    "learning_curve",
+    "load_model",
+    "predict",
+    "suggest",
+    "train",
+    "write_pseudo_labels",
+]
 __all__ += ["alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings"]
 
 _HOMES = {
@@ -65,6 +76,7 @@ _HOMES = {
     "step": "Seen",
     "thresholds": "CurriculumThreshold LossThreshold RelativeThreshold SelfAdaptiveThreshold",
     "training.job": "Result train",
+    "training.learning_curve": "LearningCurve learning_curve",
     "weightings": "Constant Gaussian Laplacian Linear Quadratic RampUp Threshold TruncatedGaussian TruncatedLaplacian "
     "Weighting weight_curve",
 }

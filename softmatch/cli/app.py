@@ -25,7 +25,7 @@ from softmatch.cli.plan import plan
 from softmatch.cli.reproduce import reproduce
 from softmatch.cli.train import bench, check, encoders, methods, train
 from softmatch.cli.typed import RENAMED, remember
-from softmatch.cli.use import distil, export, predict, pseudo_labels, report, runs, suggest
+from softmatch.cli.use import curve, distil, export, predict, pseudo_labels, report, runs, suggest
 from softmatch.config import FormerName
 from softmatch.errors import EXIT_CODES, FAILED, WRONG_USE, InputError, ProcessLost, SoftmatchError, Stopped, explain, nearest
 from softmatch.formatting import visible_lines
@@ -69,7 +69,7 @@ def completion(
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
     "Start": [train, check, methods],
-    "Use": [predict, pseudo_labels, suggest, export, distil, report, runs, encoders],
+    "Use": [predict, pseudo_labels, suggest, curve, export, distil, report, runs, encoders],
     "Research": [compare, reproduce, augment],
     "Machine": [bench, plan],
     "Help": [help, completion],

@@ -71,9 +71,10 @@ class _Bars(Progress):
 
 
 class Display(_Bars):
-    """Listener of a job: a live bar for each network on a terminal, and a line now and then elsewhere."""
+    """Listener of a job: a live bar for each network on a terminal, and some `lines` for each elsewhere."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, lines: int = LINES_WITHOUT_TERMINAL) -> None:
+        self._lines = lines
         name, steps = TextColumn("{task.description:<12}"), TextColumn("{task.completed}/{task.total}")
         super().__init__(console, (name, BarColumn(bar_width=10), steps, TextColumn("{task.fields[figures]}")))
         self._method = ""
@@ -101,7 +102,7 @@ class Display(_Bars):
             return
         if step < self._next_line and step < steps:
             return
-        self._next_line = 0 if step == steps else step + steps // LINES_WITHOUT_TERMINAL
+        self._next_line = 0 if step == steps else step + steps // self._lines
         left = record["seconds"] / step * (steps - step)
         say(self.console, f"{name:<12} step {step:>6,}/{steps:,}  {figures}  {left:.0f} s left")
 

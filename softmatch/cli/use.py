@@ -307,6 +307,33 @@ def distil(
     _tell(found, talk)
 
 
+def curve(
+    run: Run,
+    /,
+    source: Moved = None,
+    *,
+    method: OwnMethod = None,
+    network: OwnNetwork = None,
+    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
+) -> None:
+    """Measure the error of a run with fewer labels, and predict it for more: would more labels help?
+
+    Twelve trainings use a quarter, half and three quarters of the labels; the others are tested. A power law through these errors
+    gives the error with two and four times the labels. The curve is added to the report of the run. An interrupted curve goes on
+    where it was stopped when the command is repeated.
+
+    For example:
+
+    - softmatch curve runs/photos
+    """
+    from softmatch.cli.display import Display, make_console
+    from softmatch.training.learning_curve import learning_curve
+
+    with Display(make_console(talk), lines=1) as display:
+        found = learning_curve(run, source, method=method, network=network, listener=display)
+    _tell(found, talk)
+
+
 def report(run: Annotated[Path, Parameter(group=ARGUMENTS, help="Run folder, finished or not.")], /) -> None:
     """Write report.html of a run folder again."""
     from softmatch.report import write_report

@@ -63,7 +63,7 @@ def plan_evaluation(
         if len(held_out) < FEWEST:
             raise InputError(f"--evaluation holdout: {len(known)} labels are too few to give some away; use crossfit.")
         return Evaluation("holdout", without(whole, groups, held_out), reason=_untested(examples.labels, known, held_out))
-    fold_of = _deal(examples.labels, groups, known, folds, seed)
+    fold_of = deal(examples.labels, groups, known, folds, seed)
     testable = int((fold_of >= 0).sum())
     if not testable or (testable < FEWEST and how == "auto"):
         return Evaluation("none", whole, reason=_too_few(len(known), testable))
@@ -91,7 +91,7 @@ def hold_out(labels: Tensor, groups: Tensor, share: float, seed: int) -> Tensor:
     return known[torch.isin(groups[known], torch.tensor(sorted(chosen), dtype=torch.int64))]
 
 
-def _deal(labels: Tensor, groups: Tensor, known: Tensor, folds: int, seed: int) -> Tensor:
+def deal(labels: Tensor, groups: Tensor, known: Tensor, folds: int, seed: int) -> Tensor:
     """The fold of each labelled sample, −1 for one that is always trained on: the only one of its class.
 
     Samples of a class go round the folds, so that each fold has its share of them and leaves at least one to train on; a sample

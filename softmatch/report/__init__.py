@@ -8,6 +8,7 @@ import yaml
 from softmatch.files.atomic import write_atomically
 from softmatch.report import wording as words
 from softmatch.report.charts import thin
+from softmatch.report.label_curve import curve_section
 from softmatch.report.page_data import page_data, results_section
 from softmatch.report.pages import Page, count, percent
 from softmatch.report.reliability import calibration_section
@@ -45,6 +46,7 @@ def render(contents: Contents) -> str:
         missing=words.missing(contents),
         calibration=calibration_section(contents),
         results=results_section(contents),
+        curve=curve_section(contents),
         heads=heads,
         table=rows,
         settings={str(key): _setting(value) for key, value in contents.config.items()},

@@ -25,6 +25,7 @@ class Contents:
     baseline_records: list[Record] = field(default_factory=list)
     boundary: dict[str, Any] = field(default_factory=dict)
     baseline_boundary: dict[str, Any] = field(default_factory=dict)
+    curve: dict[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
 
     @property
@@ -98,6 +99,7 @@ def read(run: RunFolder) -> Contents:
         baseline_records=[clean_record(record) for record in baseline.records()],
         boundary=clean_boundary(_mapping(run, "boundary.json")),
         baseline_boundary=clean_boundary(_mapping(baseline, "boundary.json")),
+        curve=_mapping(run, "curve.json"),
         classes=_class_names(run, result, records),
     )
 

@@ -57,7 +57,7 @@ def _explain_other(out: Path, job: Job) -> None:
     """Raise InputError that explains why an unfinished run does not belong to this command."""
     if not (out / "config.yaml").is_file() or is_finished(out):
         return
-    source, config = _settings(out)
+    source, config = read_settings(out)
     if source != job.source:
         raise InputError(f"{out} is an unfinished run on {source}, not on {job.source}. Choose another --out.")
     if (key := _same(config, job.config)) is not None:
@@ -82,7 +82,7 @@ def is_run_of(folder: Path, job: Job) -> bool:
     if not (folder / "config.yaml").is_file():
         return False
     try:
-        source, config = _settings(folder)
+        source, config = read_settings(folder)
     except InputError:
         return False
     return source == job.source and _same(config, job.config) is None
@@ -109,7 +109,7 @@ def reopen(
         if is_finished(folder):
             raise InputError(f"{folder} is finished; there is nothing to resume. Its report is {folder / 'report.html'}.")
         _refuse_links(folder)
-        found, settings = _settings(folder)
+        found, settings = read_settings(folder)
         return json.dumps([found, settings.model_dump(mode="json")])
 
     where, written = json.loads(main_says(look))  # the others may run on machines without the folder
@@ -144,7 +144,7 @@ def resume_command(folder: Path, job: Job) -> str:
     return command + (f" --network {shlex.quote(config.network)}" if is_own(config.network) else "")
 
 
-def _settings(folder: Path) -> tuple[str, Config]:
+def read_settings(folder: Path) -> tuple[str, Config]:
     """Source and settings of a run folder."""
     found = read_file(folder / "config.yaml")
     source = found.pop("source", None)
