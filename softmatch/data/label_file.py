@@ -173,6 +173,9 @@ def add_labels(
     new = {each.label: each for each in given if each.label not in own}
     if own and prefer != "new":
         findings += _typing_errors(new, own)
+    if not given:
+        findings.append(Finding("warning", f"{path} has no labels yet: its column label is empty."))
+        return records, findings
     findings.append(Finding("note", _summary(path, given, added, found.moved, sorted(new) if own else [])))
     return replace(records, labels=labels, chosen=chosen if any(chosen) else ()), findings
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from softmatch.data.fingerprint import sample_digest
@@ -56,6 +57,21 @@ def test_what_was_merged_is_said(tmp_path: Path) -> None:
     assert note.level == "note"
     assert note.text == f"{counted}; purpose: 1 random, 1 chosen, 1 group; new class: 'bird'."
     assert made.chosen == [False, True, True, False, False, False]
+
+
+def test_a_file_that_nobody_has_filled_in_is_pointed_out(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "l.csv", [("1", "", "random"), ("2", "", "chosen")], ("name", "label", "purpose"))
+    made, (finding,) = add_labels(some_texts(), "source", path)
+    assert (finding.level, finding.text) == ("warning", f"{path} has no labels yet: its column label is empty.")
+    assert made.labels == [None] * 6
+
+
+def test_parquet_and_numbers_as_labels(tmp_path: Path) -> None:
+    path = tmp_path / "l.parquet"
+    pd.DataFrame({"row": [2, 4], "label": [1.0, float("nan")], "purpose": ["chosen", None]}).to_parquet(path)
+    made = merged(some_texts(), path)
+    assert made.labels == [None, "1", None, None, None, None]
+    assert made.chosen == [False, True, False, False, False, False]
 
 
 @pytest.mark.parametrize("kind", ["text", "table", "array", "image"])

@@ -13,6 +13,7 @@ import yaml
 import softmatch
 from softmatch.cli.summaries import measured_how, verdict
 from softmatch.config import make_config
+from softmatch.inference.distil import distil
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
@@ -217,6 +218,8 @@ def test_labels_of_a_file_are_trained_on_and_found_again(tmp_path: Path) -> None
     written = write_pseudo_labels(result.run, tmp_path / "p.csv", order="source", device="cpu")
     with written.file.open(newline="") as file:
         assert [row["given_label"] for row in csv.DictReader(file)][:40] == ["left", "right"] * 20
+    small = distil(result.run, tmp_path / "small", measure=False, device="cpu", steps=2)
+    assert RunFolder(small.run).read_json("split.json")["labeled"] == list(range(40))
 
     with given.open("a") as file:
         file.write("41,centre\n")  # more labels are fine, of new classes too
