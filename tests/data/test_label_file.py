@@ -112,6 +112,7 @@ def test_copies_share_the_labels_of_their_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
+        ([("some/1", "cat")], "row 1: 'some/1'"),  # a longer path is another file
         (
             [("7", "cat")],
             "1 label is of samples that source does not have: {file}, row 1: '7'. Its samples are called '1' to '6'",
