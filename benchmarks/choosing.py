@@ -63,10 +63,13 @@ def choose(way: str, items: Array, truth: Array, number: int, seed: int) -> list
     if way == "cold start":
         with tempfile.TemporaryDirectory() as folder:
             unlabeled = items, np.full(len(items), -1)
-            return list(softmatch.cold_start(unlabeled, number, Path(folder) / "to_label.csv", seed=seed).positions)
+            return list(
+                softmatch.cold_start(unlabeled, number, Path(folder) / "to_label.csv", seed=seed, random_share=0.0).positions
+            )
     if way == "ProbCover":
         return prob_cover(reduced(standardized(items), seed), number, seed)
-    return generator.permutation(len(items))[:number].tolist()
+    drawn: list[int] = generator.permutation(len(items))[:number].tolist()
+    return drawn
 
 
 def error_after(items: Array, truth: Array, chosen: list[int], test: tuple[Array, Array], folder: Path, settings: Row) -> float:
@@ -97,7 +100,9 @@ def measure(way: str, items: Array, truth: Array, seed: int, steps: int) -> list
                 labels = np.full(len(items), -1)
                 labels[chosen] = truth[chosen]
                 last = folder / str(rows[-1]["labels"])
-                more = softmatch.suggest(last, number - len(chosen), folder / f"{number}.csv", (items, labels), seed=seed)
+                more = softmatch.suggest(
+                    last, number - len(chosen), folder / f"{number}.csv", (items, labels), seed=seed, random_share=0.0
+                )
                 chosen = [*chosen, *more.positions]
             error = error_after(items, truth, chosen, test, folder / str(number), settings)
             rows.append({"labels": number, "error": error, "classes": len(np.unique(truth[chosen]))})

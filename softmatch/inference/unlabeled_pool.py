@@ -28,7 +28,7 @@ from softmatch.networks import Network
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
-from softmatch.training.opening import NO_COLUMNS, open_job, texts_of
+from softmatch.training.opening import NO_COLUMNS, open_job, reading_of, texts_of
 from softmatch.training.setup import POOL_PART, make_task
 from softmatch.training.task import Task
 
@@ -36,6 +36,7 @@ ROWS = 4096
 READING = (
     *("data", "seed", "split_seed", "unlabeled", "image_size", "encoder", "fine_tune", "device"),
     *("label_column", "text_column", "feature_columns", "max_tokens", "train_per_class", "validation_per_class"),
+    *("labels_from", "prefer"),
 )
 """Settings for reading the data; no other setting of a run folder is used here."""
 
@@ -103,6 +104,15 @@ class Pool:
             wanted |= {name: str(text) for name, text in zip(piece.names, piece.inputs, strict=True) if name in wanted}
         return [wanted[name] for name in names]
 
+    def records(self) -> Records | None:
+        """Read the samples as the source has them now; None for a source without files or rows."""
+        if self.examples.preparation is None:
+            return None
+        if isinstance(self.source, str) and self.source in SOURCES:
+            return next(read_again(self.source, self.model, self.task.config))
+        columns = replace(reading_of(self.task.config).columns, augmented=())  # as in training: a model may use fewer columns
+        return open_source(self.source, columns, need_label=False).read()
+
 
 def open_pool(
     run: Path | str,
@@ -137,6 +147,7 @@ def open_pool(
         raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")
     unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not needed here
     job = open_job(where, config.model_dump(include={*READING}), unused, where=f"{run}/config.yaml")
+    job = replace(job, examples=_with_classes(job.examples, model.classes))
     split = Split.from_dict(found, len(job.examples))
     # With the trained network: a name in the settings would let the folder choose which code runs.
     task = make_task(replace(job, config=config), Evaluation("none", split), model.views, model.network, model.network)
@@ -152,6 +163,14 @@ def open_pool(
         reason = f"it takes {'×'.join(map(str, model.shape))}, but prepares {'×'.join(map(str, examples.items.shape[1:]))}"
         raise InputError(f"the model of {run} cannot be used: {reason}.")
     return replace(pool, task=replace(task, examples=examples))
+
+
+def _with_classes(examples: Examples, classes: Sequence[str]) -> Examples:
+    """Take away the labels of classes that the data got after the training; other data stay as they are."""
+    if not set(classes) < set(examples.classes):
+        return examples
+    number = torch.tensor([classes.index(name) if name in classes else UNLABELED for name in examples.classes] + [UNLABELED])
+    return replace(examples, labels=number[examples.labels], classes=tuple(classes))  # −1 is the last of the numbers
 
 
 def read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:

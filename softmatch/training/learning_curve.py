@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from softmatch.data import Split
-from softmatch.data.evaluation import FEWEST, deal, without
+from softmatch.data.evaluation import FEWEST, deal, measurable, without
+from softmatch.data.examples import UNLABELED
 from softmatch.errors import InputError
 from softmatch.formatting import percent
 from softmatch.methods import BASELINE
@@ -167,13 +168,15 @@ def _splits(task: Task, number: int) -> list[Split]:
     """Splits with `number` of the parts of the labels; the others are tested, where the run has no test samples of its own."""
     whole, labels = task.split, task.examples.labels
     groups = torch.arange(len(task.examples)) if task.examples.groups is None else task.examples.groups
-    part_of = deal(labels, groups, whole.labeled, PARTS, whole.seed)
+    part_of = deal(labels, groups, whole.labeled, PARTS, whole.seed, labels != UNLABELED)
+    fair = measurable(task.examples)[0] if task.evaluation.measured_on == "random" else labels != UNLABELED
     found = []
     for first in range(PARTS):
         used = torch.isin(part_of, torch.tensor([(first + k) % PARTS for k in range(number)])) | (part_of < 0)
         used = _with_every_class(used, labels[whole.labeled], groups[whole.labeled])
         if task.evaluation.kind == "crossfit":
-            found.append(without(whole, groups, whole.labeled[~used]))
+            tested = without(whole, groups, whole.labeled[~used & fair[whole.labeled]])
+            found.append(replace(tested, labeled=whole.labeled[used]))
         else:
             found.append(replace(whole, labeled=whole.labeled[used]))
     return found
