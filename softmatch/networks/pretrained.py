@@ -1,6 +1,5 @@
 """Fine-tuning of pretrained encoders (extra `text`): `features(x)` come from the encoder, the `head` is new."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from softmatch.encoders.encoder_folder import find_encoder, read_image_settings,
 from softmatch.encoders.layers import find_layers, recorded_calls
 from softmatch.encoders.model_folder import read_json
 from softmatch.errors import InputError
-from softmatch.networks.heads import ADAPTER, FeatureNetwork, Head, Tuning
+from softmatch.networks.heads import FeatureNetwork, Head, Tuning, add_adapters
 
 PIECE = 64
 """Texts per pass without gradients."""
@@ -189,7 +188,7 @@ def build_pretrained(
 def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> PretrainedImage | PretrainedText:
     folder = find_encoder(encoder)
     if "pretrained_cfg" in read_json(folder, "config.json"):
-        raise InputError(f"encoder {encoder} is a model of timm, which is only used frozen: leave out --fine-tune.")
+        raise InputError(f"encoder {encoder} is a model of timm, which is only used frozen: leave out --tune.")
     backbone, side = load_backbone(folder, of), read_image_settings(folder).side if of == "image" else 0
     with recorded_calls(backbone.model) as calls:
         num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also checks the modality
@@ -201,7 +200,7 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
     if tuning.layers is not None or tuning.lora is not None:
         backbone.freeze(tuning.layers)
     if tuning.lora is not None:
-        add_adapters(backbone, tuning.lora, encoder)
+        add_adapters(backbone.model, () if backbone.layers is None else backbone.layers.lists, tuning.lora, encoder)
     return network
 
 
@@ -210,34 +209,3 @@ def _assemble(backbone: Backbone, num_classes: int, settings: Mapping[str, Any])
     if backbone.of == "image":
         return PretrainedImage(backbone, features, num_classes, settings["side"], head)
     return PretrainedText(backbone, features, num_classes, settings["pad"], settings["pooling"], head)
-
-
-def add_adapters(backbone: Backbone, rank: int, name: object) -> None:
-    """Replace W by W + 2·B·A in every linear map of the layers, inside and outside attention; only A and B are trained.
-
-    B starts at zero, so that nothing changes at first.
-
-    Args:
-        rank: rank of B·A.
-        name: name of the encoder, for the message.
-
-    Raises:
-        InputError: PEFT is not installed, or there are no linear maps.
-    """
-    try:
-        import peft
-    except ImportError as error:
-        raise InputError("--lora needs a further library: pip install 'softmatch[lora]'.") from error
-    model, layers = backbone.model, backbone.layers
-    inside = () if layers is None else layers.lists
-    targets = [
-        path
-        for path, module in model.named_modules()
-        if type(module) is nn.Linear and any(path.startswith(f"{each}.") for each in inside)
-    ]
-    if not targets:
-        raise InputError(f"--lora: encoder {name} has no layers with linear maps. Leave it out, or choose another encoder.")
-    config = peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules="|".join(re.escape(path) for path in targets)
-    )
-    peft.inject_adapter_in_model(config, model, ADAPTER)

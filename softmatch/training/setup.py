@@ -45,6 +45,8 @@ ADAPTED = 1000
 """Number of images whose patches a shallow network whitens."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
 """Settings for fine-tuning a pretrained encoder."""
+RANK = 8
+"""Rank of adapters, unless the user gives another."""
 
 
 def prepare_job(job: Job, network: Network | None = None) -> Task:
@@ -95,22 +97,26 @@ def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, 
 
 def _tuning(config: Config) -> Tuning:
     """Settings for the trained part of an encoder and its head."""
-    return Tuning(config.head, config.tuned_layers, config.lora)
+    if config.last_layers is not None:
+        return Tuning(config.head, config.last_layers, config.lora)
+    return Tuning(config.head, config.tuned_layers, (config.lora or RANK) if config.tune == "lora" else config.lora)
 
 
 def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
     """Raise InputError for settings for fine-tuning an encoder where none is trained; `kind` is that of the items."""
-    missing = "give --fine-tune" if config.encoder is not None else "give --encoder and --fine-tune"
+    missing = "give --tune" if config.encoder is not None else "give --encoder and --tune"
     for key in ENCODER_ONLY:
         if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
             raise InputError(
                 f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
                 f"{describe_network(network)!r}. Leave it out, or {missing}."
             )
+    if config.tuned_layers is not None and config.tune not in ("head", "all"):
+        raise InputError(f"--tuned-layers is for --tune all, and this is --tune {config.tune}. Leave it out.")
     if config.length_buckets is not None and kind != "text":
         raise InputError(
             "--length-buckets is for texts and a pretrained encoder that is trained. "
-            f"Leave it out{'' if config.fine_tune else f', or {missing}'}."
+            f"Leave it out{'' if config.tune != 'head' else f', or {missing}'}."
         )
 
 
