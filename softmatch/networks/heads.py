@@ -90,11 +90,13 @@ class Tuning:
         layers: train only the last N layers, the modules after them and the head; 0: the head only. The frozen part has no
             dropout, and its batch normalisation keeps its statistics.
         lora: train only low-rank updates of this rank to the layers' linear maps, and the head.
+        cached: the inputs of the network are activations below these layers, or items as usual.
     """
 
     head: Head = "linear"
     layers: int | None = None
     lora: int | None = None
+    cached: bool = False
 
     def __post_init__(self) -> None:
         if self.head not in get_args(Head):
