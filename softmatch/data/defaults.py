@@ -30,8 +30,11 @@ def suitable(
     quick = device.type != "cpu"
     found["labeled_batch"] = min(64, max(16, labeled))
     if encoder is not None and tune != "head":
-        rates = {"optimizer": "adamw", "lr": 5e-5, "head_rate": 20.0, "batch_statistics": "separate"}
+        rates: dict[str, Any] = {"optimizer": "adamw", "lr": 5e-5, "head_rate": 20.0, "batch_statistics": "separate"}
         batches = {"steps": 500, "labeled_batch": 8, "unlabeled_batch": 16}
+        if tune.startswith("last-"):  # a step costs less than an evaluation, and no views of words or pixels are needed
+            batches = {"steps": 300, "labeled_batch": 16, "unlabeled_batch": 32, "evaluate_every": 30}
+            rates["lr"] = 1e-4
         return found | {"network": f"encoder={encoder}"} | batches | rates
     if examples.kind == "vector":
         return found | _vectors(examples)
