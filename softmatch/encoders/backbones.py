@@ -120,7 +120,7 @@ class Backbone(nn.Module):
         """
         assert self.layers is not None
         if self.grid is not None:
-            hidden = hidden.transpose(1, 2).unflatten(2, self.grid).contiguous(memory_format=torch.channels_last)
+            hidden = hidden.reshape(len(hidden), *self.grid, -1).permute(0, 3, 1, 2)  # channels last in memory
         with only_last(self.model, self.layers, last, hidden):
             found: Tensor = self(inputs, mask, *options)
         return found

@@ -59,8 +59,8 @@ class _Source:
 
     def lengths(self, items: Tensor) -> Tensor:
         """Number of tokens of each text (n,), at least one."""
-        places = torch.arange(1, items.shape[1] + 1)
-        return torch.where(items != self.pad, places, 1).amax(1)
+        found: Tensor = (torch.arange(1, items.shape[1] + 1) * (items != self.pad)).amax(1)
+        return found.clamp_min(1)
 
     def by_length(self, items: Tensor, chosen: Sequence[int]) -> list[int]:
         """The chosen texts from long to short, so that a pass needs little padding; images as they are."""

@@ -56,7 +56,8 @@ class ActivationViews:
     @property
     def size(self) -> int:
         """Largest number of values of an item."""
-        return int(self.lengths.max()) * (self.values.shape[1] + 1)
+        longest, width = int(self.lengths.max()), int(self.values.shape[1])
+        return longest * (width + 1)
 
     def _of(self, row: int) -> npt.NDArray[np.float16]:
         start = int(self.starts[row])
@@ -102,8 +103,7 @@ class ActivationViews:
         if drawn is not None:
             made[..., :-1] += noise * self.scale * drawn * made[..., -1:]
         if self.grid is not None and bool(mirrored.any()):
-            flipped = made[mirrored].unflatten(1, self.grid).flip(2).flatten(1, 2)
-            made[mirrored] = flipped
+            made[mirrored] = made[mirrored].view(-1, *self.grid, width + 1).flip(2).flatten(1, 2)
         return made.to(items.device, non_blocking=True)
 
     def settings(self) -> dict[str, Any]:
