@@ -34,7 +34,7 @@ from softmatch.training.setup import prepare_job
 Row = dict[str, Any]
 METHODS = ("supervised", "uda", "fixmatch", "flexmatch", "softmatch")
 NO_VERSIONS = {"augmented": "none"}
-FINE_TUNED = {"fine_tune": True, "max_tokens": 32, "labeled_batch": 8, "unlabeled_batch": 8, "steps": 60, "evaluate_every": 60}
+FINE_TUNED = {"tune": "all", "max_tokens": 32, "labeled_batch": 8, "unlabeled_batch": 8, "steps": 60, "evaluate_every": 60}
 """Settings that a CPU can do within minutes: a step takes about a second, and an evaluation as long as all steps."""
 ROWS: Mapping[str, tuple[str, Mapping[str, Any], Sequence[str]]] = {
     "tfidf": ("TF-IDF, perceptron", NO_VERSIONS, ("supervised", "softmatch")),

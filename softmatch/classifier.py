@@ -65,6 +65,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         steps, labeled_batch, unlabeled_batch, optimizer, lr, views: settings of `softmatch.train`. By default, these and the
             network are chosen by the data; see `config_`.
         encoder: a pretrained encoder for texts or files of images: a folder or an id of the Hugging Face hub.
+        tune: its trained part: "head" (the default), "last-2", "lora" or "all".
         settings: further settings of `softmatch.train`, such as {"method_options": {"k": 3}, "weight_decay": 0}, or
             {"label_column": "kind"} to name a column of a table.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
@@ -109,6 +110,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         lr: float | None = None,
         views: Mapping[str, Any] | None = None,
         encoder: str | None = None,
+        tune: str | None = None,
         settings: Mapping[str, Any] | None = None,
         device: str = "auto",
         verbose: bool = False,
@@ -123,6 +125,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         self.lr = lr
         self.views = views
         self.encoder = encoder
+        self.tune = tune
         self.settings = settings
         self.device = device
         self.verbose = verbose
@@ -284,7 +287,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         augmented, kind = prepare_augmented(records, preparation), kind_of(preparation)
         examples = Examples(made.items, labels, names, kind, preparation=preparation, groups=everything, augmented=augmented)
         labeled, device = int((labels != UNLABELED).sum()), choose_device(asked.device)
-        defaults = suitable(examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
+        defaults = suitable(examples, labeled, device, asked.encoder, asked.tune)
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes
 
     def _train(self, job: Job) -> Config:

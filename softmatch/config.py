@@ -1,13 +1,15 @@
 """The settings of a run in one flat model; the command line overrides a file, which overrides the defaults of the data."""
 
 import math
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from softmatch.errors import InputError, explain, nearest
 from softmatch.files.atomic import write_atomically
@@ -59,7 +61,11 @@ class Config(BaseModel):
         description="Pretrained encoder of texts or images: images-small, images, images-large, texts-small, texts, "
         "texts-multilingual (see `softmatch encoders`), a folder, a Hugging Face model ID, or timm:NAME.",
     )
-    fine_tune: bool = Field(False, description="Train the encoder too. By default its features are computed once and cached.")
+    tune: str = Field(
+        "head",
+        description="Trained part of the encoder. head: a network on its features, which are computed once and cached. last-N: "
+        "its last N layers, on cached activations of the layers below. lora: low-rank adapters in all layers. all: everything.",
+    )
     augmented: str | None = Field(
         None,
         description="Columns of augmented texts, such as back-translations, that serve as strong views; separated by commas. "
@@ -122,10 +128,8 @@ class Config(BaseModel):
     warmup: int = Field(0, ge=0, description="Number of first steps in which the learning rate rises from 0.")
     layer_decay: float = Field(1.0, gt=0, le=1, description="Fine-tuning: factor of the learning rate per layer below the head.")
     head_rate: float = Field(1.0, gt=0, le=10_000, description="Fine-tuning: learning-rate factor of the classification head.")
-    tuned_layers: int | None = Field(None, ge=0, description="Fine-tuning: last encoder layers to train in addition to the head.")
-    lora: int | None = Field(
-        None, ge=1, le=1024, description="Fine-tuning: train low-rank adapters of this rank instead of the encoder (extra lora)."
-    )
+    tuned_layers: int | None = Field(None, ge=0, description="With --tune all: last encoder layers to train; nothing is cached.")
+    lora: int | None = Field(None, ge=1, le=1024, description="Rank of the adapters of --tune lora.")
     head: Literal["linear", "gelu"] = Field(
         "linear", description="Fine-tuning: classification head. gelu adds a hidden layer, as in USB's code."
     )
@@ -165,6 +169,18 @@ class Config(BaseModel):
     evaluate_every: int | None = Field(None, ge=1, description="Number of steps between evaluations.")
     checkpoint_every: int | None = Field(None, ge=1, description="Number of steps between checkpoints.")
 
+    @field_validator("tune")
+    @classmethod
+    def _known_part(cls, value: str) -> str:
+        if re.fullmatch(r"head|lora|all|last-[1-9]\d{0,2}", value) is None:
+            raise PydanticCustomError("tune", "it must be head, lora, all, or last-N with N from 1, such as last-2")
+        return value
+
+    @property
+    def last_layers(self) -> int | None:
+        """N of `tune` last-N; None for other parts of an encoder."""
+        return int(self.tune.removeprefix("last-")) if self.tune.startswith("last-") else None
+
 
 FORMER = {
     "label": "label_column",
@@ -174,8 +190,11 @@ FORMER = {
     "twin": "baseline",
     "head_labels": "largest_class_labels",
     "head_unlabeled": "largest_class_unlabeled",
+    "fine_tune": "tune",
 }
 """Settings that had another name in version 0.1, which is still understood: old name → name."""
+FORMER_VALUES: Mapping[str, Mapping[Any, str]] = {"fine_tune": {True: "all", False: "head"}}
+"""Values of settings with a former name that have another form now."""
 PLANNED = ("steps", "evaluate_every")
 """Settings that follow from a length in minutes."""
 RUN_SETTINGS = "config.yaml"
@@ -199,14 +218,20 @@ def renamed(layer: Mapping[str, Any], where: str, warn: bool = False) -> dict[st
             raise InputError(f"{where}: {key} is the former name of {name}. Give one of them.")
         if name != key and warn:
             warnings.warn(f"{where}: {key} is now called {name}.", FormerName, stacklevel=3)
-        found[name] = value
+        found[name] = FORMER_VALUES.get(key, {}).get(value, value) if isinstance(value, bool) else value
     return found
 
 
 def former_names(layer: Mapping[str, Any]) -> dict[str, Any]:
     """The settings under their former names, by which the runs of a sweep are told apart since version 0.1."""
-    former = {name: key for key, name in FORMER.items()}
-    return {former.get(key, key): value for key, value in layer.items()}
+    former, found = {name: key for key, name in FORMER.items()}, dict[str, Any]()
+    for name, value in layer.items():
+        key = former.get(name, name)
+        values = {now: then for then, now in FORMER_VALUES.get(key, {}).items()}
+        if values and value not in values:  # which version 0.1 did not have
+            key = name
+        found[key] = values.get(value, value) if values else value
+    return found
 
 
 def left_open(config: Config) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ HEADS: Mapping[str, Settings] = {
 
 TEXT: Settings = {
     "encoder": "google-bert/bert-base-uncased",
-    "fine_tune": True,
+    "tune": "all",
     "head": "gelu",
     "max_tokens": 512,
     "steps": 2**18,
@@ -149,8 +149,8 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
         # Averages over a thousand steps would outlast a short run: they scale with its length. A momentum of 0 is none.
         followed = {key: value for key, value in recipe.items() if key not in AVERAGES or value == 0.0}
         config = make_config(defaults, heads, followed, user, where=where)
-    if recipe.get("fine_tune") and not config.fine_tune:
-        raise InputError(f"{where}: the paper's recipe for texts trains the encoder. Leave out --no-fine-tune, or --recipe.")
+    if config.tune != recipe.get("tune", config.tune):
+        raise InputError(f"{where}: the paper's recipe for texts trains the whole encoder. Leave out --tune, or --recipe.")
     if config.micro_batch and config.batch_statistics == "joint":
         raise InputError(f"{where}: micro_batch is for separate batch statistics, and these are joint. Leave it out.")
     return config

@@ -56,6 +56,19 @@ def test_former_names_are_understood(tmp_path: Path) -> None:
     assert renamed(former_names(settings), "here") == settings
 
 
+def test_fine_tuning_was_a_yes_or_no(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("fine_tune: true\nlora: 4\n")
+    assert read_file(tmp_path / "config.yaml") == {"tune": "all", "lora": 4}
+    assert make_config({"fine_tune": False}).tune == "head"
+    with pytest.warns(FormerName, match="fine_tune is now called tune"):
+        assert renamed({"fine_tune": True}, "here", warn=True) == {"tune": "all"}
+    refused("fine_tune is the former name of tune", make_config, {"fine_tune": True, "tune": "lora"})
+    for tune, former in (("all", {"fine_tune": True}), ("head", {"fine_tune": False}), ("last-2", {"tune": "last-2"})):
+        assert former_names({"tune": tune}) == former, "so the keys of existing runs are the same"
+        assert renamed(former, "here") == {"tune": tune}
+    assert (make_config({"tune": "last-12"}).last_layers, make_config({"tune": "all"}).last_layers) == (12, None)
+
+
 def test_options_are_merged_one_by_one_and_texts_become_numbers() -> None:
     config = make_config({"views": {"pad": 1, "flip": False}}, {"views": {"cutout": "0.2", "pad": 2}})
     assert config.views == {"pad": 2, "flip": False, "cutout": 0.2}

@@ -58,7 +58,7 @@ def test_long_tailed_image_classification(source: str, labels: int, unlabeled: i
 def test_text_classification(source: str, labels: int, train: int | None, validation: int) -> None:
     config = make(source, recipe="paper")
     assert (config.labels, config.train_per_class, config.validation_per_class) == (labels, train, validation)
-    assert (config.encoder, config.fine_tune, config.head) == ("google-bert/bert-base-uncased", True, "gelu")
+    assert (config.encoder, config.tune, config.head) == ("google-bert/bert-base-uncased", "all", "gelu")
     assert (config.max_tokens, config.length_buckets) == (512, 1)
     assert (config.optimizer, config.lr, config.weight_decay, config.decay) == ("adamw", 1e-5, 1e-4, "gradient")
     assert (config.warmup, config.layer_decay, config.tuned_layers, config.lora) == (0, 1.0, None, None)
@@ -110,7 +110,7 @@ def test_options_win_over_the_recipe_and_averages_follow_a_short_run() -> None:
     [
         ("digits", {"recipe": "paper"}, "no experiment on 'digits'"),
         ("digits", {"recipe": "paper"}, "stl10, imagenet, agnews, dbpedia, imdb, amazon-5, yelp-5"),
-        ("agnews", {"recipe": "paper", "fine_tune": False}, "trains the encoder. Leave out --no-fine-tune"),
+        ("agnews", {"recipe": "paper", "tune": "head"}, "trains the whole encoder. Leave out --tune"),
         ("agnews", {"recipe": "paper", "imbalance": 10}, "no long-tailed experiment on 'agnews'"),
         ("svhn", {"recipe": "paper", "imbalance": 10}, "no long-tailed experiment on 'svhn'"),
         ("cifar10", {"labels": 40, "imbalance": 10}, "exclude each other"),

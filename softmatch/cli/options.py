@@ -24,7 +24,7 @@ class Folded(DefaultFormatter):
 
 PANELS: Mapping[str, str] = {
     "Your data": "labels label_column text_column feature_columns unlabeled labels_from data image_size",
-    "Encoder": "encoder fine_tune max_tokens augmented",
+    "Encoder": "encoder tune max_tokens augmented",
     "Method": "method method_options network baseline keep",
     "Length and seed": "steps minutes seed split_seed",
     "Measuring": "test evaluation folds test_fraction evaluate_every",
@@ -57,6 +57,7 @@ DEFAULTS: Mapping[str, str] = {
     "out": "a new folder in runs/",
     "clip": "no clipping",
     "tuned_layers": "all layers",
+    "lora": "8",
     "length_buckets": "50",
     "threads": "chosen by torch",
     "workers": "by the data and the machine",

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from softmatch.cli.display import Display, Reading, make_console, say
 from softmatch.cli.options import TalkOrJson
-from softmatch.cli.summaries import check_facts, print_check, print_plan, print_result, print_settings
+from softmatch.cli.summaries import check_facts, print_check, print_estimate, print_plan, print_result, print_settings
 from softmatch.config import read_file
 from softmatch.distributed.processes import first_of_machine, from_environment, joined, main_says, world
 from softmatch.errors import InputError
@@ -27,6 +27,8 @@ from softmatch.training.setup import restored_state
 from softmatch.training.task import Task
 
 AUTO = "auto"
+FEW_STEPS, SECONDS = 2, 5.0
+"""Steps that are timed before an encoder is trained, and the number of seconds after which timing stops early."""
 
 
 class _Verbose(Display):
@@ -109,6 +111,9 @@ def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> None:
         run_job(job, run=run)
         return
     console = make_console(talk)
+    if job.config.tune != "head" and run is None and world().size == 1 and not talk.quiet:
+        with restored_state():
+            print_estimate(plan(job, FEW_STEPS, SECONDS), console)
     with (_Verbose if talk.verbose else Display)(console) as display:
         result = run_job(job, display, run=run)
     print_result(result, job.source, said=[finding.text for finding in job.findings], console=console)

@@ -15,6 +15,7 @@ from softmatch.data.records import Finding
 from softmatch.data.sources import SOURCES
 from softmatch.formatting import duration, percent, visible_lines
 from softmatch.runs.verdict import judge, rests_on
+from softmatch.training.activations import Encoding
 from softmatch.training.bench import Bench, Measurement, Plan
 from softmatch.training.job import Result
 from softmatch.training.measure import HURT, KEPT
@@ -126,6 +127,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     measured, config = plan.measurement, plan.task.config
     speed = f"{measured.images / measured.seconds:,.0f} images/s"
     rows = {
+        **({} if plan.encoding is None else {"activations": _activations(plan.encoding)}),
         "step": f"{duration(measured.seconds)}, {speed}, median of {len(measured.step)}",
         "step of the baseline": "no baseline" if plan.baseline is None else duration(plan.baseline),
         "evaluation": f"{duration(plan.evaluation[0])}, {plan.evaluations} times per network",
@@ -133,6 +135,21 @@ def print_plan(plan: Plan, console: Console) -> None:
         "memory": memory(measured),
     }
     print_facts(console, rows)
+
+
+def _activations(cost: Encoding) -> str:
+    """Format the cost of activations: 'about 2 min and 0.24 GB in …, once'."""
+    if not cost.size:
+        return f"cached in {cost.folder}"
+    return f"about {duration(cost.seconds)} and {max(cost.size / 1e9, 0.01):.2f} GB in {cost.folder}, once"
+
+
+def print_estimate(plan: Plan, console: Console) -> None:
+    """Print what a run that trains an encoder will cost, before it starts."""
+    steps = f"{plan.task.config.steps:,} steps of {duration(plan.measurement.seconds)}"
+    say(console, f"Estimated: about {duration(plan.seconds)} in all, {steps}; memory {memory(plan.measurement)}.")
+    if plan.encoding is not None:
+        say(console, f"Activations of the encoder: {_activations(plan.encoding)}.")
 
 
 def print_bench(bench: Bench) -> None:
@@ -192,6 +209,10 @@ def print_check(plan: Plan, findings: Sequence[Finding], console: Console, verbo
         f"\nTraining would take about {duration(plan.seconds)} here: {', '.join(trainings)}; {task.config.steps:,} steps each. "
         "Start it with softmatch train and the same arguments.",
     )
+    if plan.encoding is not None:
+        say(console, f"Activations of the encoder: {_activations(plan.encoding)}.")
+    if plan.task.config.tune != "head":
+        say(console, f"Memory: {memory(plan.measurement)}.")
 
 
 def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -209,6 +230,7 @@ def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
         "parameters": task.parameters,
         "seconds": plan.seconds,
         "memory_bytes": plan.measurement.memory,
+        "activations": None if plan.encoding is None else asdict(plan.encoding),
         "settings": effective(task),
         "findings": [asdict(finding) for finding in findings],
     }

@@ -16,6 +16,8 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "augment": {"--text": "--text-column"},
 }
 """Options that had another name in version 0.1: for each command, old name → name."""
+FLAGS: Mapping[str, str] = {"--fine-tune": "--tune=all", "--no-fine-tune": "--tune=head"}
+"""Former options without a value, and what they are now."""
 
 _words: list[str] = []
 
@@ -34,7 +36,10 @@ def remember(arguments: Sequence[str], tell: Callable[[str], None]) -> list[str]
         if word == "--":
             break
         option, equals, value = word.partition("=")
-        if option in names:
+        if option in names and option in FLAGS and not equals:
+            _words[place] = FLAGS[option]
+            tell(f"{option} is now called {FLAGS[option]}.")
+        elif option in names:
             _words[place] = names[option] + equals + value
             tell(f"{option} is now called {names[option]}.")
     return list(_words)

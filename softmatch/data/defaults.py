@@ -15,21 +15,26 @@ EPOCHS, FEWEST_STEPS, BATCHES = 100, 300, (32, 256)
 """On a CPU a run ends earlier if it has seen each unlabelled image that often; its fewest steps, and the size of its batches."""
 
 
-def suitable(examples: Examples, labeled: int, device: torch.device, encoder: str | None = None) -> dict[str, Any]:
+def suitable(
+    examples: Examples, labeled: int, device: torch.device, encoder: str | None = None, tune: str = "head"
+) -> dict[str, Any]:
     """Choose the settings (of `Config`) that differ from the general defaults. Experiments are in benchmarks/LOG.md.
 
     Args:
         labeled: number of labelled samples.
-        encoder: a pretrained encoder that is trained too.
+        encoder, tune: a pretrained encoder, and its trained part.
     """
     found: dict[str, Any] = {"test_fraction": FOLD_SHARE}
     if labeled == len(examples) and bool((examples.labels != UNLABELED).all()):
         found["method"] = "supervised"
     quick = device.type != "cpu"
     found["labeled_batch"] = min(64, max(16, labeled))
-    if encoder is not None:
-        rates = {"optimizer": "adamw", "lr": 5e-5, "head_rate": 20.0, "batch_statistics": "separate"}
+    if encoder is not None and tune != "head":
+        rates: dict[str, Any] = {"optimizer": "adamw", "lr": 5e-5, "head_rate": 20.0, "batch_statistics": "separate"}
         batches = {"steps": 500, "labeled_batch": 8, "unlabeled_batch": 16}
+        if tune.startswith("last-"):  # a step costs less than an evaluation, and no views of words or pixels are needed
+            batches = {"steps": 300, "labeled_batch": 16, "unlabeled_batch": 32, "evaluate_every": 30}
+            rates["lr"] = 1e-4
         return found | {"network": f"encoder={encoder}"} | batches | rates
     if examples.kind == "vector":
         return found | _vectors(examples)

@@ -39,7 +39,7 @@ class Reading:
         test: a further source of the same form, to measure the error on.
         image_size: side that images are resized to; None: by their sizes.
         encoder: a pretrained encoder (folder or hub id).
-        fine_tune: train the encoder too.
+        tune: trained part of the encoder: "head" for none of it.
         device: for the encoder.
         max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own limit.
         labels_from: a file of further labels.
@@ -50,7 +50,7 @@ class Reading:
     test: Any = None
     image_size: int | None = None
     encoder: str | None = None
-    fine_tune: bool = False
+    tune: str = "head"
     device: str = "auto"
     max_tokens: int | None = None
     labels_from: Path | None = None
@@ -196,8 +196,8 @@ def stop(findings: Sequence[Finding]) -> None:
 
 def refuse_unused(kind: InputKind, reading: Reading) -> None:
     """Raise InputError for an instruction that this kind of source has no use for."""
-    if reading.fine_tune and reading.encoder is None:
-        raise InputError("--fine-tune trains a pretrained encoder: give one with --encoder, or leave it out.")
+    if reading.tune != "head" and reading.encoder is None:
+        raise InputError(f"--tune {reading.tune} trains a pretrained encoder: give one with --encoder, or leave it out.")
     if reading.encoder is not None and kind not in ("image", "text"):
         raise InputError("--encoder is for texts and images; this source has neither.")
     if reading.max_tokens is not None and (kind != "text" or reading.encoder is None):
@@ -229,7 +229,7 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
     preparation: Preparation
     if records.kind == "image":
         paths: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
-        if reading.encoder is None or reading.fine_tune:
+        if reading.encoder is None or reading.tune != "head":
             return fit_images(paths, _side(reading), progress=progress, names=records.names)
         return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
     if records.kind == "text":
@@ -237,7 +237,7 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
         name = column or "text"
         if reading.encoder is None:
             preparation = fit_tfidf(texts, name)
-        elif reading.fine_tune:
+        elif reading.tune != "head":
             preparation = fit_tokens([texts, *records.augmented], name, reading.encoder, reading.max_tokens or MOST_TOKENS)
         else:
             preparation = fit_text_encoder(reading.encoder, name, progress, reading.device, reading.max_tokens)
@@ -258,7 +258,7 @@ def _side(reading: Reading) -> int | None:
 
 def _statistics(kind: InputKind, reading: Reading) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Mean and standard deviation of an encoder that is to be trained on images."""
-    if reading.encoder is None or not reading.fine_tune or kind != "image":
+    if reading.encoder is None or reading.tune == "head" or kind != "image":
         return None
     settings = read_image_settings(find_encoder(reading.encoder))
     return settings.mean, settings.std

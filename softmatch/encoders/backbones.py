@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from softmatch.encoders.encoder_folder import ENCODER
-from softmatch.encoders.layers import Layers
+from softmatch.encoders.layers import Layers, only_last, run_below
 from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, read_json, refuse_fetching
 from softmatch.errors import InputError, first_line
 
@@ -38,11 +38,13 @@ class Backbone(nn.Module):
     Attributes:
         config: the model's settings, as JSON.
         layers: its layers, if they were looked for.
+        grid: height and width of the positions in `below`, for an encoder of convolutions.
     """
 
     def __init__(self, model: Any, of: Modality, pooler: bool = True) -> None:
         super().__init__()
         self.layers: Layers | None = None
+        self.grid: tuple[int, int] | None = None
         self._still: list[nn.Module] = []
         self.of, self.config = of, {key: value for key, value in model.config.to_dict().items() if key not in UNKEPT}
         part = model.get_encoder() if self.config.get("is_encoder_decoder") else model
@@ -59,22 +61,23 @@ class Backbone(nn.Module):
             module.training = False
         return self
 
-    def freeze(self, tuned: int | None = None) -> None:
+    def freeze(self, tuned: int | None = None, option: str = "--tuned-layers") -> None:
         """Train only the last `tuned` layers and the modules after them.
 
         The frozen part has no dropout, so its output for an input is always the same, and autograd stores nothing for it.
 
         Args:
             tuned: number of layers; None: no parameter is trained, but only batch normalisation is in evaluation mode.
+            option: what the user has given, for messages.
         """
         if tuned is None:
             self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
             self.model.requires_grad_(False)
             return
         if tuned and self.layers is None:
-            raise InputError(f"--tuned-layers {tuned}: no layers were found in this encoder. Use 0, or leave the option out.")
+            raise InputError(f"{option}: no layers were found in this encoder. Use --tune head, or --tune all without it.")
         if self.layers is not None and tuned > self.layers.number:
-            raise InputError(f"--tuned-layers {tuned}: this encoder has {self.layers.number}. Leave the option out to train all.")
+            raise InputError(f"{option}: this encoder has {self.layers.number} layers. Give fewer, or --tune all.")
 
         def is_tuned(name: str) -> bool:
             return self.layers is not None and 0 < tuned >= self.layers.depth(name)
@@ -93,6 +96,57 @@ class Backbone(nn.Module):
         """
         pooled = self._read_text(inputs, mask, pooling, dropout) if self.of == "text" else self._read_image(inputs)
         return F.dropout(pooled, dropout, self.training and self.of == "image")
+
+    def below(self, last: int, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D): input of the last layers at all positions, which are tokens, patches, or pixels of a map of features.
+
+        Args:
+            last: number of these layers.
+            inputs, mask: as in `forward`.
+        """
+        assert self.layers is not None
+        given = {"pixel_values": inputs} if mask is None else {**self._words(inputs), "attention_mask": mask.long()}
+        hidden = run_below(self.model, self.layers, last, lambda: self.model(**given))
+        self.grid = (hidden.shape[2], hidden.shape[3]) if hidden.ndim == 4 else None
+        return hidden if self.grid is None else hidden.flatten(2).transpose(1, 2)
+
+    def above(self, last: int, hidden: Tensor, inputs: Tensor, mask: Tensor | None = None, *options: Any) -> Tensor:
+        """(B, D), as `forward` computes it, from the input of the last layers.
+
+        Args:
+            hidden: result of `below`, for other items too.
+            inputs: of the shape that these items have; values do not matter. One image serves for all.
+            mask, options: further arguments of `forward`.
+        """
+        assert self.layers is not None
+        if self.grid is not None:
+            hidden = hidden.reshape(len(hidden), *self.grid, -1).permute(0, 3, 1, 2)  # channels last in memory
+        with only_last(self.model, self.layers, last, hidden):
+            found: Tensor = self(inputs, mask, *options)
+        return found
+
+    @torch.no_grad()
+    def refuse_uncut(self, last: int, side: int, name: object) -> None:
+        """Raise InputError unless `above` of `below` is `forward`, on a trial input.
+
+        Args:
+            side: side of the trial images.
+            name: name of the encoder, for the message.
+        """
+        inputs, mask = torch.arange(8).view(2, 4) % 5, torch.arange(4) < torch.tensor([[4], [2]])
+        pixels = torch.linspace(-1.0, 1.0, 6 * side * side).view(2, 3, side, side)
+        given = (inputs, mask) if self.of == "text" else (pixels, None)
+        try:
+            whole = self(*given)
+            parts = self.above(last, self.below(last, *given), given[0][: 1 if self.of == "image" else None], given[1])
+            same = torch.allclose(whole, parts, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
+        except Exception:  # each model of the library has its own errors
+            same = False
+        if not same:
+            raise InputError(
+                f"--tune last-{last}: the layers of encoder {name} cannot be computed one after the other. Use --tune lora, "
+                "--tune all or --tune head."
+            )
 
     def _read_text(self, inputs: Tensor, mask: Tensor | None, pooling: str, dropout: float) -> Tensor:
         assert mask is not None

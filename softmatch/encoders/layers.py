@@ -1,11 +1,12 @@
 """The layers of a pretrained encoder, found by its structure, and the modules before and after them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,59 @@ def recorded_calls(model: nn.Module) -> Iterator[list[str]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Reached(Exception):  # noqa: N818  # not an error
+    """Ends a pass before a layer; carries the layer's input."""
+
+    def __init__(self, hidden: Tensor) -> None:
+        super().__init__()
+        self.hidden = hidden
+
+
+def run_below(model: nn.Module, layers: Layers, last: int, run: Callable[[], object]) -> Tensor:
+    """Input of the last layers in a pass of the model, which ends there.
+
+    Args:
+        last: number of these layers.
+        run: makes the pass.
+    """
+
+    def stop(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        raise _Reached(given[0] if given else named["hidden_states"])
+
+    handle = _first_of(model, layers, last).register_forward_pre_hook(stop, with_kwargs=True)
+    try:
+        run()
+    except _Reached as reached:
+        return reached.hidden
+    finally:
+        handle.remove()
+    raise ValueError("a pass does not reach its last layers")
+
+
+@contextmanager
+def only_last(model: nn.Module, layers: Layers, last: int, hidden: Tensor) -> Iterator[None]:
+    """In this block a pass has only the last layers, with this input; what comes before them is computed and ignored."""
+
+    def replace(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return ((hidden, *given[1:]), named) if given else (given, {**named, "hidden_states": hidden})
+
+    (path,) = layers.lists
+    parent, _, own = path.rpartition(".")
+    holder, every = model.get_submodule(parent), model.get_submodule(path)
+    handle = _first_of(model, layers, last).register_forward_pre_hook(replace, with_kwargs=True)
+    try:
+        setattr(holder, own, every[layers.number - last :])  # type: ignore[index]  # it is a list
+        yield
+    finally:
+        setattr(holder, own, every)
+        handle.remove()
+
+
+def _first_of(model: nn.Module, layers: Layers, last: int) -> nn.Module:
+    (path,) = layers.lists
+    return model.get_submodule(f"{path}.{layers.number - last}")
 
 
 def new_parameters(network: nn.Module) -> set[str]:

@@ -12,7 +12,7 @@ from softmatch.errors import InputError
 from softmatch.experiments.sheet import Sheet
 from softmatch.experiments.store import Store
 from softmatch.training.opening import open_job
-from softmatch.training.setup import build_method, prepare_job
+from softmatch.training.setup import build_method, prepare_items
 
 METHOD = ("method", "method_options")
 """Settings that only change the method."""
@@ -46,13 +46,14 @@ def check(
         first = next(iter(settings.values()))
         with _naming(column.title):
             job = open_job(column.source, {key: value for key, value in first.items() if key != "method_options"}, place)
-            task = prepare_job(job)
+            task, _ = prepare_items(job)
         findings |= {finding.text: finding for finding in job.findings}
         for row, own in settings.items():
             with _naming(f"{row}, {column.title}"):
                 config = make_config(job.config.model_dump(), own, {"device": job.config.device})
                 differs = any(getattr(config, key) != value for key, value in job.config if key not in METHOD)
-                build_method(prepare_job(replace(job, config=config)) if differs else replace(task, config=config), config.method)
+                other = prepare_items(replace(job, config=config))[0] if differs else replace(task, config=config)
+                build_method(other, config.method)
     return list(findings.values())
 
 

@@ -297,7 +297,7 @@ def _read(
     stop(noticed)
     if not len(records):
         raise InputError(f"{opened.where} has no samples.")
-    made = fit_preparation(records, replace(reading, fine_tune=False), opened.columns.text, progress)
+    made = fit_preparation(records, replace(reading, tune="head"), opened.columns.text, progress)
     items, kept = made.items, made.kept
     if not len(kept):
         reasons = "\n".join(finding.text for finding in made.findings)

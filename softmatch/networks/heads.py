@@ -1,9 +1,9 @@
 """Networks with a linear head on features, additional heads for methods, and settings for the head of an encoder."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -90,40 +90,87 @@ class Tuning:
         layers: train only the last N layers, the modules after them and the head; 0: the head only. The frozen part has no
             dropout, and its batch normalisation keeps its statistics.
         lora: train only low-rank updates of this rank to the layers' linear maps, and the head.
+        cached: the inputs of the network are activations below these layers, or items as usual.
     """
 
     head: Head = "linear"
     layers: int | None = None
     lora: int | None = None
+    cached: bool = False
 
     def __post_init__(self) -> None:
         if self.head not in get_args(Head):
             raise InputError(f"head = {self.head!r}: it must be linear or gelu.")
         if self.layers is not None and self.lora is not None:
             raise InputError(
-                "--tuned-layers and --lora exclude each other: the first trains whole layers, the second low-rank updates of all "
-                "layers. Leave one out."
+                "whole layers (--tune last-N, --tuned-layers) and low-rank updates of all layers (--tune lora, --lora) exclude "
+                "each other. Leave one out."
             )
 
 
-ADAPTER = "default"
-"""PEFT's name for a single adapter."""
+SCALE = 2.0
+"""Factor of low-rank updates."""
+
+
+class Adapted(nn.Module):
+    """A frozen linear map W with a trained low-rank update: W + 2·B·A (LoRA, Hu et al. 2022). B starts at zero.
+
+    Args:
+        base_layer: the map.
+        rank: rank of B·A.
+    """
+
+    def __init__(self, base_layer: nn.Linear, rank: int) -> None:
+        super().__init__()
+        self.base_layer = base_layer.requires_grad_(False)
+        self.lora_A = nn.Parameter(torch.empty(rank, base_layer.in_features))
+        self.lora_B = nn.Parameter(torch.zeros(base_layer.out_features, rank))
+        nn.init.kaiming_uniform_(self.lora_A, a=5**0.5)
+
+    @property
+    def weight(self) -> Tensor:
+        """W, whose number type some encoders ask for."""
+        return self.base_layer.weight
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out: Tensor = self.base_layer(inputs)
+        return out + SCALE * F.linear(F.linear(inputs, self.lora_A), self.lora_B)
+
+    def plain(self) -> nn.Linear:
+        """The map with the update added to its weights, which changes them."""
+        self.base_layer.weight += SCALE * self.lora_B @ self.lora_A
+        return self.base_layer
+
+
+def add_adapters(model: nn.Module, inside: Sequence[str], rank: int, name: object) -> None:
+    """Give every linear map of an encoder's layers a low-rank update, inside and outside attention.
+
+    Args:
+        inside: names of the module lists that hold the layers.
+        name: name of the encoder, for the message.
+    """
+    found = [
+        (path, module)
+        for path, module in model.named_modules()
+        if type(module) is nn.Linear and any(path.startswith(f"{each}.") for each in inside)
+    ]
+    if not found:
+        raise InputError(
+            f"--tune lora: encoder {name} has no layers with linear maps. Use another --tune, or choose another encoder."
+        )
+    for path, module in found:
+        parent, _, own = path.rpartition(".")
+        setattr(model.get_submodule(parent), own, Adapted(module, rank))
 
 
 @torch.no_grad()
 def merged(network: nn.Module) -> nn.Module:
-    """A copy of the network with its adapters merged into the weights, without PEFT; the network itself if it has none."""
-    if not any(_is_adapted(module) for module in network.modules()):
+    """A copy of the network with its adapters merged into the weights; the network itself if it has none."""
+    if not any(isinstance(module, Adapted) for module in network.modules()):
         return network
     plain = copy.deepcopy(network)
     for path, module in [*plain.named_modules()]:
-        if _is_adapted(module):
-            adapted: Any = module
-            adapted.base_layer.weight += adapted.get_delta_weight(ADAPTER)
+        if isinstance(module, Adapted):
             parent, _, own = path.rpartition(".")
-            setattr(plain.get_submodule(parent), own, adapted.base_layer)
+            setattr(plain.get_submodule(parent), own, module.plain())
     return plain
-
-
-def _is_adapted(module: nn.Module) -> bool:
-    return hasattr(module, "base_layer") and hasattr(module, "lora_A")

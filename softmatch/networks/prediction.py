@@ -13,6 +13,7 @@ from softmatch.data.loading import PART, read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.distributed import processes
 from softmatch.views import TextViews, Views
+from softmatch.views.activations import ActivationViews
 
 MOST_VALUES = 1024 * 3 * 64 * 64
 """Default number of values in one pass: 1,024 images of 64×64 pixels, fewer larger ones."""
@@ -47,7 +48,8 @@ def predict_probabilities(
         shared: all training processes call this at once; each predicts its share and gets the predictions of all.
         check: called before each batch, equally often in all processes; an exception it raises ends the predictions.
     """
-    size = batch or min(1024, max(MOST_VALUES // math.prod(items.shape[1:]), 1))
+    values = views.size if isinstance(views, ActivationViews) else math.prod(items.shape[1:])
+    size = batch or min(1024, max(MOST_VALUES // values, 1))
     if isinstance(items, ImageFiles):
         size = -(-size // PART) * PART  # files are read in whole parts
     world = processes.world() if shared and len(items) else processes.World()
@@ -55,8 +57,10 @@ def predict_probabilities(
     numbers = [share.stop - share.start for share in shares]
     rounds = max(-(-max(numbers) // size), 1)
     order = None
-    if isinstance(views, TextViews) and not isinstance(items, ImageFiles):  # longest first
-        order = torch.argsort(text_lengths(items[shares[world.rank]], views.pad).cpu(), descending=True, stable=True)
+    if isinstance(views, TextViews | ActivationViews) and not isinstance(items, ImageFiles):  # longest first
+        own = items[shares[world.rank]]
+        lengths = text_lengths(own, views.pad) if isinstance(views, TextViews) else views.lengths[own[:, 0].cpu()]
+        order = torch.argsort(lengths.cpu(), descending=True, stable=True)
     probs, was_training = list[Tensor](), network.training
     network.eval()
     try:

@@ -1,7 +1,6 @@
 """Fine-tuning of pretrained encoders (extra `text`): `features(x)` come from the encoder, the `head` is new."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from softmatch.encoders.encoder_folder import find_encoder, read_image_settings,
 from softmatch.encoders.layers import find_layers, recorded_calls
 from softmatch.encoders.model_folder import read_json
 from softmatch.errors import InputError
-from softmatch.networks.heads import ADAPTER, FeatureNetwork, Head, Tuning
+from softmatch.networks.heads import FeatureNetwork, Head, Tuning, add_adapters
 
 PIECE = 64
 """Texts per pass without gradients."""
@@ -40,21 +39,36 @@ class Pretrained(FeatureNetwork):
         backbone: the encoder.
         num_features: D, size of its output for an item.
         head: "linear" or "gelu".
+
+    Attributes:
+        last: number of trained layers, if the network also takes activations below them.
     """
 
     def __init__(self, backbone: Backbone, num_features: int, num_classes: int, head: Head = "linear") -> None:
         super().__init__()
         self.backbone = backbone
+        self.last = 0
         self.hidden = nn.Linear(num_features, num_features) if head == "gelu" else None
         self.head = nn.Linear(num_features, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """A batch → (B, D), the input of the linear layer."""
-        found = self.encode(inputs)
+        """A batch → (B, D), the input of the linear layer; of items, or of activations (B, T, D + 1) below the last layers.
+
+        The last number of an activation is 1 where there is one and 0 where there is none, which is to the right.
+        """
+        found = self.resume(inputs) if inputs.ndim == 3 else self.encode(inputs)
         return found if self.hidden is None else F.gelu(self.hidden(found))
 
     def encode(self, inputs: Tensor) -> Tensor:
         """A batch → (B, D), the output of the encoder."""
+        raise NotImplementedError  # each modality has its own, below
+
+    def below(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Activations (B, T, D) below the last layers, and the number of each item's positions (B,)."""
+        raise NotImplementedError  # each modality has its own, below
+
+    def resume(self, activations: Tensor) -> Tensor:
+        """Activations → (B, D), the output of the encoder."""
         raise NotImplementedError  # each modality has its own, below
 
     @property
@@ -85,6 +99,14 @@ class PretrainedImage(Pretrained):
         out: Tensor = self.backbone(fit_images(inputs, self.side), dropout=self.dropout)
         return out
 
+    def below(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        found = self.backbone.below(self.last, fit_images(inputs, self.side))
+        return found, torch.full((len(found),), found.shape[1])
+
+    def resume(self, activations: Tensor) -> Tensor:
+        blank = activations.new_zeros(1, 3, self.side, self.side)
+        return self.backbone.above(self.last, activations[..., :-1], blank, None, "mean", self.dropout)
+
     def architecture(self) -> dict[str, Any]:
         return {**super().architecture(), "side": self.side}
 
@@ -104,17 +126,35 @@ class PretrainedText(Pretrained):
         self.pad, self.pooling = pad, pooling
 
     def encode(self, inputs: Tensor) -> Tensor:
-        """(B, L) → (B, D), in passes over texts of similar lengths if that takes less time than one pass."""
+        """(B, L) → (B, D)."""
         if is_traced():  # then the length must not depend on the values
             return self._encode(inputs, inputs != self.pad)
+        return self._in_pieces(inputs, self._lengths(inputs), self._trimmed)
+
+    def below(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        lengths = self._lengths(inputs)
+        inputs = inputs[:, : int(lengths.max())]
+        mask = torch.arange(inputs.shape[1], device=inputs.device) < lengths[:, None]
+        return self.backbone.below(self.last, inputs, mask), lengths
+
+    def resume(self, activations: Tensor) -> Tensor:
+        return self._in_pieces(activations, activations[..., -1].sum(1).long(), self._resume)
+
+    def _resume(self, activations: Tensor) -> Tensor:
+        mask = activations[..., -1] > 0
+        length = int(mask.sum(1).max()) if len(mask) else 1
+        mask, given = mask[:, :length], activations[:, :length, :-1]
+        return self.backbone.above(self.last, given, torch.zeros_like(mask, dtype=torch.int64), mask, self.pooling, self.dropout)
+
+    def _in_pieces(self, inputs: Tensor, lengths: Tensor, run: Callable[[Tensor], Tensor]) -> Tensor:
+        """Run texts of these lengths, in passes over texts of similar ones if that takes less time than one pass."""
         most = len(inputs) if torch.is_grad_enabled() else PIECE
         if inputs.device.type != "cpu":
-            pieces = torch.split(inputs, max(most, 1))
-            return torch.cat([self._trimmed(piece) for piece in pieces])
-        order, sizes = _similar(self._lengths(inputs), most)
+            return torch.cat([run(piece) for piece in torch.split(inputs, max(most, 1))])
+        order, sizes = _similar(lengths, most)
         if len(sizes) <= 1:
-            return self._trimmed(inputs)
-        found = torch.cat([self._trimmed(piece) for piece in torch.split(inputs[order], sizes)])
+            return run(inputs)
+        found = torch.cat([run(piece) for piece in torch.split(inputs[order], sizes)])
         return found[torch.argsort(order)]
 
     def _lengths(self, inputs: Tensor) -> Tensor:
@@ -189,7 +229,7 @@ def build_pretrained(
 def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> PretrainedImage | PretrainedText:
     folder = find_encoder(encoder)
     if "pretrained_cfg" in read_json(folder, "config.json"):
-        raise InputError(f"encoder {encoder} is a model of timm, which is only used frozen: leave out --fine-tune.")
+        raise InputError(f"encoder {encoder} is a model of timm, which is only used frozen: leave out --tune.")
     backbone, side = load_backbone(folder, of), read_image_settings(folder).side if of == "image" else 0
     with recorded_calls(backbone.model) as calls:
         num_features = feature_size(backbone, side, encoder)  # before the tokenizer: it also checks the modality
@@ -199,9 +239,13 @@ def _load(encoder: str, of: Modality, num_classes: int, tuning: Tuning) -> Pretr
         settings |= {"pad": load_tokenizer(folder).pad, "pooling": read_text_settings(folder).pooling}
     network = _assemble(backbone, num_classes, settings)
     if tuning.layers is not None or tuning.lora is not None:
-        backbone.freeze(tuning.layers)
+        option = f"--tune last-{tuning.layers}" if tuning.cached else f"--tuned-layers {tuning.layers}"
+        backbone.freeze(tuning.layers, option)
+    if tuning.cached and tuning.layers:
+        backbone.refuse_uncut(tuning.layers, side, encoder)
+        network.last = tuning.layers
     if tuning.lora is not None:
-        add_adapters(backbone, tuning.lora, encoder)
+        add_adapters(backbone.model, () if backbone.layers is None else backbone.layers.lists, tuning.lora, encoder)
     return network
 
 
@@ -210,34 +254,3 @@ def _assemble(backbone: Backbone, num_classes: int, settings: Mapping[str, Any])
     if backbone.of == "image":
         return PretrainedImage(backbone, features, num_classes, settings["side"], head)
     return PretrainedText(backbone, features, num_classes, settings["pad"], settings["pooling"], head)
-
-
-def add_adapters(backbone: Backbone, rank: int, name: object) -> None:
-    """Replace W by W + 2·B·A in every linear map of the layers, inside and outside attention; only A and B are trained.
-
-    B starts at zero, so that nothing changes at first.
-
-    Args:
-        rank: rank of B·A.
-        name: name of the encoder, for the message.
-
-    Raises:
-        InputError: PEFT is not installed, or there are no linear maps.
-    """
-    try:
-        import peft
-    except ImportError as error:
-        raise InputError("--lora needs a further library: pip install 'softmatch[lora]'.") from error
-    model, layers = backbone.model, backbone.layers
-    inside = () if layers is None else layers.lists
-    targets = [
-        path
-        for path, module in model.named_modules()
-        if type(module) is nn.Linear and any(path.startswith(f"{each}.") for each in inside)
-    ]
-    if not targets:
-        raise InputError(f"--lora: encoder {name} has no layers with linear maps. Leave it out, or choose another encoder.")
-    config = peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules="|".join(re.escape(path) for path in targets)
-    )
-    peft.inject_adapter_in_model(config, model, ADAPTER)

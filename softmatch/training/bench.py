@@ -20,10 +20,11 @@ from softmatch.errors import InputError
 from softmatch.networks import Network
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.recipes import complete
+from softmatch.training.activations import Encoding
 from softmatch.training.arithmetic import HALF
 from softmatch.training.loop import Clock, Trainer
 from softmatch.training.opening import Job
-from softmatch.training.setup import RECORDS_PER_RUN, build_method, make_trainer, micro_batch, prepare_job
+from softmatch.training.setup import RECORDS_PER_RUN, build_method, make_trainer, micro_batch, prepare_job, prepare_sample
 from softmatch.training.task import Task
 
 PARTS = ("data", "views", "forward", "weighting and loss", "backward", "optimiser", "average of weights", "metrics")
@@ -240,6 +241,7 @@ class Plan:
         baseline: mean time of a step of the baseline; None without one.
         evaluation: time of one evaluation, and of the last one, which may have more samples.
         evaluations: number of evaluations of each network.
+        encoding: cost of activations to cache first, with --tune last-N.
     """
 
     task: Task
@@ -248,12 +250,18 @@ class Plan:
     baseline: float | None
     evaluation: tuple[float, float]
     evaluations: int
+    encoding: Encoding | None = None
+
+    @property
+    def encoding_seconds(self) -> float:
+        """Time of the encoder before the first step."""
+        return 0.0 if self.encoding is None else self.encoding.seconds
 
     @property
     def seconds(self) -> float:
         """Time of the whole run, with the baseline, evaluations and all folds of a cross-fit."""
         each, last = self.evaluation_seconds
-        return self.task.config.steps * self.step_seconds + (self.evaluations - 1) * each + last
+        return self.encoding_seconds + self.task.config.steps * self.step_seconds + (self.evaluations - 1) * each + last
 
     @property
     def step_seconds(self) -> float:
@@ -284,7 +292,7 @@ def plan_length(job: Job, seconds: float, network: Network | None = None) -> dic
 
 def _length(found: Plan, seconds: float) -> dict[str, int]:
     each, last = found.evaluation_seconds
-    left = max(seconds - last, 0.0)
+    left = max(seconds - last - found.encoding_seconds, 0.0)
     before = min(int(EVALUATION_SHARE * left / each), RECORDS_PER_RUN - 1) if each else RECORDS_PER_RUN - 1
     steps = min(max(int((left - before * each) / found.step_seconds), 1), found.task.config.steps)
     return {"steps": steps, "evaluate_every": -(-steps // min(before + 1, steps))}
@@ -293,7 +301,7 @@ def _length(found: Plan, seconds: float) -> dict[str, int]:
 def plan(job: Job, steps: int = 4, budget: float = 30.0, network: Network | None = None) -> Plan:
     """Prepare the run and time a few of its steps, within about 1.5 times the budget of seconds. Nothing is written."""
     began, minutes = time.perf_counter(), job.config.minutes
-    task = prepare_job(replace(job, config=job.config.model_copy(update={"minutes": None})), network)
+    task, encoding = prepare_sample(replace(job, config=job.config.model_copy(update={"minutes": None})), network)
     trainer = make_trainer(task, build_method(task, task.config.method))
     measured, step = _measure_run(trainer, steps, budget)
     evaluation = _time_evaluation(task, trainer)
@@ -304,7 +312,7 @@ def plan(job: Job, steps: int = 4, budget: float = 30.0, network: Network | None
         supervised = make_trainer(task, build_method(task, "supervised"))
         baseline = _measure_run(supervised, steps, budget / 2)[1]
         supervised.batches.close()
-    found = Plan(task, measured, step, baseline, evaluation, -(-task.config.steps // every))
+    found = Plan(task, measured, step, baseline, evaluation, -(-task.config.steps // every), encoding)
     if minutes is None:
         return found
     length = _length(found, 60 * minutes - (time.perf_counter() - began))

@@ -46,20 +46,21 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
             # Directions of an embedding share a scale: scaled by itself, one that hardly varies would amplify noise.
             spread = spread.square().mean().sqrt().expand_as(spread)
         std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # a constant feature has no scale
-    return _build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
+    return build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
 
 
 def _text_views(preparation: TokenPreparation, examples: Examples, split: Split, options: Mapping[str, Any]) -> Views:
     """Make the views of texts; word statistics are counted only where they are needed."""
     continues = find_continuing(preparation.tokenizer.rules.get_vocab())
-    views = _build_views(TextViews, {**preparation.view_options, "continues": continues, "statistics": None}, options)
+    views = build_views(TextViews, {**preparation.view_options, "continues": continues, "statistics": None}, options)
     if views.shares["replace"]:
         assert isinstance(examples.items, Tensor)
         views.statistics = word_statistics(examples.items, split.unlabeled, (views.pad, *views.special), continues)
     return views
 
 
-def _build_views(kind: Callable[..., AnyViews], own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyViews:
+def build_views(kind: Callable[..., AnyViews], own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyViews:
+    """Make views with options of the user; `own` are those that follow from the data."""
     known = inspect.signature(kind).parameters
     for name in options:
         if name not in known or name in own:
@@ -88,16 +89,16 @@ def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batch
     labeled, validation = split.labeled, None
     if "validation" in method.streams:
         labeled, held_out = hold_out(task, split, method)
-        validation = examples.items[held_out], examples.labels[held_out]
+        validation = task.items[held_out], examples.labels[held_out]
     labels = examples.labels[labeled]
     if added is not None:
         chosen = (added.cpu() >= 0).nonzero().flatten()
         labeled = torch.cat([labeled, split.unlabeled[chosen]])
         labels = torch.cat([labels, added.cpu()[chosen].to(labels.dtype)])
     roles = make_roles(
-        labeled_items=examples.items[labeled],
+        labeled_items=task.items[labeled],
         labels=labels,
-        unlabeled_items=examples.items,
+        unlabeled_items=task.items,
         labeled_batch=config.labeled_batch,
         unlabeled_batch=config.unlabeled_batch,
         seed=config.seed,
@@ -106,7 +107,7 @@ def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batch
         pool=split.unlabeled,
         streams=method.streams,
         validation=validation,
-        augmented=None if examples.augmented is None else (examples.augmented[labeled], examples.augmented),
+        augmented=None if task.augmented is None else (task.augmented[labeled], task.augmented),
         unlabeled_draws=_draws_by_length(task),
     )
     return make_batches(roles, task.views, config.seed, task.device, config.workers)
@@ -119,8 +120,9 @@ def _draws_by_length(task: Task) -> Draws | None:
     if buckets is None or buckets == 1:
         return None
     assert isinstance(items, Tensor)
-    assert isinstance(task.views, TextViews)
-    lengths = text_lengths(items, task.views.pad)[pool]
+    views = task.item_views
+    assert isinstance(views, TextViews)
+    lengths = text_lengths(items, views.pad)[pool]
     return LengthSampler(lengths, config.unlabeled_batch, derive(config.seed, "unlabeled"), buckets)
 
 

@@ -107,7 +107,7 @@ def run_job(job: Job, listener: Listener | None = None, network: Network | None 
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
     job = _with_choices(job, network, run, started)
-    task = prepare_job(job, network)
+    task = prepare_job(job, network, None if listener is None else listener.note)
     job = replace(job, config=task.config)
     method = build_method(task, job.config.method)  # before anything is written, to report a wrong option
     folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))

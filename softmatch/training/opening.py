@@ -34,7 +34,7 @@ OWN_ONLY = (
     *("test", "evaluation", "folds", "image_size"),
 )
 """Settings for a user's own files."""
-ENCODED = ("encoder", "fine_tune", "augmented", "max_tokens")
+ENCODED = ("encoder", "tune", "augmented", "max_tokens")
 """Settings for a user's own files and for named sources of texts."""
 DRAWN = ("train_per_class", "validation_per_class")
 """Settings for named sources of texts."""
@@ -107,7 +107,7 @@ def open_job(
     else:
         understood = _understand_texts(named.name, asked, progress)
     labeled = asked.labels or asked.largest_class_labels or int((understood.examples.labels != UNLABELED).sum())
-    defaults = suitable(understood.examples, labeled, device, encoder=asked.encoder if asked.fine_tune else None)
+    defaults = suitable(understood.examples, labeled, device, asked.encoder, asked.tune)
     config = complete(title, {**defaults, **known}, user, where=where)
     fixed: dict[str, Any] = {}
     if understood.examples.kind == "image" and isinstance(understood.examples.preparation, ImagePreparation):
@@ -142,7 +142,7 @@ def reading_of(config: Config) -> Reading:
     """Settings for reading a user's own files."""
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
     columns = Columns(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented)
-    encoder = config.encoder, config.fine_tune, config.device, config.max_tokens
+    encoder = config.encoder, config.tune, config.device, config.max_tokens
     return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer)
 
 

@@ -26,6 +26,7 @@ from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.networks.shallow import Shallow
 from softmatch.seeds import derive
+from softmatch.training.activations import Encoding, cache_activations, sample_activations
 from softmatch.training.arithmetic import choose_precision, flushes, set_flushing, use_threads
 from softmatch.training.ema import ModelAverage
 from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
@@ -45,23 +46,45 @@ ADAPTED = 1000
 """Number of images whose patches a shallow network whitens."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
 """Settings for fine-tuning a pretrained encoder."""
+RANK = 8
+"""Rank of adapters, unless the user gives another."""
 
 
-def prepare_job(job: Job, network: Network | None = None) -> Task:
-    """Make the split and resolve "auto" settings. Nothing is written."""
+def prepare_job(job: Job, network: Network | None = None, say: Callable[[str], None] | None = None) -> Task:
+    """Make the split and resolve "auto" settings. With --tune last-N, the activations that are missing are cached.
+
+    Args:
+        say: told about the progress of that.
+    """
+    task, built = prepare_items(job, network)
+    if task.config.last_layers is None:
+        return task
+    with processes.first_of_machine():
+        return cache_activations(task, built, say)
+
+
+def prepare_sample(job: Job, network: Network | None = None) -> tuple[Task, Encoding | None]:
+    """Do what `prepare_job` does, to time a few steps. Nothing is cached; what that would cost is returned."""
+    task, built = prepare_items(job, network)
+    return (task, None) if task.config.last_layers is None else sample_activations(task, built)
+
+
+def prepare_items(job: Job, network: Network | None = None) -> tuple[Task, Any]:
+    """Make the task, with items as they were read, and its network. Nothing is written."""
     examples, config = job.examples, job.config
     if config.threads is not None:
         use_threads(config.threads)
     evaluation = choose_evaluation(job)
     chosen = choose_network(config.network, examples.kind, examples.items.shape[1:]) if network is None else network
     _refuse_misfit(config, chosen, examples.kind)
-    views = make_views(examples, evaluation.final, config.views, config.workers)
+    views = make_views(examples, evaluation.final, {} if config.last_layers else config.views, config.workers)
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
     if config.layer_decay != 1.0 and not any(depths(built).values()):
         raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
     _try_network(built, describe_network(chosen), examples, views)
     precision = choose_precision(config, built, tuple(examples.items.shape[1:]), choose_device(config.device))
-    return make_task(replace(job, config=config.model_copy(update={"precision": precision})), evaluation, views, chosen, built)
+    job = replace(job, config=config.model_copy(update={"precision": precision}))
+    return make_task(job, evaluation, views, chosen, built), built
 
 
 @contextmanager
@@ -95,22 +118,32 @@ def make_task(job: Job, evaluation: Evaluation, views: Views, network: Network, 
 
 def _tuning(config: Config) -> Tuning:
     """Settings for the trained part of an encoder and its head."""
-    return Tuning(config.head, config.tuned_layers, config.lora)
+    if config.last_layers is not None:
+        return Tuning(config.head, config.last_layers, config.lora, cached=True)
+    return Tuning(config.head, config.tuned_layers, (config.lora or RANK) if config.tune == "lora" else config.lora)
 
 
 def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
     """Raise InputError for settings for fine-tuning an encoder where none is trained; `kind` is that of the items."""
-    missing = "give --fine-tune" if config.encoder is not None else "give --encoder and --fine-tune"
+    missing = "give --tune" if config.encoder is not None else "give --encoder and --tune"
     for key in ENCODER_ONLY:
         if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
             raise InputError(
                 f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
                 f"{describe_network(network)!r}. Leave it out, or {missing}."
             )
+    if config.last_layers is not None:
+        if not is_encoder(network):
+            raise InputError(f"--tune {config.tune} trains the last layers of a pretrained encoder. Leave out --network.")
+        for key in ("compile", "small_images"):
+            if getattr(config, key):
+                raise InputError(f"--{key.replace('_', '-')} does not work with --tune {config.tune}. Leave it out.")
+    if config.tuned_layers is not None and config.tune not in ("head", "all"):
+        raise InputError(f"--tuned-layers is for --tune all, and this is --tune {config.tune}. Leave it out.")
     if config.length_buckets is not None and kind != "text":
         raise InputError(
             "--length-buckets is for texts and a pretrained encoder that is trained. "
-            f"Leave it out{'' if config.fine_tune else f', or {missing}'}."
+            f"Leave it out{'' if config.tune != 'head' else f', or {missing}'}."
         )
 
 
@@ -222,6 +255,11 @@ def _teacher(task: Task) -> Callable[[Split], tuple[Tensor, Tensor]]:
 def _refuse_unfit(task: Task, method: Method, name: str) -> None:
     """Raise InputError if this task lacks something that the method needs, before anything is trained or written."""
     kind, labels = task.examples.kind, task.examples.labels[task.split.labeled]
+    if task.activations is not None and "text" not in method.kinds:
+        raise InputError(
+            f"method {name!r} changes the items themselves, and --tune {task.config.tune} trains on activations of an encoder. "
+            "Use another --tune or method."
+        )
     if kind not in method.kinds:
         raise InputError(f"method {name!r} cannot train on items of kind {kind!r}; it is for {' and '.join(method.kinds)}.")
     if method.needs_features and task.num_features is None:
@@ -333,4 +371,4 @@ def _predict_pool(task: Task, check: Callable[[], None] | None, network: nn.Modu
     """Predict all unlabelled samples in parts: one slice of them all would be a second copy in memory."""
     predict = partial(predict_probabilities, network, task.views, device=task.device, workers=task.config.workers)
     parts = torch.split(task.split.unlabeled, POOL_PART)
-    return torch.cat([predict(task.examples.items[part], shared=True, check=check) for part in parts])
+    return torch.cat([predict(task.items[part], shared=True, check=check) for part in parts])

@@ -22,6 +22,21 @@ CURVE_SAMPLES = 1000
 """Number of test samples for the error at records before the last, where there are more than twice as many."""
 
 
+@dataclass(frozen=True)
+class Activations:
+    """Items of a task as rows of cached activations, of which the task's views are made.
+
+    Attributes:
+        plain: views of the items themselves, which the saved model has.
+        items, augmented, test: rows (N, 1) of the items, (N, A, 1) of their versions, and (M, 1) of the test items.
+    """
+
+    plain: Views
+    items: Tensor
+    augmented: Tensor | None
+    test: Tensor | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task(Job):
     """A job with all decisions made before training starts.
@@ -31,6 +46,7 @@ class Task(Job):
         num_features: size of the network's features; None where it does not show them.
         processes: number of processes that train the network together.
         trained: number of parameters that training changes.
+        activations: the items inside the encoder, if only its last layers are trained.
     """
 
     split: Split
@@ -42,6 +58,22 @@ class Task(Job):
     evaluation: Evaluation
     processes: int
     trained: int
+    activations: Activations | None = None
+
+    @property
+    def items(self) -> Tensor | ImageFiles:
+        """Items of the task's views."""
+        return self.examples.items if self.activations is None else self.activations.items
+
+    @property
+    def augmented(self) -> Tensor | None:
+        """Versions of the items, (N, A, …)."""
+        return self.examples.augmented if self.activations is None else self.activations.augmented
+
+    @property
+    def item_views(self) -> Views:
+        """Views of the items as they were read."""
+        return self.views if self.activations is None else self.activations.plain
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -62,8 +94,9 @@ class Task(Job):
     def test(self) -> tuple[Tensor | ImageFiles, Tensor]:
         """Items and labels that the error is measured on."""
         if self.examples.test is not None:
-            return self.examples.test.items, self.examples.test.labels
-        return self.examples.items[self.split.test], self.examples.labels[self.split.test]
+            cached = None if self.activations is None else self.activations.test
+            return self.examples.test.items if cached is None else cached, self.examples.test.labels
+        return self.items[self.split.test], self.examples.labels[self.split.test]
 
     @property
     def curve(self) -> Tensor | None:
@@ -92,7 +125,7 @@ class Task(Job):
     def model(self, network: nn.Module) -> Model:
         """Model of a trained network, with some training items as samples."""
         samples = self.some_items(SAMPLES)
-        return Model(network, self.views, self.examples.classes, self.shape, self.preparation, samples=samples)
+        return Model(network, self.item_views, self.examples.classes, self.shape, self.preparation, samples=samples)
 
     def some_items(self, number: int) -> Tensor:
         """Return a few training items, spread over all of them."""

@@ -91,6 +91,37 @@ def test_an_encoder_that_has_moved(tmp_path: Path, softmatch: Softmatch, said: S
     assert "--encoder-path moved is not read here: texts.csv is not a run folder" in said("suggest", "texts.csv", *moved, code=2)
 
 
+def test_the_last_layers_on_the_command_line(
+    tmp_path: Path, softmatch: Softmatch, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
+    make_text_encoder(tmp_path / "encoder")
+    tuned = ("texts.csv", "--encoder", "encoder", *SETTINGS, "--batch-statistics", "separate", "--tune")
+    planned = said("train", *tuned, "last-1", "--dry-run")
+    assert "activations" in planned
+    assert "whole run" in planned
+    checked = " ".join(said("check", *tuned, "last-1").split())
+    assert "Activations of the encoder: about" in checked
+    assert "Memory:" in checked
+    facts = json.loads(said("check", *tuned, "last-1", "--json"))
+    assert facts["activations"]["size"] > 0
+    assert not (tmp_path / "cache").exists(), "nothing is written"
+    begun = " ".join(said("train", *tuned, "last-1", "--out", "run").split())
+    assert "Estimated: about" in begun
+    assert "Activations of the encoder: about" in begun
+    shutil.rmtree(tmp_path / "cache")
+    assert "40 samples" in said("predict", "run", "texts.csv")
+    assert "Estimated: about" in said("train", *tuned, "lora", "--out", "lora")
+    for value, message in (
+        ("last-0", "tune = 'last-0': it must be head, lora, all, or last-N with N from 1"),
+        ("last-99", "--tune last-99: this encoder has 2 layers. Give fewer, or --tune all."),
+    ):
+        assert message in " ".join(said("train", *tuned, value, code=2).split())
+    for value in ("lora", "last-1"):
+        refused = f"--tune {value} trains a pretrained encoder: give one with --encoder, or leave it out."
+        assert refused in " ".join(said("train", "texts.csv", "--tune", value, code=2).split())
+
+
 def test_a_word_that_may_be_a_text_or_a_dataset(tmp_path: Path, softmatch: Softmatch, said: Said) -> None:
     softmatch("train", "texts.csv", *SETTINGS, "--out", "run")
     asked = said("predict", "run", "owner/name", code=2)

@@ -17,6 +17,8 @@ from softmatch.cli.typed import RENAMED, arguments, command_line, remember, with
         ("train --no-twin --model=mlp", "train --no-baseline --network=mlp", ["--no-twin", "--model"]),
         ("compare --measure seconds --processes 2", "compare --metric seconds --parallel-runs 2", ["--measure", "--processes"]),
         ("train --processes 2", "train --processes 2", []),
+        ("train --fine-tune --steps 3", "train --tune=all --steps 3", ["--fine-tune is now called --tune=all."]),
+        ("check x.csv --no-fine-tune", "check x.csv --tune=head", ["--no-fine-tune is now called --tune=head."]),
         ("augment t.csv --text a", "augment t.csv --text-column a", ["--text"]),
         ("predict run x.csv --features a,b", "predict run x.csv --feature-columns a,b", ["--features"]),
         ("predict run -- --label", "predict run -- --label", []),

@@ -59,6 +59,6 @@ def test_all_labelled_is_supervised() -> None:
 
 
 def test_an_encoder_to_be_trained() -> None:
-    found = suitable(_images(32), 12, CPU, encoder="/some/where")
+    found = suitable(_images(32), 12, CPU, "/some/where", "all")
     assert found["network"] == "encoder=/some/where"
     assert found["optimizer"] == "adamw"

@@ -177,7 +177,7 @@ def test_images_that_stay_in_files_are_read_and_their_leaks_found(tmp_path: Path
     [
         (blobs, Reading(encoder="somewhere"), "texts and images"),
         (blobs, Reading(image_size=32), "image files"),
-        (texts, Reading(fine_tune=True), "--encoder"),
+        (texts, Reading(tune="all"), "--encoder"),
         (pictures, Reading(Columns(text="x")), "tables"),
         (pictures, Reading(Columns(augmented=("aug_0",))), "--augmented names versions of texts"),
         (texts, Reading(max_tokens=16), "--max-tokens is for texts that a pretrained encoder reads"),

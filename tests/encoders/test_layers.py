@@ -5,6 +5,7 @@ from torch import nn
 
 from softmatch.encoders.backbones import Backbone, feature_size
 from softmatch.encoders.layers import depths, find_layers, recorded_calls
+from softmatch.errors import InputError
 
 SIZES = {"num_attention_heads": 2, "intermediate_size": 32, "hidden_size": 16, "num_hidden_layers": 3}
 SEVERAL = {"encoder_layers": 3, "encoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_layers": 1}
@@ -58,6 +59,13 @@ def test_layers_and_what_is_before_and_after_them(name: str) -> None:
     assert [found.depth(f"{lists[0]}.{layer}.some.weight") for layer in range(3)] == [3, 2, 1]
     assert found.depth(lists[0]) == found.depth("") == 4
     assert all(found.depth(f"{module}.weight") == 0 for module in after)
+    for last in (1, 3):
+        if name == "xlm" or (name == "t5" and last == 1):  # whose layers lie in several lists, or need the first one
+            with pytest.raises(InputError, match=f"--tune last-{last}: the layers of encoder {name} cannot be computed"):
+                backbone.refuse_uncut(last, 16, name)
+        else:
+            backbone.refuse_uncut(last, 16, name)
+    assert backbone.model.get_submodule(lists[0]).__len__() == 3, "all layers are there again"
     every = depths(nn.Sequential(backbone, nn.Linear(2, 2)))
     assert set(every.values()) == {1, 2, 3, 4, 0}
     assert every["1.weight"] == 0

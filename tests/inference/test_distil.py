@@ -199,7 +199,7 @@ def test_images_and_a_fine_tuned_encoder(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
     photos, encoder = pictures(tmp_path / "photos", side=20), str(make_vit(tmp_path / "encoder"))
     for name, tuned in (("frozen", False), ("tuned", True)):
-        given = {"encoder": encoder, "fine_tune": tuned, "evaluation": "holdout", "test_fraction": 0.9}
+        given = {"encoder": encoder, "tune": "all" if tuned else "head", "evaluation": "holdout", "test_fraction": 0.9}
         softmatch.train(str(photos), out=tmp_path / name, **given, **QUICK, **MACHINE)
         found = distil(tmp_path / name, tmp_path / f"{name}-small", model="small-conv-4", measure=True, **STUDENT)
         model = load_model(found.run)

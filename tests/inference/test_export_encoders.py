@@ -57,7 +57,7 @@ def test_texts_need_a_tokenizer_and_a_runtime(tmp_path: Path, tuned: bool) -> No
 
     encoder, run = make_text_encoder(tmp_path / "encoder"), tmp_path / "run"
     add_sentence_settings(encoder, "mean" if tuned else "cls")
-    softmatch.train(str(text_table(tmp_path / "t.csv")), encoder=str(encoder), fine_tune=tuned, out=run, **QUICK)
+    softmatch.train(str(text_table(tmp_path / "t.csv")), encoder=str(encoder), tune="all" if tuned else "head", out=run, **QUICK)
     set_temperature(RunFolder(run), 0.7)
     model = load_model(run)
     expected = model.predict_proba(model.preparation(TEXTS))

@@ -44,7 +44,7 @@ SETTINGS = {
     **dict.fromkeys(("data", "out"), WORDS.map(Path)),
     **dict.fromkeys(("label_column", "text_column", "feature_columns", "unlabeled", "method"), WORDS),
     "evaluation": st.sampled_from(["auto", "holdout", "crossfit", "none"]),
-    "fine_tune": st.booleans(),
+    "tune": st.sampled_from(["head", "last-2", "lora", "all"]),
     **dict.fromkeys(("method_options", "views"), st.dictionaries(WORDS, VALUES, max_size=3)),
     "seed": st.integers(0, 2**63),
     "lr": st.floats(0, 1e300, exclude_min=True),

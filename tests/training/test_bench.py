@@ -154,7 +154,7 @@ def test_a_part_that_fails_is_closed() -> None:
 def test_a_length_leaves_time_for_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
     job = open_job("digits", {"minutes": 10.0})
     settings = SimpleNamespace(config=SimpleNamespace(steps=10**9))
-    found = SimpleNamespace(step_seconds=0.25, evaluation_seconds=(2.0, 20.0), task=settings)
+    found = SimpleNamespace(step_seconds=0.25, evaluation_seconds=(2.0, 20.0), encoding_seconds=0.0, task=settings)
     monkeypatch.setattr(benching, "plan", lambda *_: found)
     steps = (410 - 9 * 2 - 20) * 4 - 1
     assert plan_length(job, 410.0) == {"steps": steps, "evaluate_every": -(-steps // 10)}, (

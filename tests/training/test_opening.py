@@ -68,7 +68,7 @@ OPTIONS: list[dict[str, object]] = [
     {"encoder": "x"},
     {"image_size": 32},
     {"test": "x.csv"},
-    {"fine_tune": True},
+    {"tune": "all"},
     {"evaluation": "none"},
     {"folds": 3},
 ]

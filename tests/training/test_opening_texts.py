@@ -64,7 +64,7 @@ def test_without_an_encoder_texts_become_vectors(folder: Path) -> None:
 def test_an_encoder_makes_features_or_is_trained_on_tokens(folder: Path, encoder: Path) -> None:
     frozen = open_job("agnews", {"data": folder, "encoder": str(encoder), "augmented": "none"})
     assert (frozen.examples.kind, frozen.examples.items.shape[1], frozen.examples.augmented) == ("vector", 16, None)
-    tuned = open_job("agnews", {"data": folder, "encoder": str(encoder), "fine_tune": True, "max_tokens": 5})
+    tuned = open_job("agnews", {"data": folder, "encoder": str(encoder), "tune": "all", "max_tokens": 5})
     assert (tuned.examples.kind, tuned.examples.items.shape[1]) == ("text", 5)
     assert tuned.config.network == f"encoder={encoder}"
     assert same(tuned.examples, again(tuned))
@@ -129,7 +129,7 @@ def test_the_recipe_without_back_translations_is_refused_before_anything_is_writ
     [
         ("agnews", {"label_column": "x"}, "--label-column is for data of your own; 'agnews' is a named source"),
         ("agnews", {"evaluation": "crossfit"}, "--evaluation is for data of your own"),
-        ("agnews", {"fine_tune": True}, "--fine-tune trains a pretrained encoder: give one with --encoder"),
+        ("agnews", {"tune": "lora"}, "--tune lora trains a pretrained encoder: give one with --encoder"),
         ("agnews", {"max_tokens": 9}, "--max-tokens is for texts that a pretrained encoder reads"),
         ("agnews", {"augmented": "aug_7"}, "has no column 'aug_7'"),
         ("agnews", {"validation_per_class": 12}, "class 'World' has 12 texts; 12 per class to validate on"),

@@ -152,7 +152,7 @@ def test_an_encoder_is_trained_saved_and_found_again(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     texts(tmp_path / "t.csv")
     settings = {**QUICK, "steps": 2, "evaluate_every": 2}
-    tuned = softmatch.train("t.csv", encoder="encoder", fine_tune=True, folds=2, out=tmp_path / "tuned", **settings)
+    tuned = softmatch.train("t.csv", encoder="encoder", tune="all", folds=2, out=tmp_path / "tuned", **settings)
     frozen = softmatch.train("t.csv", encoder="encoder", folds=2, out=tmp_path / "frozen", **settings)
     monkeypatch.chdir("/")
     for run in (tuned.run, frozen.run):

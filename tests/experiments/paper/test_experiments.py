@@ -100,7 +100,7 @@ def test_the_papers_scale_is_its_exact_setting() -> None:
     assert {config.imbalance for config in tails} == {20, 50, 100, 150}
     assert all((config.optimizer, config.lr, config.unlabeled_batch) == ("adam", 0.002, 128) for config in tails)
     text = effective(runs_of(EXPERIMENTS["table-text"], "paper")[0])
-    assert (text.steps, text.encoder, text.fine_tune) == (2**18, "google-bert/bert-base-uncased", True)
+    assert (text.steps, text.encoder, text.tune) == (2**18, "google-bert/bert-base-uncased", "all")
     momenta = {effective(run).statistics_momentum for run in runs_of(EXPERIMENTS["ablate-momentum"], "paper")}
     assert momenta == {0.99, 0.999, 0.9999}
 
