@@ -13,7 +13,7 @@ from softmatch.data.loading import PART, read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.distributed import processes
 from softmatch.views import TextViews, Views
-from softmatch.views.activations import ActivationViews
+from softmatch.views.activation_views import ActivationViews
 
 MOST_VALUES = 1024 * 3 * 64 * 64
 """Default number of values in one pass: 1,024 images of 64×64 pixels, fewer larger ones."""

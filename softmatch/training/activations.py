@@ -21,7 +21,7 @@ from softmatch.networks import ENCODER
 from softmatch.training.inputs import build_views
 from softmatch.training.task import Activations, Task
 from softmatch.views import TextViews, Views
-from softmatch.views.activations import ActivationViews
+from softmatch.views.activation_views import ActivationViews
 
 if TYPE_CHECKING:
     from softmatch.networks.pretrained import Pretrained

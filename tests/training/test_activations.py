@@ -27,7 +27,7 @@ from softmatch.training.bench import plan
 from softmatch.training.opening import Job
 from softmatch.training.task import Task
 from softmatch.views import TextViews
-from softmatch.views.activations import ActivationViews
+from softmatch.views.activation_views import ActivationViews
 from tests.own.sources import write_csv
 from tests.prepared import copied_state, prepare_examples, same_state, trainer_of
 from tests.tiny_encoder import WORDS, make_resnet, make_text_encoder, make_vit

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from softmatch.errors import InputError
 from softmatch.seeds import stream
-from softmatch.views.activations import ActivationViews
+from softmatch.views.activation_views import ActivationViews
 
 LENGTHS = torch.tensor([3, 5, 1, 6])
 STARTS = LENGTHS.cumsum(0) - LENGTHS
