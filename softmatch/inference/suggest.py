@@ -14,6 +14,7 @@ from softmatch.data.fingerprint import digests, group
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Progress as ReadingProgress
+from softmatch.data.records import Records
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.data.understanding import Reading, fit_preparation
 from softmatch.errors import InputError
@@ -211,25 +212,38 @@ def _read(
     records = opened.read()
     if not len(records):
         raise InputError(f"{opened.where} has no samples.")
-    made = fit_preparation(records, replace(reading, fine_tune=False), opened.columns.text, progress)
+    features, kept = cold_features(records, reading, opened.where, opened.columns.text, seed, progress)
+    if len(kept) < 2:
+        raise InputError(f"{opened.where} has a single sample: there is nothing to choose. Give a source with two or more.")
+    labeled = np.array([records.labels[k] is not None for k in kept])
+    texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
+    notes = [finding.text for finding in opened.findings if finding.level != "stop"]
+    if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
+        notes.append(f"{opened.where}: no label column was found. If there is one, name it with --label; it is a feature now.")
+    return features, [records.names[k] for k in kept], labeled, texts, tuple(notes)
+
+
+def cold_features(
+    records: Records, reading: Reading, where: str, column: str | None, seed: int, progress: ReadingProgress | None = None
+) -> tuple[Array, Sequence[int]]:
+    """Features for clustering (n, D), and the positions of the n records that can be read.
+
+    Args:
+        where: name of the source, for messages.
+        column: column of the texts.
+    """
+    made = fit_preparation(records, replace(reading, fine_tune=False), column, progress)
     items, kept = made.items, made.kept
     if not len(kept):
         reasons = "\n".join(finding.text for finding in made.findings)
-        raise InputError(reasons or f"{opened.where} has no samples that can be read.")
-    if len(kept) < 2:
-        raise InputError(f"{opened.where} has a single sample: there is nothing to choose. Give a source with two or more.")
+        raise InputError(reasons or f"{where} has no samples that can be read.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
     elif made.preparation.settings()["kind"] in ("table", "array"):
         features = standardized(_vectors(items))
     else:
         features = _vectors(items)  # texts or an encoder: their lengths and directions are comparable
-    labeled = np.array([records.labels[k] is not None for k in kept])
-    texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
-    notes = [finding.text for finding in opened.findings if finding.level != "stop"]
-    if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
-        notes.append(f"{opened.where}: no label column was found. If there is one, name it with --label; it is a feature now.")
-    return reduced(features, seed), [records.names[k] for k in kept], labeled, texts, tuple(notes)
+    return features if len(kept) < 2 else reduced(features, seed), kept
 
 
 def _vectors(items: Tensor | ImageFiles) -> Array:

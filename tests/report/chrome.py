@@ -1,5 +1,6 @@
 """A headless Chromium driven over its DevTools protocol: just enough to open a page, look at it and touch it."""
 
+import base64
 import json
 import os
 import shutil
@@ -130,10 +131,19 @@ class Chrome:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def press(self, key: str) -> None:
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+    def press(self, key: str, shift: bool = False) -> None:
+        code, text = KEYS.get(key) or ord(key.upper()), "\r" if key == "Enter" else key if len(key) == 1 else ""
+        for kind, typed in (("keyDown", {"text": text} if text else {}), ("keyUp", {})):
+            self.send(
+                "Input.dispatchKeyEvent",
+                **{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0, **typed},
+            )
         self.settle()
+
+    def picture(self) -> bytes:
+        """What is seen, as PNG."""
+        self.settle()
+        return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
 
     def close(self) -> None:
         try:
@@ -152,4 +162,4 @@ class Chrome:
         self._process.wait()
 
 
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35}
+KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Escape": 27, "?": 191}
