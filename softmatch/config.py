@@ -38,6 +38,14 @@ class Config(BaseModel):
     text_column: str | None = Field(None, description="Column of a table that holds the texts.")
     feature_columns: str | None = Field(None, description="Columns of a table to learn from, separated by commas.")
     unlabeled: str | None = Field(None, description="Word that means unlabelled, in addition to an empty cell.")
+    labels_from: Path | None = Field(
+        None,
+        description="File of further labels: a .csv, .tsv or .jsonl with the columns name and label, such as a filled-in "
+        "to_label.csv of `softmatch suggest`, or an export of Label Studio (.json).",
+    )
+    prefer: Literal["new", "old"] | None = Field(
+        None, description="Label that counts where --labels-from and the data differ. By default, a difference is an error."
+    )
     test: Path | None = Field(None, description="Labelled test data, in the same format as SOURCE.")
     evaluation: Literal["auto", "holdout", "crossfit", "none"] = Field(
         "auto",

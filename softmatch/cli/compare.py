@@ -47,7 +47,7 @@ CHOSEN = {
     "threads": "--threads",
 }
 """Settings of `softmatch train` that have another option here."""
-PATHS = ("test", "encoder")
+PATHS = ("test", "encoder", "labels_from")
 """Settings that are files, folders or names."""
 BASELINE = "Also train the baseline of every run. The method `supervised` is one too."
 

@@ -23,7 +23,7 @@ class Folded(DefaultFormatter):
 
 
 PANELS: Mapping[str, str] = {
-    "Your data": "labels label_column text_column feature_columns unlabeled data image_size",
+    "Your data": "labels label_column text_column feature_columns unlabeled labels_from prefer data image_size",
     "Encoder": "encoder fine_tune max_tokens augmented",
     "Method": "method method_options network baseline keep",
     "Length and seed": "steps minutes seed split_seed",

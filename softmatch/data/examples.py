@@ -32,6 +32,7 @@ class Examples:
         preparation: made the items of files or rows.
         groups: (N,) equal numbers for items with the same content, where that is known.
         augmented: (N, A, …) other versions of each item for strong views, such as back-translations of a text.
+        chosen: (N,) True for items that a model chose to be labelled, on which no error is measured; None: there are none.
     """
 
     items: Tensor | ImageFiles
@@ -44,6 +45,7 @@ class Examples:
     preparation: Preparation | None = None
     groups: Tensor | None = None
     augmented: Tensor | None = None
+    chosen: Tensor | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):

@@ -32,6 +32,8 @@ class Records:
         augmented: further versions of texts: for each column of them a text for each item, "" where there is none.
         versions: names of these columns, where they have names.
         kept: cells of further columns, as texts, that predictions carry along.
+        chosen: True for a labelled item that a model chose to be labelled: an error on it says little about other items. (): no
+            item was chosen.
     """
 
     kind: InputKind
@@ -41,6 +43,7 @@ class Records:
     augmented: Sequence[Sequence[str]] = ()
     versions: tuple[str, ...] = ()
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    chosen: Sequence[bool] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -58,6 +61,7 @@ class Records:
             labels=chosen(self.labels),
             augmented=[chosen(column) for column in self.augmented],
             kept={name: chosen(column) for name, column in self.kept.items()},
+            chosen=chosen(self.chosen) if self.chosen else (),
         )
 
 

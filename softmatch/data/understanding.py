@@ -15,6 +15,7 @@ from softmatch.data.cells import parse_number
 from softmatch.data.checks import advise_encoder, check_classes, check_copies, check_leaks, check_lost, check_versions
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.fingerprint import digests, group
+from softmatch.data.label_file import Prefer, add_labels
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, Prepared
 from softmatch.data.preparations.encoder_features import EncoderPreparation, fit_image_encoder, fit_text_encoder
@@ -41,6 +42,8 @@ class Reading:
         fine_tune: train the encoder too.
         device: for the encoder.
         max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own limit.
+        labels_from: a file of further labels.
+        prefer: the label that counts where this file and the source differ; None: a contradiction stops.
     """
 
     columns: Columns = field(default_factory=Columns)
@@ -50,6 +53,8 @@ class Reading:
     fine_tune: bool = False
     device: str = "auto"
     max_tokens: int | None = None
+    labels_from: Path | None = None
+    prefer: Prefer | None = None
 
 
 @dataclass(frozen=True)
@@ -68,14 +73,31 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
         InputError: the source cannot be read, or nothing can be learned from it: no labels, a single class. Everything else
             that is noticed is a finding.
     """
-    opened = open_source(where, reading.columns)
+    opened = open_source(where, reading.columns, need_label=reading.labels_from is None or reading.columns.label is not None)
     refuse_unused(opened.kind, reading)
-    records = opened.read()
+    records, noticed = with_label_file(opened, reading)
     tests = opened.test if reading.test is None else _open_test(reading.test, opened.columns)
-    stop(opened.findings)
+    stop([*opened.findings, *noticed])
     tested = None if tests is None else (tests.where, tests.read())
     found = understand(opened.where, records, tested, reading, opened.columns.text, progress)
-    return replace(found, findings=(*opened.findings, *(tests.findings if tests is not None else ()), *found.findings))
+    return replace(found, findings=(*opened.findings, *noticed, *(tests.findings if tests is not None else ()), *found.findings))
+
+
+def with_label_file(opened: Opened, reading: Reading) -> tuple[Records, list[Finding]]:
+    """Read a source and merge the labels of a further file, if there is one; with what was noticed about them."""
+    records = opened.read()
+    if reading.labels_from is None:
+        return records, []
+    records, findings = add_labels(records, opened.where, reading.labels_from, reading.prefer, reading.columns.unlabeled)
+    return records, [*findings, *check_label_column(opened, reading.columns)]
+
+
+def check_label_column(opened: Opened, asked: Columns) -> list[Finding]:
+    """Warn where a column of labels that was not recognised would be learned from."""
+    if opened.kind != "table" or opened.columns.label is not None or asked.features is not None:
+        return []
+    advice = "If there is one, name it with --label-column; it is a feature now."
+    return [Finding("warning", f"{opened.where}: no label column was found. {advice}")]
 
 
 def _open_test(where: Any, columns: Columns) -> Opened:
@@ -126,6 +148,7 @@ def understand(
         preparation=made.preparation,
         groups=group(records.kind, contents),
         augmented=prepare_augmented(records, made.preparation),
+        chosen=torch.tensor([records.chosen[k] for k in kept]) if records.chosen else None,
     )
     findings += check_copies(examples, contents)
     findings += [] if reading.encoder is not None else advise_encoder(records.kind, examples)

@@ -36,6 +36,7 @@ ROWS = 4096
 READING = (
     *("data", "seed", "split_seed", "unlabeled", "image_size", "encoder", "fine_tune", "device"),
     *("label_column", "text_column", "feature_columns", "max_tokens", "train_per_class", "validation_per_class"),
+    *("labels_from", "prefer"),
 )
 """Settings for reading the data; no other setting of a run folder is used here."""
 
@@ -137,6 +138,7 @@ def open_pool(
         raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")
     unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not needed here
     job = open_job(where, config.model_dump(include={*READING}), unused, where=f"{run}/config.yaml")
+    job = replace(job, examples=_with_classes(job.examples, model.classes))
     split = Split.from_dict(found, len(job.examples))
     # With the trained network: a name in the settings would let the folder choose which code runs.
     task = make_task(replace(job, config=config), Evaluation("none", split), model.views, model.network, model.network)
@@ -152,6 +154,14 @@ def open_pool(
         reason = f"it takes {'×'.join(map(str, model.shape))}, but prepares {'×'.join(map(str, examples.items.shape[1:]))}"
         raise InputError(f"the model of {run} cannot be used: {reason}.")
     return replace(pool, task=replace(task, examples=examples))
+
+
+def _with_classes(examples: Examples, classes: Sequence[str]) -> Examples:
+    """Take away the labels of classes that the data got after the training; other data stay as they are."""
+    if not set(classes) < set(examples.classes):
+        return examples
+    number = torch.tensor([classes.index(name) if name in classes else UNLABELED for name in examples.classes] + [UNLABELED])
+    return replace(examples, labels=number[examples.labels], classes=tuple(classes))  # −1 is the last of the numbers
 
 
 def read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:

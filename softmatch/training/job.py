@@ -149,7 +149,14 @@ def _with_choices(job: Job, network: Network | None, run: RunFolder | None, star
 def _begin(task: Task, job: Job, run: RunFolder) -> str:
     """Write settings and split, or check that those of an unfinished run are equal. The folder is locked."""
     data = fingerprint(task.examples.names, task.examples.labels, task.split.labeled)
-    split = {**task.split.as_dict(), "data": data, "content": content(task.examples), "device": task.device.type}
+    chosen = [] if task.examples.chosen is None else task.examples.chosen.nonzero().flatten().tolist()
+    split = {
+        **task.split.as_dict(),
+        "data": data,
+        "content": content(task.examples),
+        "chosen": chosen,
+        "device": task.device.type,
+    }
     if not (run.path / "config.yaml").exists():
         write_config(run.path / "config.yaml", job.source, job.config)
     if is_finished(run.path):
@@ -163,7 +170,8 @@ def _begin(task: Task, job: Job, run: RunFolder) -> str:
                 f"Use --device {written['device']}, or start a new run."
             )
         if changed:
-            raise InputError(f"the data of {run.path} have changed since the run was started. Start a new run.")
+            file = f" or the labels of {job.config.labels_from}" if job.config.labels_from is not None else ""
+            raise InputError(f"the data{file} of {run.path} have changed since the run was started. Start a new run.")
     run.write_json("split.json", split)
     return ""
 

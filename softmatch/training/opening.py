@@ -29,7 +29,10 @@ from softmatch.files.paths import expand_home
 from softmatch.recipes import complete, require_versions
 from softmatch.runs.folder import refuse_used
 
-OWN_ONLY = ("label_column", "text_column", "feature_columns", "unlabeled", "test", "evaluation", "folds", "image_size")
+OWN_ONLY = (
+    *("label_column", "text_column", "feature_columns", "unlabeled", "labels_from", "prefer"),
+    *("test", "evaluation", "folds", "image_size"),
+)
 """Settings for a user's own files."""
 ENCODED = ("encoder", "fine_tune", "augmented", "max_tokens")
 """Settings for a user's own files and for named sources of texts."""
@@ -87,16 +90,18 @@ def open_job(
         return Job(source, config, named.load(split_seed(config), config.data))
     title, known = ("your data", {}) if named is None else (named.name, named.defaults)
     user = merge(*given, where=where)
-    paths = ("test", "encoder") if named is None else ("data", "encoder")
-    user |= {key: _absolute(user[key]) for key in paths if user.get(key) is not None and not is_named(str(user[key]))}
+    paths = ("test", "encoder", "labels_from") if named is None else ("data", "encoder")
+    user |= {key: absolute(user[key]) for key in paths if user.get(key) is not None and not is_named(str(user[key]))}
     asked = complete(title, known, user, where=where)  # reports a wrong value before anything is read
     _refuse_unfit(named, asked)
     if asked.out is not None and world().size == 1 and not (resuming and (asked.out / "config.yaml").is_file()):
         refuse_used(asked.out)
+    if asked.prefer is not None and asked.labels_from is None:
+        raise InputError("--prefer chooses between the labels of the data and of a file: give the file with --labels-from.")
     device = choose_device(asked.device)
     if named is None:
         try:
-            understood = read_own(_absolute(source), reading_of(asked), progress)
+            understood = read_own(absolute(source), reading_of(asked), progress)
         except NotThere as error:
             raise InputError(f"{error} {nearest(error.where, SOURCES)}") from error
     else:
@@ -137,10 +142,11 @@ def reading_of(config: Config) -> Reading:
     """Settings for reading a user's own files."""
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
     columns = Columns(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented)
-    return Reading(columns, config.test, config.image_size, config.encoder, config.fine_tune, config.device, config.max_tokens)
+    encoder = config.encoder, config.fine_tune, config.device, config.max_tokens
+    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer)
 
 
-def _absolute(source: Any) -> Any:
+def absolute(source: Any) -> Any:
     """Make an existing path absolute, so that a run finds its data from another folder."""
     if isinstance(source, (str, Path)) and expand_home(source).exists():
         path = expand_home(source).resolve()

@@ -16,12 +16,14 @@ from softmatch.methods import code_in
 from softmatch.methods.distilled import DISTIL
 from softmatch.networks import Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
-from softmatch.training.opening import Job, open_again
+from softmatch.training.opening import Job, absolute, open_again
 
 RUNS = Path("runs")
 """Folder of runs without --out."""
 ELSEWHERE = ("device", "threads", "checkpoint_every", "data")
 """Settings that may differ when a run is resumed: they do not change the results."""
+MOVED = ("labels_from",)
+"""Settings that may differ when a run is named to be resumed: its split tells whether the contents are still the same."""
 IN_MEMORY = ("arrays", "frame")
 """Sources without a path."""
 
@@ -114,6 +116,7 @@ def reopen(
 
     where, written = json.loads(main_says(look))  # the others may run on machines without the folder
     config, asked = make_config(written, where=str(folder / "config.yaml")), merge(given or {})
+    moved = {key: absolute(asked.pop(key)) for key in MOVED if key in asked}
     if isinstance(source, str) and source != where and (where in SOURCES or source in SOURCES):
         raise InputError(f"{folder} was trained on {where}, not on {source}. Leave out the source.")
     if source is None and where in IN_MEMORY:
@@ -126,7 +129,7 @@ def reopen(
             "settings. Leave the option out, or start a new run."
         )
     with first_of_machine():
-        job = open_again(where if source is None else source, other)
+        job = open_again(where if source is None else source, make_config(other.model_dump(), moved))
     return replace(job, source=where), RunFolder(folder)
 
 

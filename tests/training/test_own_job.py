@@ -205,3 +205,26 @@ def test_a_model_takes_what_its_user_has(crossfit: Result, tmp_path: Path) -> No
         model.predict(torch.zeros(2, 5))
     with pytest.raises(softmatch.InputError, match="give a list"):
         model.predict("somewhere.csv")
+
+
+def test_labels_of_a_file_are_trained_on_and_found_again(tmp_path: Path) -> None:
+    source = blobs(tmp_path / "t.csv", labeled=10)
+    rows = [(k, "right" if k % 2 == 0 else "left") for k in range(11, 41)]
+    given = write_csv(tmp_path / "more.csv", rows, ("name", "label"))
+    result = softmatch.train(source, out=tmp_path / "run", labels_from=given, **QUICK, folds=2)
+    assert result.labels == result.evaluation["samples"] == 40
+    assert RunFolder(result.run).read_json("split.json")["labeled"] == list(range(40))
+    written = write_pseudo_labels(result.run, tmp_path / "p.csv", order="source", device="cpu")
+    with written.file.open(newline="") as file:
+        assert [row["given_label"] for row in csv.DictReader(file)][:40] == ["left", "right"] * 20
+
+    with given.open("a") as file:
+        file.write("41,centre\n")  # more labels are fine, of new classes too
+    write_pseudo_labels(result.run, tmp_path / "more_labels.csv", device="cpu")
+    write_csv(given, [*rows[:-1], (40, "left")], ("name", "label"))
+    with pytest.raises(softmatch.InputError, match="labels have changed"):
+        write_pseudo_labels(result.run, tmp_path / "other.csv", device="cpu")
+    given.unlink()
+    with pytest.raises(softmatch.InputError, match=r"there is no file .*more\.csv with labels"):
+        write_pseudo_labels(result.run, tmp_path / "none.csv", device="cpu")
+    assert softmatch.load_model(result.run).classes == ("left", "right")

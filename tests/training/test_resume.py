@@ -269,6 +269,20 @@ def test_data_that_have_changed_are_refused(tmp_path: Path) -> None:
     refused("have changed since", tmp_path / "run")
 
 
+def test_a_label_file_may_move_but_not_change(tmp_path: Path) -> None:
+    source, given = blobs(tmp_path / "table.csv", labeled=20), tmp_path / "more.csv"
+    text = "name,label,purpose\n31,left,random\n32,right,chosen\n"
+    given.write_text(text)
+    broken(source, tmp_path / "run", evaluation="none", labels_from=given)
+    for changed in (text.replace("31,left", "31,right"), text + "33,left,\n", text.replace("chosen", "random")):
+        given.write_text(changed)
+        refused(f"the data or the labels of {given} of", tmp_path / "run")
+    given.unlink()
+    (tmp_path / "moved.csv").write_text(text)
+    refused("there is no file", tmp_path / "run")
+    softmatch.train(resume=tmp_path / "run", labels_from=tmp_path / "moved.csv")
+
+
 def test_a_run_that_is_being_trained_is_left_alone(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "LONGEST_WAIT", 0.0)
     with RunFolder(run).locked():
