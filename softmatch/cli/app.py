@@ -76,7 +76,7 @@ GROUPS: dict[str, list[Callable[..., None]]] = {
     "Help": [help, completion],
 }
 COMMANDS = [function.__name__.replace("_", "-") for functions in GROUPS.values() for function in functions]
-FOLDED = ("train", "check", "bench", "compare", "plan")
+FOLDED = ("train", "check", "label", "bench", "compare", "plan")
 """Commands with panels that only --help-all shows."""
 
 app = App(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from softmatch.cli.options import ARGUMENTS, Flag, given, settings_model
+from softmatch.cli.options import ARGUMENTS, given, settings_model
 from softmatch.config import RUN_SETTINGS, Config, make_config
 from softmatch.errors import InputError
 
@@ -21,7 +21,7 @@ else:
 Port = Annotated[int | None, Parameter(show_default="7765, or a free one", help="Port of the page.")]
 Browser = Annotated[bool, Parameter(negative="--no-browser", show_default="--browser", help="Open the page in your browser.")]
 Host = Annotated[str, Parameter(help="Address to serve on. Any other than this machine's own needs --allow-network.")]
-AllowNetwork = Annotated[bool, Flag, Parameter(help="Let other machines reach the page, without encryption.")]
+AllowNetwork = Annotated[bool, Parameter(negative=(), show_default=False, help="Let other machines reach the page, without encryption.")]
 
 
 def label(
@@ -72,6 +72,7 @@ def label(
     folder = (project or Path(f"{_plain_name(where)}-labels")).absolute()
     _refuse_inside(folder, where)
     log = LabelLog(folder)
+    log.write_table()
     if log.cut:
         print("An act that was being written when the last server ended was removed; it had not been acknowledged.")
     print(f"{shown.where}: {len(shown):,} samples, {len(log.labels()):,} labelled here. Project: {folder}")

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 import webbrowser
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,12 +20,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from softmatch.data.label_file import CHOSEN, GROUP, RANDOM
 from softmatch.data.pictures import UnreadableImage, quiet_pillow
 from softmatch.errors import InputError, SoftmatchError, first_line
 from softmatch.labeling.label_log import NONE, SKIP, How, LabelLog, class_name
 from softmatch.labeling.review_lists import ReviewLists
 from softmatch.labeling.shown_samples import SIDES, ShownSamples
-from softmatch.labeling.suggestion_queue import CHOSEN, GROUP, RANDOM, SuggestionQueue
+from softmatch.labeling.suggestion_queue import SuggestionQueue
 from softmatch.labeling.trainings import Trainings
 from softmatch.labeling.web_security import Guard
 
@@ -70,10 +73,7 @@ class LabelPage:
             kind = None if self.shown is None else self.shown.kind
             return {**found, "only": True, "classes": [], "title": self.trainings.names()[0], "kind": kind}
         log, queue = self.log, self.queue
-        counts, own = log.counts(), dict[str, int]()
-        for name, label in queue.known.items():
-            if name not in log.values:
-                own[label] = own.get(label, 0) + 1
+        counts, own = log.counts(), queue.known_counts - Counter(queue.known[name] for name in list(log.values) if name in queue.known)
         names = list(dict.fromkeys([*sorted(own), *counts]))
         values = list(log.values.values())
         return {
@@ -345,6 +345,8 @@ def serve(page: LabelPage, host: str, port: int | None, tell: Callable[[str], No
     if browse:
         threading.Thread(target=_quietly, args=[webbrowser.open, address(guard.token)], daemon=True).start()
     config = uvicorn.Config(guard, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises its signals again when it has ended
     try:
         with quiet_pillow(), suppress(KeyboardInterrupt, asyncio.CancelledError):
             uvicorn.Server(config).run(sockets=[bound])

@@ -7,11 +7,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from softmatch.data.fingerprint import digests
+from softmatch.data.fingerprint import sample_digest
 from softmatch.data.pictures import Picture, content_digest, decode, load, look
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.readers.table_source import OpenedTable
-from softmatch.data.records import Records, select_inputs
+from softmatch.data.records import Records
 from softmatch.data.sources import SOURCES
 from softmatch.data.understanding import Reading, stop
 from softmatch.errors import InputError
@@ -81,15 +81,9 @@ class ShownSamples:
         return shown
 
     def digest(self, position: int) -> str:
-        """Compute the digest of a sample's content, in hex; "" for a row of a table, which is known by its number."""
+        """Compute the digest of a sample's content, in hex: training finds the sample by it if it has moved."""
         if position not in self._digests:
-            if self.kind == "image":
-                found = content_digest(self._picture(position)).hex()
-            elif self.kind == "text":
-                found = digests("text", select_inputs(self.records.inputs, [position]), None)[0].hex()  # type: ignore[arg-type]  # no items
-            else:
-                found = ""
-            self._digests[position] = found
+            self._digests[position] = sample_digest(self.records, position)
         return self._digests[position]
 
     def image(self, position: int, side: int) -> tuple[bytes, str]:

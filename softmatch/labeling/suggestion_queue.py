@@ -4,6 +4,7 @@ import hashlib
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from softmatch.data.label_file import CHOSEN, RANDOM
 from softmatch.data.understanding import Reading
 from softmatch.errors import InputError, first_line
 from softmatch.files.cache import entry, identity, replacing
@@ -21,8 +23,6 @@ from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.shown_samples import ShownSamples
 from softmatch.seeds import derive
 
-RANDOM, CHOSEN, GROUP = "random", "chosen", "group"
-"""Purposes of labelled samples. Only random ones measure the error: the others were chosen by a model or a cluster."""
 FIFTH = 5
 MOST = {"image": 100_000, "text": 30_000, "table": 100_000}
 """Samples that get features, by kind; of a larger source, suggestions are made among this many at random."""
@@ -79,6 +79,7 @@ class SuggestionQueue:
         marks = np.array([_mark(seed, name) for name in names], dtype=np.uint64)
         self._reserved = marks < np.uint64(2**64 // FIFTH)
         self.known = shown.known()
+        self.known_counts = Counter(self.known.values())
         order = np.argsort(marks, kind="stable")
         self._random = [int(k) for k in order if self._reserved[k] and names[k] not in self.known]
         self._others = [int(k) for k in order[::-1] if not self._reserved[k] and names[k] not in self.known]

@@ -103,8 +103,8 @@ class Trainings:
 
     def _launch(self, name: str, about: dict[str, Any]) -> None:
         runs = self.folder / "runs"
-        words = ["train", self._source, "--labels-from", str(runs / f"{name}.csv"), "--resume", "auto", "--out", str(runs / name)]
-        words += self._words
+        words = ["train", self._source, "--labels-from", str(runs / f"{name}.csv"), "--prefer", "new"]
+        words += ["--resume", "auto", "--out", str(runs / name), *self._words]
         with self._guard:
             self._processes[name] = process = _spawn(words, runs / f"{name}.log")
         about = {**about, "pid": process.pid, "started": time.time(), "command": shlex.join(["softmatch", *words])}
@@ -131,8 +131,9 @@ class Trainings:
             return "running"
         if is_finished(path):
             return "finished"
-        failed = process is not None and process.returncode not in (0, STOPPED, -signal.SIGTERM, -signal.SIGKILL)
-        return "failed" if failed or not (path / RUN_SETTINGS).is_file() else "stopped"
+        if process is not None and process.returncode in (STOPPED, -signal.SIGTERM, -signal.SIGKILL):
+            return "stopped"
+        return "failed" if process is not None or not (path / RUN_SETTINGS).is_file() else "stopped"
 
     def summary(self, name: str) -> dict[str, Any]:
         """State and final figures of a training."""

@@ -26,6 +26,7 @@ export class Chart {
     const form = JSON.stringify([chart.name, options.series.map((series) => series.label), chart.name === "enough" && chart.runs.length]);
     if (this.plot && form === this.form) {
       this.plot.setData(data);
+      restLegend(this.plot);
       return;
     }
     this.plot?.destroy();

@@ -103,6 +103,7 @@ export function groupScreen(main) {
   const other = make("button", { type: "button", onclick: () => next(true) }, make("kbd", { "aria-hidden": "true" }, "S"), "Another group");
   const fresh = make("button", { type: "button", onclick: () => name() }, make("kbd", { "aria-hidden": "true" }, "N"), "New class");
   const undo = make("button", { type: "button", onclick: () => back("undo", () => next(false)) }, make("kbd", { "aria-hidden": "true" }, "Z"), "Undo");
+  grid.box.setAttribute("aria-multiselectable", "true");
   main.append(make("div", { class: "tools" }, said, make("div", { class: "row" }, apply, other, fresh, undo)), classes, grid.box);
 
   const toggle = (row) => {

@@ -97,11 +97,12 @@ export function trainingScreen(main) {
     const error = live ? last("error", details.method) : details.test_error;
     const baseline = live ? last("error", "Baseline") : details.supervised_test_error;
     const note = live ? "at the last record" : "";
+    const quality = last("pseudo", "Quality") ?? details.quality;
     tiles.replaceChildren(
       tile(`Error, ${details.method}`, shares(error), live ? note : interval(details.test_error_interval)),
       tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
       tile("Quantity f", shares(last("pseudo", "Quantity") ?? details.quantity)),
-      tile("Quality g", shares(last("pseudo", "Quality") ?? details.quality)),
+      tile("Quality g", shares(quality), quality === null || quality === undefined ? "needs the true classes" : ""),
     );
   }
 
