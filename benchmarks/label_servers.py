@@ -108,7 +108,6 @@ class Client:
         place = urlsplit(address)
         assert place.hostname is not None
         self.host, self.port, self.cookie, self.csrf = place.hostname, place.port, "", ""
-        self._connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         code, headers, _ = self.ask("GET", f"/?{place.query}")
         if code == 200:
             self.cookie = headers["set-cookie"].split(";")[0]
@@ -124,9 +123,13 @@ class Client:
         usual = {"Cookie": self.cookie, **({"Origin": self.origin, "Content-Type": "application/json"} if method == "POST" else {})}
         usual |= {"X-Softmatch": self.csrf} if method == "POST" else {}
         given = usual | {name.replace("_", "-").title(): value for name, value in headers.items()}
-        self._connection.request(method, path, body, {name: value for name, value in given.items() if value is not None})
-        answer = self._connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        try:
+            connection.request(method, path, body, {name: value for name, value in given.items() if value is not None})
+            answer = connection.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        finally:
+            connection.close()
 
     def get(self, path: str) -> Any:
         """Ask the page's interface for something."""
@@ -147,17 +150,13 @@ class Client:
         about = {"samples": samples, "label": label, "how": how, "request": request or secrets.token_hex(8)}
         return self.post("act", epoch=self.state["epoch"], **about)
 
-    def close(self) -> None:
-        self._connection.close()
-
 
 def main() -> None:
     """Fork a server for each order on standard input, and print its process number."""
     import sklearn.cluster
     import sklearn.decomposition
     import sklearn.linear_model
-    import sklearn.neighbors
-    import sklearn.pipeline  # noqa: F401  # all of them before the forks
+    import sklearn.neighbors  # noqa: F401  # all of them before the forks
 
     import softmatch.labeling.label_server  # noqa: F401
     from softmatch.cli.app import main as run

@@ -362,6 +362,7 @@ def _bind(host: str, port: int | None) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, wanted))
+            bound.listen(128)  # now: the browser that is opened next may be faster than the server
         except OSError as error:
             bound.close()
             if wanted != 0 and port is None:

@@ -176,6 +176,7 @@ class SuggestionQueue:
                 np.save(folder / "features.npy", features, allow_pickle=False)
                 np.save(folder / "kept.npy", np.asarray(kept, dtype=np.int64), allow_pickle=False)
         features = np.load(stored / "features.npy", allow_pickle=False)
+        features /= max(float(features.std()), 1e-6)  # all alike: the first directions say more than the last
         self.places = self.places[np.load(stored / "kept.npy", allow_pickle=False)]
         self.progress = (len(records), len(records))
         free = self._free_rows()
@@ -301,12 +302,10 @@ def fit_head(features: Array, rows: npt.NDArray[np.int64], labels: list[str], se
 
 
 def fitted(features: Array, labels: list[str]) -> Any:
-    """Logistic regression on scaled features."""
+    """Logistic regression on features of one scale."""
     from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.3, max_iter=100))
+    model = LogisticRegression(C=1.0, max_iter=100)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has not converged: it is fitted again after the next label
         return model.fit(features, labels)
