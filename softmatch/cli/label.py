@@ -10,13 +10,14 @@ from softmatch.config import RUN_SETTINGS, Config, make_config
 from softmatch.errors import InputError
 
 COLUMNS = ("label_column", "text_column", "feature_columns")
-READ = (*COLUMNS, "unlabeled", "image_size", "encoder", "max_tokens")
+NOT_READ = ("out", "labels", "labels_from", "prefer", "data", "train_per_class", "validation_per_class")
+"""Settings of training that the page decides itself, or that are for named data."""
 if TYPE_CHECKING:
     from softmatch.labeling.shown_samples import ShownSamples
 
     LabelSettings = Config
 else:
-    LabelSettings = settings_model((*READ, "method", "steps", "minutes", "evaluation", "folds", "seed", "device", "threads"))
+    LabelSettings = settings_model([name for name in Config.model_fields if name not in NOT_READ])
 
 Port = Annotated[int | None, Parameter(show_default="7765, or a free one", help="Port of the page.")]
 Browser = Annotated[bool, Parameter(negative="--no-browser", show_default="--browser", help="Open the page in your browser.")]
@@ -39,7 +40,8 @@ def label(
 
     The page is served from this machine only. It suggests typical samples first, then those that a light model doubts; every
     fifth is drawn at random, to measure the error. Every label is on disk before the page says "saved", and every step can be
-    undone. Stop with Ctrl+C, and go on later with the same command.
+    undone. Stop with Ctrl+C, and go on later with the same command. Options of `softmatch train` are for the trainings that the
+    page starts.
 
     For example:
 
@@ -148,9 +150,18 @@ def _plain_name(source: str) -> str:
     return re.sub(r"[^\w.-]+", "-", Path(source).stem).strip("-.") or "data"
 
 
-def _words(asked: dict[str, Any]) -> list[str]:
+def _words(asked: dict[str, Any], before: str = "--") -> list[str]:
     """Settings as options of the command line."""
-    return [word for key, value in asked.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    words = []
+    for key, value in asked.items():
+        option = before + key.replace("_", "-")
+        if isinstance(value, bool) and before == "--":
+            words.append(option if value else f"--no-{option[2:]}")
+        elif isinstance(value, dict):
+            words += _words({name.replace("-", "_"): each for name, each in value.items()}, f"{option}.")
+        elif value is not None:
+            words += [option, str(value)]
+    return words
 
 
 def _say(line: str) -> None:

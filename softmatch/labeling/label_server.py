@@ -330,7 +330,11 @@ def serve(page: LabelPage, host: str, port: int | None, tell: Callable[[str], No
         tell: prints a line.
         browse: open the page in the browser of this machine.
     """
-    bound = _bind(host, port)
+    try:
+        bound = _bind(host, port)
+    except InputError:
+        page.close()
+        raise
     number = bound.getsockname()[1]
     name = "127.0.0.1" if host in ("0.0.0.0", "::", "localhost") else f"[{host}]" if ":" in host else host
 
@@ -356,6 +360,8 @@ def serve(page: LabelPage, host: str, port: int | None, tell: Callable[[str], No
 
 def _bind(host: str, port: int | None) -> socket.socket:
     """Bind the given port; without one 7765, so that the page keeps its address, else any free port."""
+    if port is not None and not 0 <= port < 2**16:
+        raise InputError(f"--port {port}: give a number from 0 to 65535.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (7765, 0) if port is None else (port,):
         bound = socket.socket(family, socket.SOCK_STREAM)
