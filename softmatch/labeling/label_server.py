@@ -120,13 +120,6 @@ class LabelPage:
         ]
         return {"samples": rows, "epoch": queue.shown.epoch}
 
-    def sample(self, about: dict[str, Any]) -> dict[str, Any]:
-        """One sample with its label."""
-        log, queue = self._labelling
-        position = self._position(about.get("id"))
-        value = log.values.get(queue.shown.records.names[position])
-        return {**queue.shown.show(position), "label": None if value is None else value.label, "reason": "", "prediction": None}
-
     def act(self, about: dict[str, Any]) -> dict[str, Any]:
         """Write labels. The answer is given when they are on disk."""
         log, queue = self._labelling
@@ -159,8 +152,13 @@ class LabelPage:
         self._same_samples(about)
         act = log.undo(request) if back else log.redo(request)
         self._changed()
-        names = [] if act is None else [change.name for change in act.changes]
-        return {**self.state(), "samples": [queue.shown.ids[name] for name in names if name in queue.shown.ids], "acted": act is not None}
+        names = [] if act is None else [change.name for change in act.changes if change.name in queue.shown.ids]
+        found = {**self.state(), "samples": [queue.shown.ids[name] for name in names], "acted": act is not None, "sample": None}
+        if len(names) == 1:  # which the page shows again
+            value = log.values.get(names[0])
+            label = None if value is None else value.label
+            found["sample"] = {**queue.shown.show(queue.shown.ids[names[0]]), "label": label, "reason": "Shown again.", "prediction": None}
+        return found
 
     def group(self, about: dict[str, Any]) -> dict[str, Any]:
         """A cluster to label at once."""
@@ -298,7 +296,7 @@ def make_app(page: LabelPage) -> Starlette:
         assert isinstance(error, HTTPException)
         return JSONResponse({"error": error.detail}, error.status_code)
 
-    reads = {name: getattr(page, name) for name in ("state", "next", "sample", "group", "review", "run", "runs")}
+    reads = {name: getattr(page, name) for name in ("state", "next", "group", "review", "run", "runs")}
     writes = {name: getattr(page, name) for name in ("act", "turn", "train", "command")}
     return Starlette(
         routes=[

@@ -37,7 +37,7 @@ def until(chrome: Chrome, script: str, wanted: Callable[[Any], bool] = bool, pat
     """Wait until an expression has a wanted value."""
     deadline = time.monotonic() + patience
     while not wanted(found := chrome.run(script)):
-        assert time.monotonic() < deadline, f"{script} is {found!r}; {chrome.problems}; {chrome.run('document.body.innerText')}"
+        assert time.monotonic() < deadline, f"{script} is {found!r}; {chrome.problems[-3:]}; {chrome.run('document.body.innerText')}"
         time.sleep(0.03)
     return found
 
@@ -105,12 +105,12 @@ def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(chrome: Chrome, server
     until(chrome, "document.querySelector('.stage img')?.complete")
     label(chrome, 8)
     saved(chrome, 20)
+    until(chrome, "Number(document.querySelector('main').dataset.ahead) > 4")
     assert chrome.problems == []
     server.kill()
     label(chrome, 2)  # the page goes on, and says that these are not saved
     until(chrome, "document.getElementById('saved').textContent", lambda said: "not reached: 2 waiting" in said)
     assert len(labels(project)) == 20
-    chrome.run("removeEventListener('beforeunload', null)")
     again = servers.start(str(source), "--project", str(project), "--port", server.address.split(":")[2].split("/")[0], *TINY)
     chrome.send("Page.navigate", url=again.address)
     until(chrome, "location.search === '' && document.querySelector('.stage img')?.complete")
@@ -152,7 +152,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     chrome.run("location.hash = 'review'")
     until(chrome, "document.querySelector('#list') !== null")
     chrome.run("(l => { l.value = 'labels'; l.dispatchEvent(new Event('change')) })(document.getElementById('list'))")
-    until(chrome, "document.querySelectorAll('.cell').length > 10")
+    until(chrome, "document.querySelector('main > .fine').textContent.includes('All labels')")
     name, before = chrome.run("(c => [c.title, c.querySelector('strong').textContent])(document.querySelector('.cell'))")
     other = chrome.run(f"[...document.querySelectorAll('.class')].find(b => b.title !== '{before}').querySelector('kbd').textContent")
     chrome.press(other.lower())

@@ -91,6 +91,9 @@ class Chrome:
                 self.problems.append(f"console.{params['type']}: {params['args']}")
             case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
                 self.problems.append(f"log: {params['entry']['text']}")
+            case "Page.javascriptDialogOpening":  # a page that asks whether to leave it; its answer is not waited for
+                answer = {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self._session}
+                self._socket.send(json.dumps(answer))
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
         self._events.append(message)

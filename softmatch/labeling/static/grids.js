@@ -9,7 +9,7 @@ const CELL = { width: 132, height: 168 };
 /** A grid of any number of samples: only those in sight are in the page. `load(offset, number)` gives { total, rows }. */
 class Grid {
   constructor(label, load, draw) {
-    Object.assign(this, { load, draw, rows: new Map(), total: 0, focus: 0, asked: new Set() });
+    Object.assign(this, { load, draw, rows: new Map(), total: 0, focus: 0, turn: 0, asked: new Set() });
     this.inner = make("div", { class: "inner", role: "presentation" });
     this.box = make("div", { class: "grid", role: "listbox", "aria-label": label, tabindex: "0" }, this.inner);
     this.box.addEventListener("scroll", () => this.render());
@@ -21,17 +21,27 @@ class Grid {
   get columns() { return Math.max(2, Math.floor(this.box.clientWidth / CELL.width)); }
 
   async reload(keepPlace = false) {
-    this.asked.clear();
-    if (!keepPlace) { this.rows.clear(); this.focus = 0; this.box.scrollTop = 0; }
-    await this.fetchPart(Math.floor(this.focus / PART));
+    const turn = this.turn += 1; // an older answer that comes later is not shown
+    const part = keepPlace ? Math.floor(this.focus / PART) : 0;
+    const found = await this.load(part * PART, PART);
+    if (turn !== this.turn) return this.total;
+    Object.assign(this, { rows: new Map(), asked: new Set([part]) });
+    if (!keepPlace) { this.focus = 0; this.box.scrollTop = 0; }
+    this.take(part, found);
     return this.total;
   }
 
   async fetchPart(part) {
     if (this.asked.has(part)) return;
     this.asked.add(part);
+    const { turn } = this;
     const found = await this.load(part * PART, PART);
+    if (turn === this.turn) this.take(part, found);
+  }
+
+  take(part, found) {
     this.total = found.total;
+    this.focus = Math.max(0, Math.min(this.focus, this.total - 1));
     found.rows.forEach((row, place) => this.rows.set(part * PART + place, row));
     this.render();
   }

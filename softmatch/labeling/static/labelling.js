@@ -1,11 +1,11 @@
 // The Label screen: one large sample, a key for each class, the next samples fetched ahead.
 
 import { flush, page, read, save, tab, turn } from "/static/server.js";
-import { askName, cellTable, classButtons, classOf, counted, imageAddress, make, percent, sampleView, speak, warn } from "/static/parts.js";
+import { askName, cellTable, classButtons, classOf, counted, make, percent, pictureOf, sampleView, speak, warn } from "/static/parts.js";
 
 const AHEAD = 6;
 let queue = []; // the first one is shown; kept when another screen is opened
-let fetching = null;
+let fetching = false;
 let exhausted = false;
 
 export function labelScreen(main) {
@@ -43,7 +43,7 @@ export function labelScreen(main) {
     try {
       const found = await turn(how);
       if (!found.acted) return speak(`There is nothing to ${how}.`);
-      if (how === "undo" && found.samples.length === 1) queue.unshift(await read("sample", { id: found.samples[0] }));
+      if (how === "undo" && found.sample) queue.unshift(found.sample);
       else queue = queue.filter((sample) => !found.samples.includes(sample.id));
       speak(how === "undo" ? `Undone${found.samples.length > 1 ? `: ${found.samples.length} samples` : ""}.` : "Done again.");
       shown = null;
@@ -54,26 +54,25 @@ export function labelScreen(main) {
 
   async function fill() {
     if (fetching || queue.length > AHEAD || !open) return;
-    await flush();
-    fetching = read("next", { number: AHEAD + 2 - queue.length, tab, held: queue.map((sample) => sample.id).join(",") });
+    fetching = true;
+    let wait = 100;
     try {
-      const found = await fetching;
+      await flush(); // the server must know what is labelled before it chooses
+      const found = await read("next", { number: AHEAD + 2 - queue.length, tab, held: queue.map((sample) => sample.id).join(",") });
       const held = new Set(queue.map((sample) => sample.id));
       queue.push(...found.samples.filter((sample) => !held.has(sample.id)));
       exhausted = !found.samples.length;
       queue.slice(1).forEach(prefetch);
     } catch (error) {
       if (error.code) warn(error.message);
-    } finally { fetching = null; }
+      wait = 1000;
+    } finally { fetching = false; }
     if (open) render();
-    if (!exhausted && queue.length < 3) setTimeout(fill, 100);
+    if (!exhausted && queue.length < 3) setTimeout(fill, wait);
   }
 
   function prefetch(sample) {
-    if (page.state.kind === "image" && !sample.image) {
-      sample.image = new Image(); // held, so that the browser keeps it decoded
-      sample.image.src = imageAddress(sample.id, false);
-    }
+    if (page.state.kind === "image") sample.image ??= pictureOf(sample);
   }
 
   function render() {
@@ -83,6 +82,7 @@ export function labelScreen(main) {
       shown = sample;
       showSample(sample);
     }
+    main.dataset.ahead = queue.length;
     const wanted = JSON.stringify(state.classes);
     if (wanted !== drawnClasses) {
       drawnClasses = wanted;
@@ -110,13 +110,6 @@ export function labelScreen(main) {
       return;
     }
     const view = sample.image ?? sampleView(sample);
-    if (sample.image) {
-      sample.image.alt = sample.name;
-      sample.image.draggable = false;
-      const size = () => sample.image.classList.toggle("tiny", sample.image.naturalWidth < 200 && sample.image.naturalHeight < 200);
-      sample.image.complete ? size() : sample.image.addEventListener("load", size);
-      sample.image.addEventListener("error", () => sample.image.replaceWith(make("p", { class: "problem" }, `${sample.name} cannot be read. Press S to skip it.`)));
-    }
     const others = sample.others && Object.keys(sample.others).length
       ? make("details", { class: "others" }, make("summary", {}, "Other columns"), cellTable(sample.others)) : null;
     stage.replaceChildren(view, ...(others ? [others] : []));

@@ -47,17 +47,26 @@ export function classButtons(choose, pressed) {
 /** The picture, text or cells of a sample; `small` in a grid. */
 export function sampleView(sample, small = false) {
   if (page.state.kind === "image" && sample.id !== null && sample.id !== undefined) {
-    const image = make("img", { src: imageAddress(sample.id, small), alt: sample.name, draggable: "false", loading: small ? "lazy" : null, decoding: small ? "async" : null });
-    image.addEventListener("error", () => image.replaceWith(make("p", { class: "problem" }, `${sample.name} cannot be read.`)));
-    image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 200 && image.naturalHeight < 200));
-    return image;
+    return pictureOf(sample, small);
   }
   if (sample.text !== undefined) return make("div", { class: "text", dir: "auto", tabindex: small ? null : "0" }, sample.text);
   if (sample.cells) return cellTable(sample.cells);
   return make("div", { class: "text" }, sample.name);
 }
 
-export const imageAddress = (id, small) => `/image/${id}?side=${small ? 160 : 1200}&of=${page.state.epoch ?? ""}`;
+/** An image that says so if its file cannot be read, and tries again if the server cannot be reached. */
+export function pictureOf(sample, small = false) {
+  const image = make("img", { alt: sample.name, draggable: "false", decoding: small ? "async" : null });
+  const address = `/image/${sample.id}?side=${small ? 160 : 1200}&of=${page.state.epoch ?? ""}`;
+  image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 200 && image.naturalHeight < 200));
+  image.addEventListener("error", async () => {
+    const answer = await fetch(address).catch(() => null);
+    if (answer && !answer.ok) image.replaceWith(make("p", { class: "problem" }, `${sample.name} cannot be read.${small ? "" : " Press S to skip it."}`));
+    else setTimeout(() => { image.src = address; }, 1000);
+  });
+  image.src = address;
+  return image;
+}
 
 export function cellTable(cells) {
   return make("table", { class: "cells" }, make("tbody", {}, ...Object.entries(cells).map(
