@@ -6,12 +6,15 @@ They are what `softmatch label` starts, and can be killed like it. Also a client
 import http.client
 import json
 import os
+import random
 import re
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +23,7 @@ from urllib.parse import urlsplit
 
 ADDRESS = re.compile(r"http://\S+\?token=\S+")
 PATIENCE = 60.0
+LABELS = "abcde"
 
 
 class Server:
@@ -65,12 +69,11 @@ class LabelServers:
         self._folder, self._servers = folder, list[Server]()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "SOFTMATCH_CACHE": str(folder / "cache")}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.label_servers"],
+            [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env=environment,
-            cwd=Path(__file__).parent.parent,
         )
 
     def __enter__(self) -> "LabelServers":
@@ -120,7 +123,10 @@ class Client:
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str | None) -> tuple[int, dict[str, str], bytes]:
         """One request. Headers are given with _ for -; None leaves one out that is usually sent."""
-        usual = {"Cookie": self.cookie, **({"Origin": self.origin, "Content-Type": "application/json"} if method == "POST" else {})}
+        usual = {
+            "Cookie": self.cookie,
+            **({"Origin": self.origin, "Content-Type": "application/json"} if method == "POST" else {}),
+        }
         usual |= {"X-Softmatch": self.csrf} if method == "POST" else {}
         given = usual | {name.replace("_", "-").title(): value for name, value in headers.items()}
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
@@ -149,6 +155,36 @@ class Client:
         """Label samples."""
         about = {"samples": samples, "label": label, "how": how, "request": request or secrets.token_hex(8)}
         return self.post("act", epoch=self.state["epoch"], **about)
+
+
+def label_until_killed(server: Server, acknowledged: dict[str, str], moment: random.Random, longest: float = 0.5) -> None:
+    """Label without pause while another thread kills the server; notes what was acknowledged, by request."""
+    client = Client(server.address)
+    killer = threading.Timer(moment.uniform(0.0, longest), server.kill)
+    killer.start()
+    try:
+        while True:
+            request, label = secrets.token_hex(8), moment.choice(LABELS)
+            position = moment.randrange(client.state["total"])
+            client.label([position], label, request=request)
+            acknowledged[request] = label
+            if moment.random() < 0.1:
+                undone = secrets.token_hex(8)
+                client.post("turn", request=undone, how="undo", epoch=client.state["epoch"])
+                acknowledged[undone] = "undo"
+    except (OSError, RuntimeError, ValueError):
+        pass  # the server has gone
+    except Exception as error:  # http.client has its own errors for half an answer
+        if type(error).__module__ != "http.client":
+            raise
+    killer.join()
+
+
+def lost_or_twice(project: Path, acknowledged: dict[str, str]) -> tuple[int, int]:
+    """Acknowledged acts that are not in the log, and acts that are in it more than once."""
+    whole = (project / "log.jsonl").read_bytes().rpartition(b"\n")[0]
+    counts = Counter(json.loads(line)["request"] for line in whole.splitlines())
+    return sum(request not in counts for request in acknowledged), sum(number > 1 for number in counts.values())
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Measure the labelling page: start-up and speed on 100,000 images and a million texts, and labels lost when it is killed.
 
-    python -m benchmarks.labelling > benchmarks/results/labelling.md
-    python -m benchmarks.labelling --images 2000 --rows 20000 --kills 10      # a minute, to see that it works
+    python benchmarks/labelling.py > benchmarks/results/labelling.md
+    python benchmarks/labelling.py --images 2000 --rows 20000 --kills 10      # a minute, to see that it works
 
 The images are JPEG files of 64×64 pixels in 100 folders without labels, the texts rows of a CSV file. A sample is labelled as the
 page does it: an act, acknowledged when it is on disk, and a request for the next samples and their images. Times are those of a
@@ -11,26 +11,28 @@ killed with SIGKILL at random moments of labelling; every act that was acknowled
 
 import argparse
 import csv
-import json
 import os
 import platform
 import random
 import secrets
 import statistics
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from label_servers import Client, LabelServers, label_until_killed, lost_or_twice
 from PIL import Image
-
-from benchmarks.label_servers import Client, LabelServers, Server
 
 SIDE, FOLDERS = 64, 100
 LABELS = "abcde"
+HEADS = (
+    "| data | samples | scan and start | key to next sample, features in work: median | 95 % | features ready after "
+    "| key to next sample: median | 95 % | suggestions updated after | peak memory |"
+)
+EXPLAINED = """Scan and start: from the fork of a process that has imported everything to the printed address; importing takes a
+few seconds more. Of the texts, 30,000 at random get features."""
 WORDS = ("card", "account", "rate", "transfer", "swallowed", "closed", "late", "refund", "please", "today", "wrong", "twice")
 
 
@@ -96,7 +98,16 @@ def measure(servers: LabelServers, name: str, source: Path, options: list[str], 
         time.sleep(0.02)
     update = time.perf_counter() - update
     memory = _memory(server.pid)
-    yield f"| {name} | {client.state['total']:,} | {first:.1f} s | {describe(early)} | {ready:.0f} s | {describe(late)} | {update:.1f} s | {memory:,.0f} MB |"
+    cells = [
+        name,
+        f"{client.state['total']:,}",
+        f"{first:.1f} s",
+        describe(early),
+        f"{ready:.0f} s",
+        describe(late),
+        f"{update:.1f} s",
+    ]
+    yield f"| {' | '.join(cells)} | {memory:,.0f} MB |"
     server.kill()
 
 
@@ -105,36 +116,6 @@ def _memory(pid: int) -> float:
     status = Path(f"/proc/{pid}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM")), 0.0)
-
-
-def label_until_killed(server: Server, acknowledged: dict[str, str], moment: random.Random, longest: float = 0.5) -> None:
-    """Label without pause while another thread kills the server; notes what was acknowledged, by request."""
-    client = Client(server.address)
-    killer = threading.Timer(moment.uniform(0.0, longest), server.kill)
-    killer.start()
-    try:
-        while True:
-            request, label = secrets.token_hex(8), moment.choice(LABELS)
-            position = moment.randrange(client.state["total"])
-            client.label([position], label, request=request)
-            acknowledged[request] = label
-            if moment.random() < 0.1:
-                undone = secrets.token_hex(8)
-                client.post("turn", request=undone, how="undo", epoch=client.state["epoch"])
-                acknowledged[undone] = "undo"
-    except (OSError, RuntimeError, ValueError):
-        pass  # the server has gone
-    except Exception as error:  # http.client has its own errors for half an answer
-        if type(error).__module__ != "http.client":
-            raise
-    killer.join()
-
-
-def lost_or_twice(project: Path, acknowledged: dict[str, str]) -> tuple[int, int]:
-    """Acknowledged acts that are not in the log, and acts that are in it more than once."""
-    whole = (project / "log.jsonl").read_bytes().rpartition(b"\n")[0]
-    counts = Counter(json.loads(line)["request"] for line in whole.splitlines())
-    return sum(request not in counts for request in acknowledged), sum(number > 1 for number in counts.values())
 
 
 def main() -> None:
@@ -152,23 +133,23 @@ def main() -> None:
         with LabelServers(folder) as servers:
             print("# The labelling page, measured\n")
             load = f"load average at the start {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-            print(f"`python -m benchmarks.labelling --images {given.images} --rows {given.rows} --kills {given.kills}`,")
+            print(f"`python benchmarks/labelling.py --images {given.images} --rows {given.rows} --kills {given.kills}`,")
             print(f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, {load}.\n")
-            print("| data | samples | scan and start | key to next sample, features in work: median | 95 % ", end="")
-            print("| features ready after | key to next sample: median | 95 % | suggestions updated after | peak memory |")
-            print("|---|---|---|---|---|---|---|---|---|---|")
+            print(HEADS)
+            print("|" + "---|" * (HEADS.count("|") - 1))
             for name, source, more in (("images", images, []), ("texts", table, ["--text-column", "message"])):
                 for row in measure(servers, name, source, more, given.labels):
                     print(row, flush=True)
-            print("\nScan and start: from the fork of a process that has imported everything to the printed address. Importing takes a")
-            print("few seconds more. Of the texts, 30,000 at random get features.\n")
+            print(f"\n{EXPLAINED}\n")
             acknowledged: dict[str, str] = {}
             for number in range(given.kills):
                 server = servers.start(str(small), "--project", "killed", "--port", "0")
                 label_until_killed(server, acknowledged, random.Random(number))
             lost, twice = lost_or_twice(folder / "killed", acknowledged)
-            print(f"{given.kills} times killed with SIGKILL while labelling without pause: {len(acknowledged):,} acts were acknowledged,")
-            print(f"{lost} of them lost, {twice} written twice.")
+            print(
+                f"Killed {given.kills} times with SIGKILL while labelling without pause. Acknowledged acts: {len(acknowledged):,}."
+            )
+            print(f"Lost: {lost}. Written twice: {twice}.")
 
 
 if __name__ == "__main__":

@@ -22,11 +22,15 @@ else:
 Port = Annotated[int | None, Parameter(show_default="7765, or a free one", help="Port of the page.")]
 Browser = Annotated[bool, Parameter(negative="--no-browser", show_default="--browser", help="Open the page in your browser.")]
 Host = Annotated[str, Parameter(help="Address to serve on. Any other than this machine's own needs --allow-network.")]
-AllowNetwork = Annotated[bool, Parameter(negative=(), show_default=False, help="Let other machines reach the page, without encryption.")]
+AllowNetwork = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="Let other machines reach the page, without encryption.")
+]
 
 
 def label(
-    source: Annotated[str, Parameter(group=ARGUMENTS, help="Data to label: a folder of images, or a table of texts or features.")],
+    source: Annotated[
+        str, Parameter(group=ARGUMENTS, help="Data to label: a folder of images, or a table of texts or features.")
+    ],
     /,
     *,
     project: Annotated[Path | None, Parameter(show_default="NAME-labels in the current folder")] = None,

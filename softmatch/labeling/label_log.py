@@ -133,7 +133,9 @@ class LabelLog:
         self._acts.append(act)
         self._requests[act.request] = act
 
-    def write(self, request: str, how: How, samples: Iterable[tuple[str, str]], label: str | None, purpose: Mapping[str, str]) -> Act:
+    def write(
+        self, request: str, how: How, samples: Iterable[tuple[str, str]], label: str | None, purpose: Mapping[str, str]
+    ) -> Act:
         """Give samples a label, and return when that is on disk. A request that was written before is not written again.
 
         Args:
@@ -177,7 +179,9 @@ class LabelLog:
             os.fsync(self._file)
         except OSError as error:
             os.ftruncate(self._file, self._size)  # a part of a line would damage the next one
-            raise SoftmatchError(f"{self.folder / LOG} cannot be written: {error.strerror or error}. Nothing was lost.") from error
+            raise SoftmatchError(
+                f"{self.folder / LOG} cannot be written: {error.strerror or error}. Nothing was lost."
+            ) from error
         self._size += len(line)
         self._take(act)
         return act
@@ -251,4 +255,3 @@ def class_name(text: object) -> str:
     if label.casefold() in NO_LABEL:
         raise InputError(f"{label!r} means “no label” in tables, so it cannot be a class. Choose another name.")
     return label
-

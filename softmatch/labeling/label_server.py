@@ -34,7 +34,8 @@ HERE = Path(__file__).parent
 STATIC = {path.name: path for path in sorted((HERE / "static").iterdir())} if (HERE / "static").is_dir() else {}
 REPORT = HERE.parent / "report"
 SHARED = {
-    name: REPORT / name for name in ("report.css", "drawing.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css", "vendor/LICENSE")
+    name: REPORT / name
+    for name in ("report.css", "drawing.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css", "vendor/LICENSE")
 }
 TYPES = {".png": "image/png", ".js": "text/javascript", ".css": "text/css", ".html": "text/html", "": "text/plain"}
 MOST_AT_ONCE = 200
@@ -73,7 +74,10 @@ class LabelPage:
             kind = None if self.shown is None else self.shown.kind
             return {**found, "only": True, "classes": [], "title": self.trainings.names()[0], "kind": kind}
         log, queue = self.log, self.queue
-        counts, own = log.counts(), queue.known_counts - Counter(queue.known[name] for name in list(log.values) if name in queue.known)
+        counts, own = (
+            log.counts(),
+            queue.known_counts - Counter(queue.known[name] for name in list(log.values) if name in queue.known),
+        )
         names = list(dict.fromkeys([*sorted(own), *counts]))
         values = list(log.values.values())
         return {
@@ -135,7 +139,9 @@ class LabelPage:
         for position in positions:
             before = log.values.get(names[position])
             kept = before.purpose if before is not None and before.label is not None else CHOSEN
-            purpose[names[position]] = how if label is None else RANDOM if queue.is_random(position) else GROUP if how == GROUP else kept
+            purpose[names[position]] = (
+                how if label is None else RANDOM if queue.is_random(position) else GROUP if how == GROUP else kept
+            )
         if how == GROUP and any(queue.is_random(position) for position in positions):
             raise InputError("a group has no samples that measure the error.")
         samples = [(names[position], queue.shown.digest(position)) for position in positions]
@@ -157,7 +163,12 @@ class LabelPage:
         if len(names) == 1:  # which the page shows again
             value = log.values.get(names[0])
             label = None if value is None else value.label
-            found["sample"] = {**queue.shown.show(queue.shown.ids[names[0]]), "label": label, "reason": "Shown again.", "prediction": None}
+            found["sample"] = {
+                **queue.shown.show(queue.shown.ids[names[0]]),
+                "label": label,
+                "reason": "Shown again.",
+                "prediction": None,
+            }
         return found
 
     def group(self, about: dict[str, Any]) -> dict[str, Any]:
@@ -346,7 +357,9 @@ def serve(page: LabelPage, host: str, port: int | None, tell: Callable[[str], No
         page.log.announce(f"http://{name}:{number}")
     if browse:
         threading.Thread(target=_quietly, args=[webbrowser.open, address(guard.token)], daemon=True).start()
-    config = uvicorn.Config(guard, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        guard, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2
+    )
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises its signals again when it has ended
     try:
@@ -371,7 +384,9 @@ def _bind(host: str, port: int | None) -> socket.socket:
             bound.close()
             if wanted != 0 and port is None:
                 continue
-            raise InputError(f"port {wanted} of {host} cannot be used: {error.strerror or error}. Choose another --port.") from error
+            raise InputError(
+                f"port {wanted} of {host} cannot be used: {error.strerror or error}. Choose another --port."
+            ) from error
         return bound
     raise AssertionError
 
@@ -389,7 +404,9 @@ def _text(value: Any) -> str:
 
 
 def _count(value: Any) -> int:
-    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal())):
+    if isinstance(value, bool) or not (
+        isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal())
+    ):
         raise InputError("a value of the request is not a number.")
     number = int(value) if len(str(value)) < 12 else -1
     if number < 0:

@@ -121,7 +121,9 @@ def _disagreements(queue: SuggestionQueue) -> list[Row]:
     return sorted(found, key=lambda each: -float(each["confidence"]))
 
 
-def _row(queue: SuggestionQueue, row: int, label: str | None, prediction: str | None, confidence: float | None, **more: Any) -> Row:
+def _row(
+    queue: SuggestionQueue, row: int, label: str | None, prediction: str | None, confidence: float | None, **more: Any
+) -> Row:
     return {"id": int(queue.places[row]), "label": label, "prediction": prediction, "confidence": confidence, **more}
 
 
@@ -159,7 +161,10 @@ def _near_copies(queue: SuggestionQueue) -> list[Row]:
     distances, neighbours = NearestNeighbors(n_neighbors=2).fit(queue.features[rows]).kneighbors()
     nearest, usual = distances[:, 0], float(np.median(distances[:, 1]))
     labels = dict(zip(*_lists(*queue.labeled_rows()), strict=True))
-    pairs = {tuple(sorted((int(rows[k]), int(rows[neighbours[k, 0]])))): float(nearest[k]) for k in np.flatnonzero(nearest <= NEAR * usual)}
+    pairs = {
+        tuple(sorted((int(rows[k]), int(rows[neighbours[k, 0]])))): float(nearest[k])
+        for k in np.flatnonzero(nearest <= NEAR * usual)
+    }
     different = {each: len({labels[row] for row in each if row in labels}) > 1 for each in pairs}
     found = list[Row]()
     for place, each in enumerate(sorted(pairs, key=lambda each: (not different[each], pairs[each]))):
@@ -188,4 +193,7 @@ def _outliers(queue: SuggestionQueue) -> list[Row]:
 def _labels(queue: SuggestionQueue) -> list[Row]:
     """All labels of the page, the newest first."""
     values = [(name, value) for name, value in queue.log.labels().items() if name in queue.shown.ids]
-    return [{"id": queue.shown.ids[name], "label": value.label, "prediction": None, "said": value.purpose} for name, value in values[::-1]]
+    return [
+        {"id": queue.shown.ids[name], "label": value.label, "prediction": None, "said": value.purpose}
+        for name, value in values[::-1]
+    ]

@@ -40,10 +40,17 @@ class ShownSamples:
 
     def __init__(self, source: str, reading: Reading) -> None:
         if source in SOURCES:
-            raise InputError(f"{source} is a named dataset, whose labels are known. Give a folder or a table of your own to label.")
+            raise InputError(
+                f"{source} is a named dataset, whose labels are known. Give a folder or a table of your own to label."
+            )
         opened = open_source(source, reading.columns, need_label=False)
         if isinstance(opened, OpenedTable) and Path(source).is_file() and Path(source).stat().st_size <= WHOLE:
-            read = {*(opened.columns.features or ()), opened.columns.text, opened.columns.label, *(opened.columns.augmented or ())}
+            read = {
+                *(opened.columns.features or ()),
+                opened.columns.text,
+                opened.columns.label,
+                *(opened.columns.augmented or ()),
+            }
             opened.columns = replace(opened.columns, kept=tuple(name for name in opened.reader.names if name not in read))
         self.records: Records = opened.read()
         stop(opened.findings)
@@ -126,4 +133,3 @@ def _cells(columns: Mapping[str, Any], position: int, most: int | None = None) -
 
 def _typed(content: bytes) -> tuple[bytes, str]:
     return content, "image/png" if content.startswith(b"\x89PNG") else "image/jpeg"
-

@@ -29,7 +29,7 @@ MOST = {"image": 100_000, "text": 30_000, "table": 100_000}
 SIDE = 32
 """Side of the images that features are computed from, if there is no encoder."""
 PLAN, TYPICAL, PER_TYPICAL, CANDIDATES = 24, 100, 15, 10
-"""Suggestions made at a time; typical samples found once, and samples for each; doubtful samples that are clustered, per suggestion."""
+"""Suggestions made at a time; typical samples found once, and samples for each; doubtful samples clustered per suggestion."""
 EXPLORE = 4
 """Every fourth suggestion of a model is a typical sample instead: it may be of a class without any label yet."""
 FEWEST, MOST_FITTED = 8, 3000
@@ -110,7 +110,7 @@ class SuggestionQueue:
         self._wake.set()
 
     def is_random(self, position: int) -> bool:
-        """True for a sample that measures the error; decided by its name, so that it never depends on a model or on other files."""
+        """True for a sample that measures the error. Its name decides, so that no model and no other file has a say."""
         return bool(self._reserved[position])
 
     def next(self, number: int, tab: str, held: Collection[int]) -> list[Suggestion]:
@@ -166,7 +166,9 @@ class SuggestionQueue:
                 self.refresh()
 
     def _find_features(self) -> None:
-        records = self.shown.records.select([int(k) for k in self.places]) if len(self.places) < len(self.shown) else self.shown.records
+        records = (
+            self.shown.records.select([int(k) for k in self.places]) if len(self.places) < len(self.shown) else self.shown.records
+        )
         made_of = [self.shown.epoch, self._reading.encoder, self._reading.max_tokens, self.seed, records.kind, len(records)]
         files = [path for path in records.inputs if isinstance(path, Path)] if records.kind == "image" else []
         stored = entry("label-features", [*made_of, _summary(files) if files else _content(records.inputs)])
@@ -245,7 +247,9 @@ class SuggestionQueue:
         first, second = np.argsort(-head.probs[row])[:2]
         high, low = float(head.probs[row, first]), float(head.probs[row, second])
         one, other = head.classes[first], head.classes[second]
-        said = f"{one} ({high:.0%}) or {other} ({low:.0%})?" if high - low <= SURE else f"{one} ({high:.0%}), the model is certain."
+        said = (
+            f"{one} ({high:.0%}) or {other} ({low:.0%})?" if high - low <= SURE else f"{one} ({high:.0%}), the model is certain."
+        )
         return Suggestion(int(self.places[row]), CHOSEN, f"{said} Represents {similar:,} similar samples.", one, high)
 
     def group(self, passed: Collection[int]) -> dict[str, Any] | None:
@@ -350,5 +354,7 @@ def _content(inputs: Any) -> str:
     """Digest of texts or cells."""
     total = hashlib.sha256()
     for column in inputs.values() if isinstance(inputs, dict) else [inputs]:
-        total.update(column.tobytes() if isinstance(column, np.ndarray) else "\0".join(map(str, column)).encode("utf-8", "replace"))
+        total.update(
+            column.tobytes() if isinstance(column, np.ndarray) else "\0".join(map(str, column)).encode("utf-8", "replace")
+        )
     return total.hexdigest()

@@ -49,7 +49,9 @@ class Trainings:
         only: a run to look at; nothing is started then.
     """
 
-    def __init__(self, folder: Path, source: str, words: Sequence[str], columns: Sequence[str] = (), only: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, source: str, words: Sequence[str], columns: Sequence[str] = (), only: Path | None = None
+    ) -> None:
         self.folder, self._source, self._words, self._columns, self._only = folder, source, [*words], [*columns], only
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._command: tuple[str, subprocess.Popen[bytes], Path, Path] | None = None
@@ -183,14 +185,21 @@ class Trainings:
         if not (path / RUN_SETTINGS).is_file():
             return 0.0, "Reading the data", None
         config = Contents(config=read(RunFolder(path)).config)
-        steps, folds, compared = number(config.setting("steps")), number(config.setting("folds")) or 5, config.setting("baseline") is not False
+        steps, folds, compared = (
+            number(config.setting("steps")),
+            number(config.setting("folds")) or 5,
+            config.setting("baseline") is not False,
+        )
         parts = [(path, "Method"), (path / "twin", "Baseline")]
         crossfit = (path / "folds").is_dir()
         if crossfit:
             parts = [(path, "Final model on all labels")]
             for fold in range(1, int(folds) + 1):
                 where = path / "folds" / str(fold)
-                parts += [(where, f"Fold {fold} of {int(folds)}: method"), (where / "twin", f"Fold {fold} of {int(folds)}: baseline")]
+                parts += [
+                    (where, f"Fold {fold} of {int(folds)}: method"),
+                    (where / "twin", f"Fold {fold} of {int(folds)}: baseline"),
+                ]
         done = total = 0.0
         newest: tuple[float, str, Path] | None = None
         for folder, said in parts:
@@ -199,7 +208,9 @@ class Trainings:
             metrics = folder / "metrics.jsonl"
             if metrics.is_file() and (records := RunFolder(folder).records()):
                 done += weight * min(1.0, records[-1]["step"] / (steps or records[-1]["step"] or 1))
-                newest = max(newest or (0.0, "", path), (metrics.stat().st_mtime, said, folder.parent if folder.name == "twin" else folder))
+                newest = max(
+                    newest or (0.0, "", path), (metrics.stat().st_mtime, said, folder.parent if folder.name == "twin" else folder)
+                )
         if newest is None:
             return 0.0, "First steps", None
         return min(done / total, 1.0), newest[1], newest[2]

@@ -30,11 +30,11 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-ENTER = '<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><link rel="icon" href="/static/icon.png"><title>softmatch</title>'
+HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+ENTER = f'{HEAD}<meta http-equiv="refresh" content="0;url=/"><link rel="icon" href="/static/icon.png"><title>softmatch</title>'
 REFUSED = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>softmatch</title>'
-    "<h1>This page needs its address</h1><p>Open the newest address that softmatch printed in the terminal. "
-    "Each address works once; the next one is printed when it has been used.</p>"
+    f"{HEAD}<title>softmatch</title><h1>This page needs its address</h1><p>Open the newest address that softmatch printed in the "
+    "terminal. Each address works once; the next one is printed when it has been used.</p>"
 )
 
 

@@ -13,7 +13,10 @@ from tests.labeling.conftest import make_pictures
 from tests.report.chrome import Chrome
 
 KINDS = ("left", "right", "below")
-TINY = "--steps 40 --evaluate-every 4 --folds 2 --network mlp --labeled-batch 8 --unlabeled-batch 16 --threads 1".split()
+TINY = [
+    *("--steps", "40", "--evaluate-every", "4", "--folds", "2", "--network", "mlp"),
+    *("--labeled-batch", "8", "--unlabeled-batch", "16", "--threads", "1"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +40,9 @@ def until(chrome: Chrome, script: str, wanted: Callable[[Any], bool] = bool, pat
     """Wait until an expression has a wanted value."""
     deadline = time.monotonic() + patience
     while not wanted(found := chrome.run(script)):
-        assert time.monotonic() < deadline, f"{script} is {found!r}; {chrome.problems[-3:]}; {chrome.run('document.body.innerText')}"
+        assert time.monotonic() < deadline, (
+            f"{script} is {found!r}; {chrome.problems[-3:]}; {chrome.run('document.body.innerText')}"
+        )
         time.sleep(0.03)
     return found
 
@@ -60,7 +65,9 @@ def label(chrome: Chrome, number: int) -> None:
     """Label the next samples with the right classes, by keyboard alone."""
     for _ in range(number):
         kind = KINDS[shown(chrome) % 3]
-        key = chrome.run(f"[...document.querySelectorAll('.class')].find(b => b.title === '{kind}')?.querySelector('kbd').textContent")
+        key = chrome.run(
+            f"[...document.querySelectorAll('.class')].find(b => b.title === '{kind}')?.querySelector('kbd').textContent"
+        )
         before = chrome.run("document.querySelector('.stage img').alt")
         if key:
             chrome.press(key.lower())
@@ -83,7 +90,9 @@ def labels(project: Path) -> dict[str, str]:
     return {name: label for name, label in found.items() if label is not None}
 
 
-def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(chrome: Chrome, servers: LabelServers, source: Path, project: Path) -> None:
+def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(
+    chrome: Chrome, servers: LabelServers, source: Path, project: Path
+) -> None:
     server = start(servers, source, project)
     enter(chrome, server)
     assert "No classes yet" in chrome.run("document.querySelector('.classes').textContent")
@@ -136,7 +145,11 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     until(chrome, "document.querySelectorAll('.cell').length > 3")
     members = chrome.run("[...document.querySelectorAll('.cell')].map(c => Number(c.title.slice(0, 3)) % 3)")
     kind = max(set(members), key=members.count)
-    chrome.press(chrome.run(f"[...document.querySelectorAll('.class')].find(b => b.title === '{KINDS[kind]}').querySelector('kbd').textContent").lower())
+    chrome.press(
+        chrome.run(
+            f"[...document.querySelectorAll('.class')].find(b => b.title === '{KINDS[kind]}').querySelector('kbd').textContent"
+        ).lower()
+    )
     chrome.press("ArrowRight")
     chrome.press(" ")
     assert chrome.run("document.querySelectorAll('.cell.out').length") == 1
@@ -154,13 +167,22 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     chrome.run("(l => { l.value = 'labels'; l.dispatchEvent(new Event('change')) })(document.getElementById('list'))")
     until(chrome, "document.querySelector('main > .fine').textContent.includes('All labels')")
     name, before = chrome.run("(c => [c.title, c.querySelector('strong').textContent])(document.querySelector('.cell'))")
-    other = chrome.run(f"[...document.querySelectorAll('.class')].find(b => b.title !== '{before}').querySelector('kbd').textContent")
+    cell = f"[...document.querySelectorAll('.cell')].find(c => c.title === '{name}').querySelector('strong')"
+    other = chrome.run(
+        f"[...document.querySelectorAll('.class')].find(b => b.title !== '{before}').querySelector('kbd').textContent"
+    )
     chrome.press(other.lower())
-    until(chrome, f"[...document.querySelectorAll('.cell')].find(c => c.title === '{name}').querySelector('strong').textContent !== '{before}'")
+    until(
+        chrome,
+        f"{cell}.textContent !== '{before}'",
+    )
     saved(chrome, 30)
     assert labels(project)[name] != before
     chrome.press("z")
-    until(chrome, f"[...document.querySelectorAll('.cell')].find(c => c.title === '{name}').querySelector('strong').textContent === '{before}'")
+    until(
+        chrome,
+        f"{cell}.textContent === '{before}'",
+    )
 
     chrome.run("location.hash = 'training'")
     lengths = set()

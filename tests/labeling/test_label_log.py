@@ -128,11 +128,21 @@ def test_the_table_is_what_training_reads(tmp_path: Path) -> None:
     put(log, 'b "x".png', "dog", "random")
     put(log, "c", None, "none")
     found = read_label_file(log.write_table())
-    assert [(each.label, each.purpose, each.digest) for each in found] == [("cat", "chosen", "d=a,1.png"), ("dog", "random", 'db "x".png')]
+    assert [(each.label, each.purpose, each.digest) for each in found] == [
+        ("cat", "chosen", "d=a,1.png"),
+        ("dog", "random", 'db "x".png'),
+    ]
     assert [each.name for each in found] == ["=a,1.png", 'b "x".png']
     line = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
     assert line["changes"] == [
-        {"name": "=a,1.png", "digest": "d=a,1.png", "label": "cat", "purpose": "chosen", "previous": None, "previous_purpose": None}
+        {
+            "name": "=a,1.png",
+            "digest": "d=a,1.png",
+            "label": "cat",
+            "purpose": "chosen",
+            "previous": None,
+            "previous_purpose": None,
+        }
     ]
     log.close()
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.label_servers import Client, LabelServers
-from benchmarks.labelling import label_until_killed, lost_or_twice
+from benchmarks.label_servers import Client, LabelServers, label_until_killed, lost_or_twice
 from softmatch.cli.app import main
 from softmatch.labeling import trainings as module
 from softmatch.labeling.label_log import LabelLog
@@ -40,11 +39,16 @@ def test_labels_undo_groups_and_the_table(servers: LabelServers, pictures: Path,
     client.label([first[0]["id"]], "dog", "review")
     server.kill(signal.SIGTERM)
     rows = [line.split(",") for line in (tmp_path / "p" / "labels.csv").read_text().splitlines()]
-    assert [(row[0], row[2], row[3]) for row in rows[1:]] == [(first[0]["name"], "dog", "chosen"), (first[4]["name"], "dog", "random")]
+    assert [(row[0], row[2], row[3]) for row in rows[1:]] == [
+        (first[0]["name"], "dog", "chosen"),
+        (first[4]["name"], "dog", "random"),
+    ]
     assert "2 labels in" in server.output.read_text()
 
 
-def test_killed_at_random_moments_nothing_is_lost_and_nothing_is_twice(servers: LabelServers, pictures: Path, tmp_path: Path) -> None:
+def test_killed_at_random_moments_nothing_is_lost_and_nothing_is_twice(
+    servers: LabelServers, pictures: Path, tmp_path: Path
+) -> None:
     acknowledged: dict[str, str] = {}
     for number in range(6):
         server = servers.start(str(pictures), "--project", str(tmp_path / "p"), "--port", "0")
@@ -74,7 +78,9 @@ def test_many_writers_at_once(servers: LabelServers, pictures: Path, tmp_path: P
 
 def test_a_run_is_served_read_only(servers: LabelServers, tmp_path: Path) -> None:
     make_run(tmp_path / "run", evaluation="crossfit")
-    (tmp_path / "run" / "held_out.csv").write_text("name,label,predicted,confidence,right\n7,upper,lower,0.9,no\n8,upper,upper,0.9,yes\n")
+    (tmp_path / "run" / "held_out.csv").write_text(
+        "name,label,predicted,confidence,right\n7,upper,lower,0.9,no\n8,upper,upper,0.9,yes\n"
+    )
     (tmp_path / "run" / "report.html").write_text("<script>1</script>")
     client = Client(servers.start(str(tmp_path / "run"), "--port", "0", command="serve").address)
     assert client.state["only"]

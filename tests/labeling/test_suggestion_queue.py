@@ -104,7 +104,7 @@ def test_wrong_labels_and_copies_are_found(queue: SuggestionQueue, pictures: Pat
     queue.refresh()
     lists = ReviewLists(Trainings(tmp_path, "", []), queue, shown)
     doubtful = lists.find("disagreements", None, 0, 10)["rows"]
-    assert [(row["name"], row["label"], row["prediction"]) for row in doubtful][0] == ("004.png", "left", "right")
+    assert tuple(doubtful[0][key] for key in ("name", "label", "prediction")) == ("004.png", "left", "right")
     copies = lists.find("copies", None, 0, 2)["rows"]
     assert {row["name"] for row in copies} == {"000.png", "900.png"}
     predictions = lists.find("predictions", "below", 0, 50)

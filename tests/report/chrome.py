@@ -92,7 +92,12 @@ class Chrome:
             case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
                 self.problems.append(f"log: {params['entry']['text']}")
             case "Page.javascriptDialogOpening":  # a page that asks whether to leave it; its answer is not waited for
-                answer = {"id": 0, "method": "Page.handleJavaScriptDialog", "params": {"accept": True}, "sessionId": self._session}
+                answer = {
+                    "id": 0,
+                    "method": "Page.handleJavaScriptDialog",
+                    "params": {"accept": True},
+                    "sessionId": self._session,
+                }
                 self._socket.send(json.dumps(answer))
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
@@ -165,4 +170,14 @@ class Chrome:
         self._process.wait()
 
 
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35, "Enter": 13, "Escape": 27, "?": 191}
+KEYS = {
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Home": 36,
+    "End": 35,
+    "Enter": 13,
+    "Escape": 27,
+    "?": 191,
+}
