@@ -40,7 +40,7 @@ def make_images(folder: Path, number: int) -> Path:
     """Write images of noise and a coloured half, whose side and colour are their kind."""
     randomness = np.random.default_rng(0)
     for place in range(number):
-        inner = folder / f"{place % FOLDERS:02}"
+        inner = folder / "unlabeled" / f"{place % FOLDERS:02}"
         inner.mkdir(parents=True, exist_ok=True)
         pixels = randomness.integers(0, 90, (SIDE, SIDE, 3), dtype=np.uint8)
         kind = place % len(LABELS)
@@ -146,9 +146,7 @@ def main() -> None:
                 server = servers.start(str(small), "--project", "killed", "--port", "0")
                 label_until_killed(server, acknowledged, random.Random(number))
             lost, twice = lost_or_twice(folder / "killed", acknowledged)
-            print(
-                f"Killed {given.kills} times with SIGKILL while labelling without pause. Acknowledged acts: {len(acknowledged):,}."
-            )
+            print(f"Killed {given.kills} times with SIGKILL while labelling without pause; acknowledged: {len(acknowledged):,}.")
             print(f"Lost: {lost}. Written twice: {twice}.")
 
 

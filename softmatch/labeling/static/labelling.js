@@ -104,8 +104,9 @@ export function labelScreen(main) {
   }
 
   function showSample(sample) {
+    const { state } = page;
     if (!sample) {
-      stage.replaceChildren(make("p", { class: "hint" }, exhausted && page.state.ready ? "Every sample has been seen. Look at Review, or train." : "Choosing samples…"));
+      stage.replaceChildren(make("p", { class: "hint" }, exhausted && (state.ready || state.problem) ? state.given === state.total ? "Every sample has a label in the source. Look at them in Review." : "Every sample has been seen. Look at Review, or train." : "Choosing samples…"));
       why.replaceChildren();
       return;
     }
