@@ -128,17 +128,20 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803  # scikit-learn's name for it
+    def fit(self, X: Any, y: Any = None, *, labels_from: str | Path | None = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Train.
 
         Args:
             X: vectors (n, D); uint8 images (n, H, W), (n, H, W, C) or (n, C, H, W); a frame, whose columns are features; texts.
                 Without y, a source that contains its labels: the path of a folder or table, or a frame.
             y: labels (n,), numbers or texts; −1, None or NaN for unlabelled samples.
+            labels_from: file of further labels, for a source that contains its labels; see `softmatch.train`.
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        user = self._settings()
+        user = self._settings() | ({} if labels_from is None else {"labels_from": Path(labels_from)})
+        if labels_from is not None and y is not None:
+            raise InputError("labels_from is for a path or a frame without y: add its labels to y.")
         job, classes = self._open(X, user) if y is None and (is_path(X) or is_frame(X)) else self._gather(X, y, user)
         if not bool((job.examples.labels == UNLABELED).any()):
             job = replace(job, config=job.config.model_copy(update={"method": "supervised", "method_options": {}}))

@@ -247,6 +247,16 @@ def test_a_table_in_a_file(tmp_path: Path) -> None:
     refused(r"contains its labels\. Leave out y", quick().fit, tmp_path / "table.csv", blobs()[2])
 
 
+def test_a_table_and_a_file_of_labels(tmp_path: Path) -> None:
+    truth = write_table(tmp_path / "table.csv")
+    rows = [f"{position + 1},{label}" for position, label in enumerate(truth)]
+    (tmp_path / "labels.csv").write_text("\n".join(["name,label", *rows]))
+    classifier = quick().fit(tmp_path / "table.csv", labels_from=tmp_path / "labels.csv")
+    assert classifier.transduction_.tolist() == list(truth)
+    assert classifier.method_ == "supervised"  # every sample has a label now
+    refused("add its labels to y", quick().fit, blobs()[0], blobs()[2], labels_from=tmp_path / "labels.csv")
+
+
 def test_a_folder_of_images(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for label, level in {"dark": 40, "light": 200}.items():

@@ -151,5 +151,6 @@ def _evaluation(task: Task) -> str:
         return f"not measured. {evaluation.reason}"
     if evaluation.kind == "crossfit":
         number, folds = sum(len(fold.test) for fold in evaluation.folds), len(evaluation.folds)
-        return f"measured on {number:,} labelled samples, each left out once ({folds} folds); then a model on all labels"
+        kind = "random labelled" if evaluation.measured_on == "random" else "labelled"
+        return f"measured on {number:,} {kind} samples, each left out once ({folds} folds); then a model on all labels"
     return f"measured on {len(task.test[1]):,} {'test' if evaluation.kind == 'test' else 'held-out'} samples"

@@ -23,7 +23,7 @@ class Folded(DefaultFormatter):
 
 
 PANELS: Mapping[str, str] = {
-    "Your data": "labels label_column text_column feature_columns unlabeled labels_from prefer data image_size",
+    "Your data": "labels label_column text_column feature_columns unlabeled labels_from data image_size",
     "Encoder": "encoder fine_tune max_tokens augmented",
     "Method": "method method_options network baseline keep",
     "Length and seed": "steps minutes seed split_seed",
@@ -32,6 +32,7 @@ PANELS: Mapping[str, str] = {
 }
 """Settings that `--help` shows, by panel."""
 MORE: Mapping[str, str] = {
+    "Labels from a file": "prefer",
     "Optimiser": "labeled_batch unlabeled_batch optimizer lr schedule weight_decay decay clip warmup views layer_decay "
     "small_images neighbours head_rate tuned_layers lora head length_buckets",
     "Machine": "device precision threads workers compile micro_batch checkpoint_every",
@@ -68,7 +69,7 @@ DEFAULTS: Mapping[str, str] = {
 
 _GROUPS = {name: Group.create_ordered(name) for name in ("Arguments", "Options", *PANELS, "Where to run")}
 _GROUPS |= {name: Group.create_ordered(name, help_formatter=Folded()) for name in MORE}
-ARGUMENTS, OPTIONS, SOURCES, _, METHOD, LENGTH, MEASURING, OUTPUT, WHERE, _, MACHINE, _ = _GROUPS.values()
+ARGUMENTS, OPTIONS, SOURCES, _, METHOD, LENGTH, MEASURING, OUTPUT, WHERE, _, _, MACHINE, _ = _GROUPS.values()
 _PANEL = {field: _GROUPS[panel] for panel, names in {**PANELS, **MORE}.items() for field in names.split()}
 
 

@@ -14,7 +14,7 @@ from softmatch.cli.display import describe, make_console, print_facts, say, say_
 from softmatch.data.records import Finding
 from softmatch.data.sources import SOURCES
 from softmatch.formatting import duration, percent, visible_lines
-from softmatch.runs.verdict import judge
+from softmatch.runs.verdict import judge, rests_on
 from softmatch.training.bench import Bench, Measurement, Plan
 from softmatch.training.job import Result
 from softmatch.training.measure import HURT, KEPT
@@ -96,14 +96,15 @@ def _confidence(found: dict[str, Any]) -> str:
 
 def measured_how(result: Result) -> str:
     """Say what the error was measured on; nothing where it was not measured."""
-    number = f"{result.test_samples:,}"
-    return {
+    number, every = f"{result.test_samples:,}", "the " if result.measured_on == "all" else ""
+    how = {
         "test": f"Measured on {number} test samples.",
         "holdout": f"Measured on {number} held-out samples, which were not trained on.",
-        "crossfit": f"Measured on the {number} labelled samples, each left out once ({result.evaluation['folds']} folds). "
+        "crossfit": f"Measured on {every}{number} labelled samples, each left out once ({result.evaluation['folds']} folds). "
         "The saved model is trained on all labels.",
         "none": "",
     }[result.evaluation["kind"]]
+    return f"{how} {rests_on('random', result.test_samples)}" if result.measured_on == "random" else how
 
 
 def memory(found: Measurement) -> str:

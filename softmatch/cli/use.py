@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     ReadSettings = Config
     StudentSettings = Config
 else:
-    Columns, ReadSettings = settings_model(COLUMNS), settings_model((*COLUMNS, "unlabeled", "image_size", "encoder"))
+    Columns, ReadSettings = (
+        settings_model(COLUMNS),
+        settings_model((*COLUMNS, "unlabeled", "image_size", "encoder", "labels_from", "prefer")),
+    )
     StudentSettings = settings_model(("steps", "minutes", "baseline", "image_size"))
 
 
@@ -158,6 +161,7 @@ def suggest(
     /,
     *,
     number: Annotated[int, Parameter(name=["--number", "-n"])] = 20,
+    random_share: float = 0.2,
     source: Moved = None,
     network: OwnNetwork = None,
     encoder_path: MovedEncoder = None,
@@ -170,24 +174,28 @@ def suggest(
 ) -> None:
     """Choose samples to label next: for a run, those it is unsure of; for data before any training, typical ones.
 
-    The samples are written to a table with an empty column `label` to fill in.
+    The samples are written to a table with an empty column `label` to fill in, which `softmatch train --labels-from` reads. Some
+    of them are random: the error is measured on these, since an error on chosen samples says little about other data.
 
     For example:
 
     - softmatch suggest photos/ --number 40
     - softmatch suggest runs/photos --number 40
+    - softmatch suggest runs/photos --labels-from labels.csv --out tasks.json
 
     Parameters
     ----------
     where:
         Folder of a finished run, or your own data.
     number:
-        Number of samples to choose.
+        Number of samples, random ones included.
+    random_share:
+        Share of random samples, to measure the error on.
     seed:
-        Random seed of the clustering.
+        Random seed of the clustering and of the random samples.
     out:
-        File to write. The name ends with .csv, .tsv, .jsonl or .parquet. Default: to_label.csv in the run folder, or in the
-        current folder for data; or -2, …
+        File to write. The name ends with .csv, .tsv, .jsonl or .parquet, or with .json for tasks of Label Studio. Default:
+        to_label.csv in the run folder, or in the current folder for data; or -2, …
     """
     from softmatch.inference.suggest import cold_start
     from softmatch.inference.suggest import suggest as run_suggest
@@ -196,7 +204,9 @@ def suggest(
     is_run = (where / RUN_SETTINGS).is_file()
     unread = {"source": source, "network": network, "encoder_path": encoder_path}
     why = f"{where} is a run, which has its own" if is_run else f"{where} is not a run folder"
-    for option, value in (given(settings) if is_run else unread).items():
+    read = given(settings)
+    labels_from = read.pop("labels_from", None) if is_run else None
+    for option, value in (read if is_run else unread).items():
         if value is not None:
             raise InputError(f"--{option.replace('_', '-')} {value} is not read here: {why}. Leave it out.")
     with _progress(talk) as progress:
@@ -209,10 +219,14 @@ def suggest(
                 network=network,
                 raw=raw,
                 encoder_path=encoder_path,
+                labels_from=labels_from,
+                random_share=random_share,
             )
         else:
-            reading = reading_of(make_config(given(settings), {"device": device}))
-            found = cold_start(str(where), number, out, reading, seed=seed, progress=progress, raw=raw)
+            reading = reading_of(make_config(read, {"device": device}))
+            found = cold_start(
+                *(str(where), number, out, reading), seed=seed, progress=progress, raw=raw, random_share=random_share
+            )
     _tell(found, talk)
 
 

@@ -36,9 +36,10 @@ class Given(NamedTuple):
 
     Attributes:
         place: file and row, for messages.
-        name: of the sample; of an export also a path or an address that ends with it; "" where only the content is known.
+        name: of the sample; "" where only the content is known.
         purpose: one of `PURPOSES` or "".
         digest: of the content of the sample, see `sample_digest`; "" where it is not known.
+        is_address: the name is the path or the address of an image in an export, which ends with the name of the sample.
     """
 
     place: str
@@ -46,6 +47,7 @@ class Given(NamedTuple):
     label: str
     purpose: str = ""
     digest: str = ""
+    is_address: bool = False
 
 
 @dataclass
@@ -91,7 +93,7 @@ def read_label_file(path: Path, unlabeled: str | None = None) -> list[Given]:
                 )
             if not name and not digest:
                 raise InputError(f"{place}: the label {label!r} has no sample. Fill in the name.")
-            found.append(Given(place, name, label, purpose.casefold(), digest.casefold()))
+            found.append(Given(place, name, label, purpose.casefold(), digest.casefold(), "address" in cells))
     return found
 
 
@@ -106,9 +108,9 @@ def locate(given: Sequence[Given], names: Sequence[str], digest_of: Callable[[in
     index = {name: position for position, name in enumerate(names)}
     known = cache(digest_of)
     places: dict[str, list[int]] = {}
-    found, unknown, changed = Located(), list[str](), list[str]()
+    found, unknown, changed = Located(), list[Given](), list[str]()
     for each in given:
-        position = _by_name(each.name, index)
+        position = _by_address(each.name, index) if each.is_address else index.get(each.name)
         if each.digest and (position is None or known(position) != each.digest):
             if not places:
                 for other in range(len(names)):
@@ -120,14 +122,12 @@ def locate(given: Sequence[Given], names: Sequence[str], digest_of: Callable[[in
             position = next((copy for copy in copies if copy not in found.by_position), copies[0])
             found.moved += bool(each.name)
         if position is None:
-            unknown.append(f"{each.place}: {each.name!r}")
+            unknown.append(each)
         else:
             found.by_position[position].append(each)
     if unknown:
-        advice = _advice(next(each.name for each in given if _by_name(each.name, index) is None), names)
-        found.problems += about(
-            "stop", f"{_count(len(unknown), 'label is', 'labels are')} of samples that {where} does not have", unknown, advice
-        )
+        text, rows = _count(len(unknown), "label is", "labels are"), [f"{each.place}: {each.name!r}" for each in unknown]
+        found.problems += about("stop", f"{text} of samples that {where} does not have", rows, _advice(unknown[0].name, names))
     text = f"{_count(len(changed), 'label has a digest', 'labels have digests')} that no sample of {where} has"
     advice = "If the content was changed, remove the digest where the label is still right, else remove the row."
     found.problems += about("stop", text, changed, advice)
@@ -173,6 +173,9 @@ def add_labels(
     new = {each.label: each for each in given if each.label not in own}
     if own and prefer != "new":
         findings += _typing_errors(new, own)
+    if not given:
+        findings.append(Finding("warning", f"{path} has no labels yet: its column label is empty."))
+        return records, findings
     findings.append(Finding("note", _summary(path, given, added, found.moved, sorted(new) if own else [])))
     return replace(records, labels=labels, chosen=chosen if any(chosen) else ()), findings
 
@@ -217,7 +220,7 @@ def _task(task: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict[str, 
         texts = [value for value in data.values() if isinstance(value, str)]
         if len(texts) != 1 and not (texts := [data[key] for key in ("image", "text") if isinstance(data.get(key), str)][:1]):
             raise InputError(f"{place}: cannot tell which sample it is. Its data need a name, a text or the path of an image.")
-        sample |= {"name": texts[0]} if "image" in data else {"digest": text_digest(texts[0])}
+        sample |= {"name": texts[0], "address": True} if "image" in data else {"digest": text_digest(texts[0])}
     for annotation in annotations:
         results = [] if not isinstance(annotation, dict) or annotation.get("was_cancelled") else annotation.get("result") or []
         for result in results:
@@ -244,10 +247,8 @@ def _text(value: object, place: str, column: str) -> str:
         raise InputError(f"{place}: the {column} is {error}, not a text.") from error
 
 
-def _by_name(name: str, index: Mapping[str, int]) -> int | None:
-    """Find a sample by its name, or by a path or an address that ends with it."""
-    if name in index or "/" not in name:
-        return index.get(name)
+def _by_address(name: str, index: Mapping[str, int]) -> int | None:
+    """Find a sample by a path or an address that ends with its name."""
     address = urlsplit(name) if "?" in name or "://" in name else None
     path = name if address is None else unquote(parse_qs(address.query).get("d", [address.path])[0])
     parts = path.replace("\\", "/").split("/")

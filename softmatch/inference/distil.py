@@ -40,6 +40,7 @@ SAME = (
     *("data", "unlabeled", "label_column", "text_column", "feature_columns", "augmented", "train_per_class"),
     *("validation_per_class", "labels", "imbalance", "unlabeled_imbalance", "largest_class_labels"),
     *("largest_class_unlabeled", "test", "evaluation", "folds", "test_fraction", "seed"),
+    *("labels_from", "prefer"),
 )
 """Settings that the student takes from the run: they decide about the data and the split."""
 TIMED, SECONDS = 64, 1.0

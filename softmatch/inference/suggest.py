@@ -1,4 +1,7 @@
-"""Samples to label next: doubtful ones of a trained model, or the most typical ones before any training."""
+"""Samples to label next: doubtful ones of a trained model, or the most typical ones before any training; and random ones.
+
+The error is measured on the random ones: an error on samples that were chosen says little about other data.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,18 +13,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from softmatch.data.fingerprint import digests, group
+from softmatch.data.fingerprint import digests, group, sample_digest
+from softmatch.data.label_file import CHOSEN, RANDOM, locate, read_label_file
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Progress as ReadingProgress
 from softmatch.data.records import Records
 from softmatch.data.sources import SOURCES, find_source
-from softmatch.data.understanding import Reading, fit_preparation
+from softmatch.data.understanding import Reading, check_label_column, fit_preparation, stop, with_label_file
 from softmatch.errors import InputError
 from softmatch.inference.clusters import SOME, Array, far_out, k_means, parts_of, reduced, standardized, thumbnails, typical
 from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
-from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
+from softmatch.inference.writing import SUFFIXES, TASKS, Values, choose_path, refuse_unfit, write_samples, write_tasks
 from softmatch.networks import Network
 from softmatch.runs.model import Model
 from softmatch.seeds import stream
@@ -30,16 +34,19 @@ CANDIDATES = 10
 """Most doubtful samples that are clustered, as a multiple of the requested number."""
 SURE = 0.9
 """Margin above which a prediction is not doubtful."""
+RANDOM_SHARE = 0.2
+"""Default share of random samples."""
+FORMATS = (*SUFFIXES, TASKS)
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """Samples to label, the most useful first.
+    """Samples to label, the most useful first, with random ones among them.
 
     Attributes:
         names: names of files or rows.
         positions: positions among the samples of the source.
-        file: the table with an empty column `label` to fill in.
+        file: the table with an empty column `label` to fill in, or the tasks.
         explanation: how they were chosen.
         notes: findings about the source.
     """
@@ -49,10 +56,12 @@ class Suggestions:
     file: Path
     explanation: str
     notes: tuple[str, ...] = ()
+    purposes: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Summarise the choice and name the table."""
-        return "\n".join([*self.notes, self.explanation, f"{self.file}: fill in the column label"])
+        todo = "import it into Label Studio" if self.file.suffix == TASKS else "fill in the column label"
+        return "\n".join([*self.notes, self.explanation, f"{self.file}: {todo}, then train with --labels-from"])
 
 
 def suggest(
@@ -67,41 +76,91 @@ def suggest(
     network: Network | None = None,
     raw: bool = False,
     encoder_path: Path | str | None = None,
+    labels_from: Path | None = None,
+    random_share: float = RANDOM_SHARE,
 ) -> Suggestions:
     """Choose unlabelled samples to label next: doubtful for the model, different from each other, and no outliers.
 
     From the 10 × `number` samples with the smallest margin between the two likeliest classes, outliers are left out; the rest
-    is clustered by k-means on the network's features, and the most doubtful sample of each cluster is chosen.
+    is clustered by k-means on the network's features, and the most doubtful sample of each cluster is chosen. Before that,
+    `random_share` of the samples are drawn at random from all unlabelled ones, to measure the error on.
 
     Args:
         run: folder of a finished run.
         number: number of samples.
-        out: a name in .csv, .tsv, .jsonl or .parquet. Default: to_label.csv of the run, or -2, -3, …
+        out: a name in .csv, .tsv, .jsonl or .parquet; .json writes tasks of Label Studio. Default: to_label.csv of the run.
         source: new place of the data, if they have moved.
         network: your own network, for a run with one; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         encoder_path: new place of the encoder of the run.
+        labels_from: file of labels given since the training; these samples are not proposed, nor those of the run's own file.
     """
-    _refuse(number, out)
+    _refuse(number, out, random_share)
     pool = open_pool(run, source, device, network, encoder_path)
     probs = pool.model.calibrated(pool.probabilities(progress))
-    top, free = probs.topk(2).values, _free(pool)
+    records = pool.records()
+    top, free = probs.topk(2).values, _free(pool, records, labels_from)
     margin = top[:, 0] - top[:, 1]
     if not len(free):
         raise InputError(f"every sample of {run}, or a copy of it, has a label. There is nothing left to label.")
-    sizes = _doubtful(pool, margin, free, number, seed)
-    chosen = torch.tensor(sorted(sizes, key=lambda k: float(margin[k])))
+    drawn = _draw(free.tolist(), number, random_share, seed)
+    rest = free[~torch.isin(free, torch.tensor(drawn, dtype=torch.int64))]
+    sizes = _doubtful(pool, margin, rest, number - len(drawn), seed) if len(rest) and number > len(drawn) else {}
+    mixed, purposes = _mix(sorted(sizes, key=lambda k: float(margin[k])), drawn, seed)
+    chosen = torch.tensor(mixed)
     names = pool.names(pool.positions[chosen])
-    path = choose_path(out, Path(run), "to_label.csv")
-    table = {"name": names, "label": [None] * len(names), **_reasons(pool.model.classes, probs, chosen, sizes)}
-    write_samples(path, table, ("margin",), pool.texts(names), raw)
-    sure = bool((margin[chosen] > SURE).all())
+    path = choose_path(out, Path(run), "to_label.csv", FORMATS)
+    _write(path, names, _reasons(pool.model.classes, probs, chosen, sizes), purposes, records, raw)
+    doubtful = margin[torch.tensor(list(sizes), dtype=torch.int64)]
+    sure = bool((doubtful > SURE).all())
     what = "different from each other; the model is certain of all" if sure else "doubtful and different"
-    explanation = (
-        f"{len(names)} of {len(free):,} unlabelled samples, {what}: the two likeliest classes are {margin[chosen].mean():.2f} "
-        f"apart on average, {margin[free].mean():.2f} among all."
-    )
-    return Suggestions(tuple(names), tuple(pool.positions[chosen].tolist()), path, explanation)
+    apart = f"the two likeliest classes are {doubtful.mean():.2f} apart on average, {margin[free].mean():.2f} among all"
+    explanation = f"{len(names)} of {len(free):,} unlabelled samples, {what}: {apart}." if sizes else ""
+    explanation = " ".join(filter(None, (explanation, _about_random(len(drawn), len(names)))))
+    return Suggestions(tuple(names), tuple(pool.positions[chosen].tolist()), path, explanation, purposes=purposes)
+
+
+def _about_random(drawn: int, number: int) -> str:
+    return f"{drawn} of the {number} {'is' if drawn == 1 else 'are'} random instead, to measure the error on." if drawn else ""
+
+
+def _draw(free: Sequence[int], number: int, share: float, seed: int) -> list[int]:
+    """Draw this share of the requested number uniformly from the free samples."""
+    order = torch.randperm(len(free), generator=stream(seed, "random samples", len(free))).tolist()
+    return [free[k] for k in order[: round(share * number)]]
+
+
+def _mix(chosen: Sequence[int], drawn: Sequence[int], seed: int) -> tuple[list[int], tuple[str, ...]]:
+    """Put random samples among the chosen ones, which keep their order, so that whoever labels them cannot tell."""
+    places = torch.randperm(len(chosen) + len(drawn), generator=stream(seed, "mixed"))[: len(drawn)].tolist()
+    one, other, found = iter(chosen), iter(drawn), list[tuple[int, str]]()
+    for place in range(len(chosen) + len(drawn)):
+        found.append((next(other), RANDOM) if place in places else (next(one), CHOSEN))
+    return [position for position, _ in found], tuple(purpose for _, purpose in found)
+
+
+def _write(
+    path: Path,
+    names: Sequence[str],
+    reasons: Mapping[str, Values],
+    purposes: Sequence[str],
+    records: Records | None,
+    raw: bool,
+) -> None:
+    """Write samples as a table, or as tasks; records are None for a source without files or rows."""
+    texts, found = None, [""] * len(names)
+    if records is not None:
+        index = {name: position for position, name in enumerate(records.names)}
+        places = [index[name] for name in names]
+        found = [sample_digest(records, place) for place in places]
+        texts = [str(records.inputs[place]) for place in places] if records.kind == "text" else None  # type: ignore[index]
+    if path.suffix.lower() == TASKS:
+        words = {key: column for key, column in reasons.items() if not isinstance(column, Tensor)}
+        images = records is not None and records.kind == "image"
+        write_tasks(path, {"name": names, **words, "digest": found, "purpose": purposes}, images, texts)  # type: ignore[dict-item]
+        return
+    table = {"name": names, "label": [None] * len(names), **reasons, "digest": found, "purpose": purposes}
+    write_samples(path, table, ("margin",), texts, raw)
 
 
 def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) -> dict[int, int]:
@@ -122,10 +181,11 @@ def _reasons(classes: Sequence[str], probs: Tensor, chosen: Tensor, sizes: Mappi
     """Columns with the reasons of the choice."""
     shares, top = probs[chosen].topk(2)
     one, other = ([classes[k] for k in column.tolist()] for column in top.unbind(-1))
+    similar = {place: f"; represents {size} similar" for place, size in sizes.items()}
     reasons = [
-        f"{first} ({high:.0%}), the model is certain; represents {sizes[place]} similar samples"
+        f"{first} ({high:.0%}), the model is certain{similar[place] + ' samples' if place in similar else ''}"
         if high - low > SURE
-        else f"{first} ({high:.0%}) or {second} ({low:.0%}); represents {sizes[place]} similar doubtful samples"
+        else f"{first} ({high:.0%}) or {second} ({low:.0%}){similar[place] + ' doubtful samples' if place in similar else ''}"
         for first, second, (high, low), place in zip(one, other, shares.tolist(), chosen.tolist(), strict=True)
     ]
     return {"predicted": one, "second": other, "margin": shares[:, 0] - shares[:, 1], "reason": reasons}
@@ -140,6 +200,7 @@ def cold_start(
     seed: int = 0,
     progress: ReadingProgress | None = None,
     raw: bool = False,
+    random_share: float = RANDOM_SHARE,
 ) -> Suggestions:
     """Choose samples to label before anything is trained: the most typical one of each cluster (TypiClust).
 
@@ -149,32 +210,40 @@ def cold_start(
     Args:
         source: a folder, table, array … of your own, with a few labels or none; or a named source.
         number: number of samples.
-        out: a name in .csv, .tsv, .jsonl or .parquet. Default: to_label.csv in the current folder, or -2, -3, …
-        reading: columns, image size, encoder.
-        raw: as of `suggest`.
+        out: a name in .csv, .tsv, .jsonl or .parquet; .json writes tasks of Label Studio. Default: to_label.csv in the current
+            folder, or -2, -3, …
+        reading: columns, image size, encoder, a file of labels.
+        raw, random_share: as of `suggest`.
     """
-    _refuse(number, out)
-    features, names, labeled, texts, notes = _read(source, reading or Reading(), seed, progress)
+    _refuse(number, out, random_share)
+    features, names, labeled, records, notes = _read(source, reading or Reading(), seed, progress)
     if bool(labeled.all()):
         raise InputError(f"{source} has no unlabelled sample. There is nothing to choose.")
-    chosen, sizes = typical(features, number, labeled, seed)
-    picked = [names[k] for k in chosen]
-    reasons = [f"the most typical of {size} similar samples" for size in sizes]
-    table: dict[str, Values] = {"name": picked, "label": [None] * len(chosen), "reason": reasons}
-    path = choose_path(out, Path(), "to_label.csv")
-    write_samples(path, table, (), None if texts is None else [texts[k] for k in chosen], raw)
-    explanation = f"{len(chosen)} of {len(names):,} samples, each typical of its own cluster."
-    return Suggestions(tuple(picked), tuple(chosen), path, explanation, notes)
+    drawn = _draw(np.flatnonzero(~labeled).tolist(), number, random_share, seed)
+    taken = labeled.copy()
+    taken[drawn] = True
+    chosen, sizes = typical(features, number - len(drawn), taken, seed) if number > len(drawn) and not taken.all() else ([], [])
+    size_of = dict(zip(chosen, sizes, strict=True))
+    mixed, purposes = _mix(chosen, drawn, seed)
+    picked = [names[k] for k in mixed]
+    reasons = [f"the most typical of {size_of[k]} similar samples" if k in size_of else "a random sample" for k in mixed]
+    path = choose_path(out, Path(), "to_label.csv", FORMATS)
+    _write(path, picked, {"reason": reasons}, purposes, records, raw)
+    explanation = f"{len(picked)} of {len(names):,} samples, each typical of its own cluster." if chosen else ""
+    explanation = " ".join(filter(None, (explanation, _about_random(len(drawn), len(picked)))))
+    return Suggestions(tuple(picked), tuple(mixed), path, explanation, notes, purposes)
 
 
-def _refuse(number: int, out: Path | None) -> None:
+def _refuse(number: int, out: Path | None, random_share: float) -> None:
     """Raise InputError now, not after minutes."""
     if number < 1:
         raise InputError(f"--number {number} must be 1 or more.")
-    refuse_unfit(out)
+    if not 0 <= random_share <= 1:
+        raise InputError(f"--random-share {random_share} must lie in 0 … 1.")
+    refuse_unfit(out, FORMATS)
 
 
-def _free(pool: Pool) -> Tensor:
+def _free(pool: Pool, records: Records | None, labels_from: Path | None) -> Tensor:
     """Places in the pool of samples without a label, and without a labelled copy; of copies the first."""
     groups, items = pool.examples.groups, pool.examples.items
     if groups is None:  # a named source
@@ -183,12 +252,27 @@ def _free(pool: Pool) -> Tensor:
         else:
             groups = group("array", digests("array", (), items))
     taken = set(groups[pool.task.split.labeled].tolist())
+    for file in (pool.task.config.labels_from, labels_from):
+        taken |= set() if file is None else {int(groups[position]) for position in _labelled_in(file, pool, records)}
     free = []
     for place, content in enumerate(groups[pool.positions].tolist()):
         if content not in taken:
             taken.add(content)
             free.append(place)
     return torch.tensor(free, dtype=torch.int64)
+
+
+def _labelled_in(file: Path, pool: Pool, records: Records | None) -> list[int]:
+    """Positions of the samples that have a label in a file."""
+    names = pool.names(torch.arange(len(pool.examples)))
+    index = {} if records is None else {name: position for position, name in enumerate(records.names)}
+
+    def digest_of(position: int) -> str:
+        return "" if records is None else sample_digest(records, index[names[position]])
+
+    found = locate(read_label_file(file, pool.task.config.unlabeled), names, digest_of, pool.task.source)
+    stop(found.problems)
+    return list(found.by_position)
 
 
 @torch.no_grad()
@@ -202,25 +286,24 @@ def _features(model: Model, items: Tensor | ImageFiles) -> Array:
 
 def _read(
     source: Any, reading: Reading, seed: int, progress: ReadingProgress | None
-) -> tuple[Array, Sequence[str], npt.NDArray[np.bool_], Sequence[str] | None, tuple[str, ...]]:
-    """Features for clustering, names, mask of labelled samples, texts if any, and notes about the source."""
+) -> tuple[Array, Sequence[str], npt.NDArray[np.bool_], Records | None, tuple[str, ...]]:
+    """Features for clustering, names, mask of labelled samples, the records if any, and notes about the source."""
     if isinstance(source, str) and source in SOURCES:  # a benchmark: its labels are ignored
         examples = find_source(source).load(0, None)
         raw = thumbnails(examples.items) if examples.kind == "image" else standardized(_vectors(examples.items))
         return reduced(raw, seed), [str(k) for k in range(len(examples))], np.zeros(len(examples), dtype=bool), None, ()
     opened = open_source(source, reading.columns, need_label=False)
-    records = opened.read()
+    records, noticed = with_label_file(opened, reading)
+    stop(noticed)
     if not len(records):
         raise InputError(f"{opened.where} has no samples.")
     features, kept = cold_features(records, reading, opened.where, opened.columns.text, seed, progress)
     if len(kept) < 2:
         raise InputError(f"{opened.where} has a single sample: there is nothing to choose. Give a source with two or more.")
     labeled = np.array([records.labels[k] is not None for k in kept])
-    texts = [str(records.inputs[k]) for k in kept] if records.kind == "text" else None  # type: ignore[index]  # as the kind says
-    notes = [finding.text for finding in opened.findings if finding.level != "stop"]
-    if opened.kind == "table" and opened.columns.label is None and reading.columns.features is None:
-        notes.append(f"{opened.where}: no label column was found. If there is one, name it with --label; it is a feature now.")
-    return features, [records.names[k] for k in kept], labeled, texts, tuple(notes)
+    findings = [*opened.findings, *noticed, *check_label_column(opened, reading.columns)]
+    notes = dict.fromkeys(finding.text for finding in findings if finding.level != "stop")
+    return features, [records.names[k] for k in kept], labeled, records, tuple(notes)
 
 
 def cold_features(

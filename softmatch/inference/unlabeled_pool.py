@@ -28,7 +28,7 @@ from softmatch.networks import Network
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
-from softmatch.training.opening import NO_COLUMNS, open_job, texts_of
+from softmatch.training.opening import NO_COLUMNS, open_job, reading_of, texts_of
 from softmatch.training.setup import POOL_PART, make_task
 from softmatch.training.task import Task
 
@@ -103,6 +103,15 @@ class Pool:
         for piece in read_again(self.source, self.model, self.task.config):
             wanted |= {name: str(text) for name, text in zip(piece.names, piece.inputs, strict=True) if name in wanted}
         return [wanted[name] for name in names]
+
+    def records(self) -> Records | None:
+        """Read the samples as the source has them now; None for a source without files or rows."""
+        if self.examples.preparation is None:
+            return None
+        if isinstance(self.source, str) and self.source in SOURCES:
+            return next(read_again(self.source, self.model, self.task.config))
+        columns = replace(reading_of(self.task.config).columns, augmented=())  # as in training: a model may use fewer columns
+        return open_source(self.source, columns, need_label=False).read()
 
 
 def open_pool(

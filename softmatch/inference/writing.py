@@ -11,6 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, Literal
+from urllib.parse import quote
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ Cell = Literal["text", "number"]
 """Contents of a column: texts or float32 numbers; None in any of them is an empty cell."""
 Values = Sequence[str | float | None] | Tensor
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+TASKS = ".json"
+"""Suffix of a file of tasks for Label Studio."""
 STDOUT = Path("-")
 """Instead of a file: CSV on standard output."""
 DIGITS = 6
@@ -46,18 +49,18 @@ def refuse_existing(path: Path) -> None:
         raise InputError(f"{path} cannot be written: there is no folder {path.absolute().parent}.")
 
 
-def refuse_unfit(out: Path | None) -> None:
+def refuse_unfit(out: Path | None, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise InputError for a name under which no table can be written; None stands for any name."""
     if out is None:
         return
-    if out.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--out {out}: the name must end with {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}.")
+    if out.suffix.lower() not in suffixes:
+        raise InputError(f"--out {out}: the name must end with {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
     refuse_existing(out)
 
 
-def choose_path(out: Path | None, folder: Path, name: str) -> Path:
+def choose_path(out: Path | None, folder: Path, name: str, suffixes: Sequence[str] = SUFFIXES) -> Path:
     """Choose the file of a table: `out` if it is given and possible, else a free name in the folder."""
-    refuse_unfit(out)
+    refuse_unfit(out, suffixes)
     return free_path(folder, name) if out is None else out
 
 
@@ -136,6 +139,20 @@ def write_samples(
         table = {**table, "text": texts}
     with write_table(path, {name: "number" if name in numbers else "text" for name in table}, raw) as write:
         write(table)
+
+
+def write_tasks(path: Path, table: Mapping[str, Sequence[str | None]], images: bool, texts: Sequence[str] | None) -> None:
+    """Write samples as tasks of Label Studio: `data` has the columns of the table, and the text or the address of the image.
+
+    Images are in the folder that Label Studio serves as local files, under the names of the samples.
+    """
+    shown = {"text": texts} if texts is not None else {}
+    if images:
+        shown["image"] = [f"/data/local-files/?d={quote(str(name))}" for name in table["name"]]
+    cells = {name: [str(cell or "") for cell in column] for name, column in {**shown, **table}.items()}
+    tasks = [{"data": dict(zip(cells, row, strict=True))} for row in zip(*cells.values(), strict=True)]
+    with appearing(path) as temporary, explained(path):
+        temporary.write_text(json.dumps(tasks, indent=1), encoding="utf-8")
 
 
 def _text_rows(file: IO[str], suffix: str, columns: Mapping[str, Cell], raw: bool) -> Callable[[Mapping[str, Values]], None]:

@@ -5,7 +5,7 @@ from softmatch.formatting import duration, signed
 from softmatch.methods import BASELINE, proper_name
 from softmatch.report.pages import THIN, count, percent
 from softmatch.report.run_contents import Contents, number, pair
-from softmatch.runs.verdict import judge
+from softmatch.runs.verdict import judge, rests_on
 
 MOSTLY = 0.999  # a share from which on a part counts as all
 
@@ -68,7 +68,14 @@ def _on_samples(contents: Contents) -> str:
 
 
 def how_measured(contents: Contents) -> str | None:
-    """Explain the evaluation in one to three sentences; None where nothing was measured or nothing is known of it."""
+    """Explain the evaluation in a few sentences; None where nothing was measured or nothing is known of it."""
+    how, samples = _how_measured(contents), contents.measured_samples
+    if how is None or samples is None or contents.result.get("measured_on") != "random":
+        return how
+    return f"{how} {rests_on('random', samples)}"
+
+
+def _how_measured(contents: Contents) -> str | None:
     samples, folds = contents.measured_samples, number(contents.evaluation.get("folds"))
     if samples is None:
         return None

@@ -17,6 +17,7 @@ from softmatch.formatting import quoted
 from softmatch.metrics import error_interval
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
+from softmatch.runs.verdict import rests_on
 from softmatch.training.task import Task
 
 POINTS, SIDE = 4000, 80
@@ -52,6 +53,7 @@ class Measured:
         supervised_test_error: error of the baseline, the same network trained on the labels only.
         calibration: see `softmatch.calibration.Calibration`.
         classes: for each class its labelled and test samples, error, the baseline's error, precision and recall.
+        measured_on: labels that the error rests on: "all", "random" or "chosen"; see `softmatch.data.evaluation.Evaluation`.
     """
 
     test_samples: int = 0
@@ -63,6 +65,7 @@ class Measured:
     class_errors: dict[str, float | None]
     calibration: dict[str, Any] | None = None
     classes: list[dict[str, Any]]
+    measured_on: str = "all"
     warnings: list[str]
 
 
@@ -106,6 +109,7 @@ def measure_error(
         class_errors={row["name"]: row["error"] for row in rows},
         calibration=asdict(calibrate(found.probs if kept is None else kept, found.labels)),
         classes=rows,
+        measured_on=evaluation.measured_on,
         warnings=_warnings(interval, rows, evaluation, KEPT if kept is not None else HURT),
     )
 
@@ -118,6 +122,8 @@ def _warnings(
         found.append(harm)
     if evaluation.reason:
         found.append(evaluation.reason)
+    if evaluation.measured_on == "chosen":
+        found.append(rests_on("chosen", sum(row["test_samples"] for row in rows)))
     lost = [row["name"] for row in rows if row["test_samples"] >= TELLING and row["error"] == 1.0]
     if lost:
         found.append(f"No held-out sample of {quoted(lost)} was recognised. Label more of them, or check their labels.")

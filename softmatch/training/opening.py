@@ -13,7 +13,7 @@ from softmatch.config import Config, merge, split_names
 from softmatch.data import Examples, Split, make_long_tailed_split, make_split
 from softmatch.data.checks import ALL_LABELED
 from softmatch.data.defaults import suitable
-from softmatch.data.evaluation import FEWEST, Evaluation, hold_out, plan_evaluation, without
+from softmatch.data.evaluation import FEWEST, Evaluation, hold_out, measurable, plan_evaluation, without
 from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.readers.open_source import NotThere
@@ -188,14 +188,14 @@ def choose_evaluation(job: Job) -> Evaluation:
         return plan_evaluation(examples, groups, seed, config.evaluation, config.folds, config.test_fraction)
     if config.evaluation not in ("auto", "holdout"):
         raise InputError("--labels hides the other labels and measures the error on some of them. Leave out --evaluation.")
-    parts = None
+    parts, fair, measured_on = None, *measurable(examples)
     if examples.test is None:
-        known = int((examples.labels != UNLABELED).sum())
-        share = max(config.test_fraction, min(0.5, FEWEST / known))  # the hidden labels cost nothing
+        share = max(config.test_fraction, min(0.5, FEWEST / int(fair.sum())))  # the hidden labels cost nothing
         rest = Split(torch.arange(0), torch.arange(len(examples)), torch.arange(0), seed)
-        held_out = without(rest, groups, hold_out(examples.labels, groups, share, seed))
+        held_out = without(rest, groups, hold_out(examples.labels, groups, share, seed, fair))
         parts = held_out.test, held_out.unlabeled
-    return Evaluation(kind, make_split(examples, config.labels, seed, config.test_fraction, parts))
+    split = make_split(examples, config.labels, seed, config.test_fraction, parts)
+    return Evaluation(kind, split, measured_on="all" if parts is None else measured_on)
 
 
 def _split(source: str, config: Config, examples: Examples, seed: int) -> Split:

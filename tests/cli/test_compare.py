@@ -273,3 +273,18 @@ def test_other_data_of_the_same_name_are_other_runs(folder: Path, capsys: pytest
     assert "1 run is missing" in capsys.readouterr().out
     (folder / "d.csv").write_text("nonsense")
     assert main([*command, "--dry-run"]) == 2
+
+
+def test_labels_of_a_file_are_part_of_what_is_compared(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same path with other labels is another comparison."""
+    (folder / "d.csv").write_text("a,b\n" + "".join(f"{k % 2 * 5 + k / 99:.3f},{k / 50:.2f}\n" for k in range(40)))
+    labels = folder / "labels.csv"
+    labels.write_text("row,label\n" + "".join(f"{k},{'odd' if k % 2 else 'even'}\n" for k in range(1, 25)))
+    command = ["compare", "d.csv", *TINY, "--threads", "1", "--seeds", "1", "--folds", "2", "--methods", "softmatch"]
+    command += ["--labels-from", "labels.csv"]
+    assert main(command) == 0
+    assert main([*command, "--dry-run"]) == 0
+    assert "0 runs are missing" in capsys.readouterr().out
+    labels.write_text(labels.read_text() + "25,odd\n")
+    assert main([*command, "--dry-run"]) == 0
+    assert "1 run is missing" in capsys.readouterr().out

@@ -72,3 +72,34 @@ def test_runs_are_listed(folder: Path, said: Said) -> None:
     (folder / "empty").mkdir()
     assert "There are no runs in empty." in said("runs", "empty")
     assert "there is no folder nowhere" in said("runs", "nowhere", code=2)
+
+
+def test_labels_come_back_round_by_round(folder: Path, said: Said) -> None:
+    """As a user does it: suggest, fill in, check, train, suggest again; and a mistake in the table is explained."""
+    rows = [f"{k % 2 * 5 + k / 99:.3f},{k / 50:.2f}" for k in range(60)]
+    (folder / "d.csv").write_text("\n".join(["a,b", *rows]))
+    shown = said("suggest", "d.csv", "--number", "30", "--random-share", "0.8")
+    assert "24 of the 30 are random instead, to measure the error on." in shown
+    header, *lines = (folder / "to_label.csv").read_text().splitlines()
+    assert header == "name,label,reason,digest,purpose"
+    filled = [line.replace(",", f",{('even', 'odd')[int(line.split(',')[0]) % 2]}", 1) for line in lines]
+    (folder / "labels.csv").write_text("\n".join([header, *filled]))
+
+    settings = ["--labels-from", "labels.csv", "--steps", "3", "--threads", "1", "--unlabeled-batch", "8", "--network", "mlp-4"]
+    facts = json.loads(said("check", "d.csv", *settings, "--json"))
+    assert facts["classes"]["even"] + facts["classes"]["odd"] == 30
+    assert any("purpose: 24 random, 6 chosen" in finding["text"] for finding in facts["findings"])
+    result = json.loads(said("train", "d.csv", *settings, "--no-baseline", "--out", "run", "--json"))
+    assert (result["labels"], result["test_samples"], result["measured_on"]) == (30, 24, "random")
+    more = json.loads(said("suggest", "run", "--number", "60", "--json"))
+    assert len(more["names"]) == 30
+    assert not set(more["names"]) & {line.split(",")[0] for line in lines}
+    (folder / "later.csv").write_text("row,label\n" + "".join(f"{name},even\n" for name in more["names"][:28]))
+    assert len(json.loads(said("suggest", "run", "--labels-from", "later.csv", "--json"))["names"]) == 2
+
+    (folder / "wrong.csv").write_text("name,label\n1,even\n61,odd\n")
+    for command in (["check", "d.csv"], ["train", "d.csv"], ["suggest", "d.csv"], ["suggest", "run"]):
+        told = said(*command, "--labels-from", "wrong.csv", code=2)
+        assert "wrong.csv, row 2: '61'" in told.replace("\n", " "), command
+    assert "is for data of your own" in said("train", "digits", "--labels-from", "labels.csv", code=2)
+    assert "give the file with --labels-from" in said("train", "d.csv", "--label-column", "a", "--prefer", "new", code=2)

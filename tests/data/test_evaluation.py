@@ -1,9 +1,11 @@
 """How the error is measured: nothing that is held out is trained on, whatever the labels look like."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from softmatch.data.evaluation import FEWEST, HOLD_OUT_FROM, plan_evaluation
+from softmatch.data.evaluation import FEWEST, HOLD_OUT_FROM, hold_out, plan_evaluation
 from softmatch.data.examples import Examples
 from softmatch.errors import InputError
 
@@ -134,3 +136,68 @@ def test_the_seed_decides() -> None:
     examples = _examples([0, 1, 2] * 10)
     one, two, other = (plan_evaluation(examples, _own(examples), seed=seed).folds[0].test.tolist() for seed in (1, 1, 2))
     assert one == two != other
+
+
+def _chosen(examples: Examples, chosen: list[int]) -> Examples:
+    mask = torch.zeros(len(examples), dtype=torch.bool)
+    mask[chosen] = True
+    return replace(examples, chosen=mask)
+
+
+def test_chosen_labels_train_but_are_not_measured() -> None:
+    examples = _chosen(_examples([0, 1, 2] * 20 + [-1] * 40), list(range(30)))
+    found = plan_evaluation(examples, _own(examples), seed=0, folds=5)
+    assert (found.kind, found.measured_on) == ("crossfit", "random")
+    assert torch.cat([fold.test for fold in found.folds]).sort().values.tolist() == list(range(30, 60))
+    assert found.final.labeled.tolist() == list(range(60))
+    for fold in found.folds:
+        assert set(range(30)) <= set(fold.labeled.tolist())
+
+
+def test_a_single_random_label_of_a_class_is_measured_where_a_chosen_one_trains() -> None:
+    examples = _chosen(_examples([0] * 15 + [1] * 15 + [2, 2] + [-1] * 9), [31])
+    found = plan_evaluation(examples, _own(examples), seed=0)
+    assert found.reason is None
+    assert 30 in torch.cat([fold.test for fold in found.folds]).tolist()
+
+
+def test_copies_of_a_measured_label_are_not_trained_on_even_if_they_were_chosen() -> None:
+    examples = _chosen(_examples([0, 1] * 30, classes=2), list(range(30)))
+    groups = torch.cat([torch.arange(30), torch.arange(30)])  # each random label has a chosen copy
+    found = plan_evaluation(examples, groups, seed=0)
+    for fold in found.folds:
+        assert all(position >= 30 and position - 30 not in fold.labeled.tolist() for position in fold.test.tolist())
+
+
+@pytest.mark.parametrize(("random", "measured_on", "samples"), [(FEWEST - 1, "chosen", 60), (FEWEST, "random", FEWEST)])
+def test_too_few_random_labels(random: int, measured_on: str, samples: int) -> None:
+    examples = _chosen(_examples([0, 1, 2] * 20 + [-1] * 40), list(range(random, 60)))
+    found = plan_evaluation(examples, _own(examples), seed=0)
+    assert (found.measured_on, sum(len(fold.test) for fold in found.folds)) == (measured_on, samples)
+
+
+def test_random_labels_that_cannot_be_spared_do_not_count() -> None:
+    """One of 20 is the only label of its class: 19 would be left to measure on."""
+    examples = _chosen(_examples([0] * 40 + [1] * 19 + [2]), list(range(40)))
+    assert plan_evaluation(examples, _own(examples), seed=0).measured_on == "chosen"
+
+
+def test_labels_are_chosen_only_where_they_are_labels() -> None:
+    examples = _chosen(_examples([0, 1, 2] * 20 + [-1] * 40), [70, 80])
+    assert plan_evaluation(examples, _own(examples), seed=0).measured_on == "all"
+    with_test = replace(_chosen(_examples([0, 1, 2] * 20, test=True), list(range(60))))
+    assert plan_evaluation(with_test, _own(with_test), seed=0).measured_on == "all"
+
+
+def test_random_labels_are_held_out_of_many() -> None:
+    labels = [0, 1, 2] * (HOLD_OUT_FROM // 2)
+    few = _chosen(_examples(labels), list(range(100, len(labels))))
+    assert plan_evaluation(few, _own(few), seed=0).kind == "crossfit"  # a fifth of 100 would be too few
+    many = _chosen(_examples(labels), list(range(400)))
+    found = plan_evaluation(many, _own(many), seed=0)
+    assert (found.kind, found.measured_on) == ("holdout", "random")
+    assert min(found.final.test.tolist()) >= 400
+    assert len(found.final.test) == pytest.approx(0.2 * (len(labels) - 400), abs=2)
+    assert set(range(400)) <= set(found.final.labeled.tolist())
+    every = torch.ones(len(labels), dtype=torch.bool)
+    assert hold_out(many.labels, _own(many), 0.2, 0, every).tolist() == hold_out(many.labels, _own(many), 0.2, 0).tolist()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from softmatch.data.fingerprint import sample_digest
@@ -58,6 +59,21 @@ def test_what_was_merged_is_said(tmp_path: Path) -> None:
     assert made.chosen == [False, True, True, False, False, False]
 
 
+def test_a_file_that_nobody_has_filled_in_is_pointed_out(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "l.csv", [("1", "", "random"), ("2", "", "chosen")], ("name", "label", "purpose"))
+    made, (finding,) = add_labels(some_texts(), "source", path)
+    assert (finding.level, finding.text) == ("warning", f"{path} has no labels yet: its column label is empty.")
+    assert made.labels == [None] * 6
+
+
+def test_parquet_and_numbers_as_labels(tmp_path: Path) -> None:
+    path = tmp_path / "l.parquet"
+    pd.DataFrame({"row": [2, 4], "label": [1.0, float("nan")], "purpose": ["chosen", None]}).to_parquet(path)
+    made = merged(some_texts(), path)
+    assert made.labels == [None, "1", None, None, None, None]
+    assert made.chosen == [False, True, False, False, False, False]
+
+
 @pytest.mark.parametrize("kind", ["text", "table", "array", "image"])
 def test_a_digest_finds_a_sample_that_has_moved(tmp_path: Path, kind: str) -> None:
     if kind == "image":
@@ -96,6 +112,7 @@ def test_copies_share_the_labels_of_their_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
+        ([("some/1", "cat")], "row 1: 'some/1'"),  # a longer path is another file
         (
             [("7", "cat")],
             "1 label is of samples that source does not have: {file}, row 1: '7'. Its samples are called '1' to '6'",

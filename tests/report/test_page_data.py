@@ -227,6 +227,12 @@ def test_cross_fit_is_named_over_its_figures_and_says_what_it_leaves_out(tmp_pat
     assert "so its own error is expected to be slightly lower" in how
 
 
+def test_an_error_on_random_labels_says_so(tmp_path: Path) -> None:
+    result = {"labels": 300, "measured_on": "random"}
+    how = how_measured(read(make_run(tmp_path / "run", evaluation="crossfit", result=result))) or ""
+    assert how.endswith("Only labels of random samples are measured; those that were chosen are trained on only.")
+
+
 def test_unmeasured_run(tmp_path: Path) -> None:
     contents = read(make_run(tmp_path / "run", evaluation="none", twin=False))
     sentence, kind = verdict(contents)

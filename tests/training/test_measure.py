@@ -1,5 +1,8 @@
 """Everything that held-out predictions say, and what they cannot."""
 
+from dataclasses import replace
+from typing import Literal
+
 import pytest
 import torch
 
@@ -65,3 +68,13 @@ def test_folds_are_pooled() -> None:
         [1, 1, 2],
     )
     assert pool([one, HeldOut(torch.tensor([0]), _probs([0]), None)]).baseline is None
+
+
+@pytest.mark.parametrize(("measured_on", "warned"), [("all", 0), ("random", 0), ("chosen", 1)])
+def test_an_error_on_chosen_samples_is_warned_of(measured_on: Literal["all", "random", "chosen"], warned: int) -> None:
+    labels = torch.tensor([0, 1, 2] * 8)
+    evaluation = replace(EVALUATION, measured_on=measured_on)
+    measured = measure_error(HeldOut(labels, _probs(labels.tolist()), None), CLASSES, [8, 8, 8], evaluation)
+    assert measured.measured_on == measured_on
+    assert len(measured.warnings) == warned
+    assert all(text.startswith("Measured on 24 samples, most of them chosen to be labelled") for text in measured.warnings)

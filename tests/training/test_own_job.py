@@ -11,8 +11,9 @@ import torch
 import yaml
 
 import softmatch
-from softmatch.cli.summaries import verdict
+from softmatch.cli.summaries import measured_how, verdict
 from softmatch.config import make_config
+from softmatch.inference.distil import distil
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
@@ -217,6 +218,8 @@ def test_labels_of_a_file_are_trained_on_and_found_again(tmp_path: Path) -> None
     written = write_pseudo_labels(result.run, tmp_path / "p.csv", order="source", device="cpu")
     with written.file.open(newline="") as file:
         assert [row["given_label"] for row in csv.DictReader(file)][:40] == ["left", "right"] * 20
+    small = distil(result.run, tmp_path / "small", measure=False, device="cpu", steps=2)
+    assert RunFolder(small.run).read_json("split.json")["labeled"] == list(range(40))
 
     with given.open("a") as file:
         file.write("41,centre\n")  # more labels are fine, of new classes too
@@ -228,3 +231,21 @@ def test_labels_of_a_file_are_trained_on_and_found_again(tmp_path: Path) -> None
     with pytest.raises(softmatch.InputError, match=r"there is no file .*more\.csv with labels"):
         write_pseudo_labels(result.run, tmp_path / "none.csv", device="cpu")
     assert softmatch.load_model(result.run).classes == ("left", "right")
+
+
+@pytest.mark.parametrize(("purpose", "measured_on", "samples"), [("random", "random", 24), ("chosen", "chosen", 40)])
+def test_a_run_says_which_labels_its_error_rests_on(tmp_path: Path, purpose: str, measured_on: str, samples: int) -> None:
+    source = blobs(tmp_path / "t.csv", labeled=10)
+    rows = [(k, "right" if k % 2 == 0 else "left", purpose if k < 25 else "chosen") for k in range(11, 41)]
+    given = write_csv(tmp_path / "more.csv", rows, ("name", "label", "purpose"))
+    result = softmatch.train(source, out=tmp_path / "run", labels_from=given, **QUICK, folds=2)
+    assert (result.measured_on, result.test_samples, result.labels) == (measured_on, samples, 40)
+    assert RunFolder(result.run).read_json("result.json")["measured_on"] == measured_on
+    said = measured_how(result)
+    if measured_on == "random":
+        assert "Only labels of random samples are measured" in said
+        assert said.endswith("They are few, so the interval is wide.")
+        assert "Only labels of random samples are measured" in (result.run / "report.html").read_text()
+    else:
+        assert any("most of them chosen to be labelled" in text for text in result.warnings)
+        assert "most of them chosen to be labelled" in (result.run / "report.html").read_text()
