@@ -31,12 +31,16 @@ class Server:
 
     Attributes:
         address: with its token, for one browser.
+        scanned: seconds until the samples are counted.
+        seconds: until the address is printed.
     """
 
     def __init__(self, pid: int, output: Path) -> None:
         self.pid, self.output = pid, output
         started = time.monotonic()
+        self.scanned = 0.0
         while not self.addresses():
+            self.scanned = self.scanned or (time.monotonic() - started if "samples" in output.read_text() else 0.0)
             if time.monotonic() - started > PATIENCE or "softmatch: " in output.read_text():
                 raise RuntimeError(f"the server has not started: {output.read_text()}")
             time.sleep(0.01)

@@ -81,7 +81,7 @@ def label(
     log.write_table()
     if log.cut:
         print("An act that was being written when the last server ended was removed; it had not been acknowledged.")
-    print(f"{shown.where}: {len(shown):,} samples, {len(log.labels()):,} labelled here. Project: {folder}")
+    _say(f"{shown.where}: {len(shown):,} samples, {len(log.labels()):,} labelled here. Project: {folder}")
     for note in shown.notes:
         print(note)
     if len(shown.known()) == len(shown):

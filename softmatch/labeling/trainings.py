@@ -174,6 +174,8 @@ class Trainings:
             "left": left,
             "verdict": sentence,
             "kind": kind,
+            "measured": (wording.how_measured(contents) or "") if contents.result else "",
+            "warnings": wording.warnings(contents) if contents.result else [],
             "output": _tail(self.folder / "runs" / f"{name}.log") if self._only is None and summary["state"] == "failed" else "",
             "command": about.get("command"),
             "report": (path / "report.html").is_file(),

@@ -125,7 +125,7 @@ function enough({ runs }) {
   };
   const most = Math.max(...runs.flatMap((run) => [run.test_error, run.supervised_test_error ?? 0, ...(run.test_error_interval ?? []), ...(run.baseline_interval ?? [])]));
   const labels = runs.map((run) => run.labels);
-  const spare = Math.max(2, (Math.max(...labels) - Math.min(...labels)) * 0.08);
+  const spare = Math.max(10, (Math.max(...labels) - Math.min(...labels)) * 0.08);
   const series = (label, name, dash) => ({ label, stroke: color(name), width: 2, dash, spanGaps: true, points: { show: true, size: 8, fill: color(name) }, value: (plot, value) => (value == null ? "–" : percent(value)) });
   return {
     data: [labels, runs.map((run) => run.test_error), runs.map((run) => run.supervised_test_error)],

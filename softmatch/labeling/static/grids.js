@@ -216,7 +216,7 @@ export function reviewScreen(main) {
       const total = await grid.reload(keepPlace);
       version = page.state.version;
       const none = { disagreements: "Needs ten labels or more.", mistakes: "Needs a finished training that has measured its error.", predictions: "Needs labels of two classes." }[chosenList] ?? "";
-      said.textContent = total ? `${counted(total)} samples. ${LISTS[chosenList][1]}${only ? "" : " Choose one, and press the key of its class to correct it."}` : `Nothing here. ${none}`;
+      said.textContent = total ? `${counted(total)} samples. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}` : `Nothing here. ${none}`;
     } catch (error) { warn(error.message); }
     render();
   }

@@ -58,7 +58,11 @@ export function sampleView(sample, small = false) {
 export function pictureOf(sample, small = false) {
   const image = make("img", { alt: sample.name, draggable: "false", decoding: small ? "async" : null });
   const address = `/image/${sample.id}?side=${small ? 160 : 1200}&of=${page.state.epoch ?? ""}`;
-  image.addEventListener("load", () => image.classList.toggle("tiny", image.naturalWidth < 200 && image.naturalHeight < 200));
+  image.addEventListener("load", () => {
+    const side = Math.max(image.naturalWidth, image.naturalHeight);
+    image.classList.toggle("tiny", side < 200);
+    image.classList.toggle("pixels", side <= 64);
+  });
   image.addEventListener("error", async () => {
     const answer = await fetch(address).catch(() => null);
     if (answer && !answer.ok) image.replaceWith(make("p", { class: "problem" }, `${sample.name} cannot be read.${small ? "" : " Press S to skip it."}`));

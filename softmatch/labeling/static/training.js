@@ -31,6 +31,8 @@ export function trainingScreen(main) {
   const bar = make("progress", { max: "1", value: "0", "aria-label": "Progress of the training" });
   const verdict = make("p", { class: "verdict" });
   const tiles = make("dl", { class: "tiles" });
+  const measured = make("p", { class: "fine" });
+  const warnings = make("ul", { class: "fine" });
   const output = make("pre", { class: "output" });
   const report = make("p", {});
   const panels = Object.fromEntries([["error", "Error"], ["pseudo", "Quantity f and quality g"], ["histogram", "Confidence of the pseudo-labels, and λ(p)"]].map(([key, title]) => {
@@ -38,7 +40,7 @@ export function trainingScreen(main) {
     const caption = make("p", { class: "figcaption" });
     return [key, { figure: make("figure", { hidden: true }, make("h3", {}, title), box, caption), caption, chart: new Chart(box, title) }];
   }));
-  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, only ? null : start, only ? null : stop, only ? null : resume, only ? null : select)), status, bar, verdict, tiles, output,
+  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, only ? null : start, only ? null : stop, only ? null : resume, only ? null : select)), status, bar, verdict, tiles, measured, warnings, output,
     make("div", { class: "columns" }, ...Object.values(panels).map((panel) => panel.figure)), report);
 
   async function order(values) {
@@ -84,6 +86,8 @@ export function trainingScreen(main) {
     verdict.textContent = details.verdict;
     verdict.className = `verdict ${details.kind}`;
     output.textContent = details.output;
+    measured.textContent = details.measured;
+    warnings.replaceChildren(...details.warnings.map((text) => make("li", {}, text)));
     showTiles();
     for (const key of ["error", "pseudo"]) show(key, details.charts.find((chart) => chart.name === key));
     show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
