@@ -28,11 +28,11 @@ from PIL import Image
 SIDE, FOLDERS = 64, 100
 LABELS = "abcde"
 HEADS = (
-    "| data | samples | scan | first sample after | key to next sample, features in work: median | 95 % | features ready after "
-    "| key to next sample: median | 95 % | suggestions updated after | peak memory |"
+    "| data | samples | scan | first sample after | key to next sample, features in work: median | 95 % "
+    "| features ready after | key to next sample: median | 95 % | suggestions updated after | peak memory |"
 )
-EXPLAINED = """The scan begins in a process that has imported everything, which takes a few seconds more. First sample: from the end of the
-scan to the answer to the first request. Of the texts, 30,000 at random get features."""
+EXPLAINED = """The scan begins in a process that has imported everything, which takes a few seconds more. First sample: from
+the end of the scan to the answer to the first request. Of the texts, 30,000 at random get features."""
 WORDS = ("card", "account", "rate", "transfer", "swallowed", "closed", "late", "refund", "please", "today", "wrong", "twice")
 
 

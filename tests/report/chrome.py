@@ -134,7 +134,13 @@ class Chrome:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        try:
+            answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        except RuntimeError as error:
+            if "navigated" not in str(error) and "context" not in str(error):
+                raise
+            time.sleep(0.1)  # the page has led to another one meanwhile
+            return self.run(script)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
