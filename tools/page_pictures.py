@@ -43,6 +43,15 @@ def label(client: Client, classes: dict[str, str], number: int) -> None:
             time.sleep(0.05)
 
 
+def untick(chrome: Chrome, classes: dict[str, str]) -> None:
+    """Untick what does not belong to the group."""
+    group = chrome.run("document.querySelector('.class[aria-pressed=true]').title")
+    for name in chrome.run("[...document.querySelectorAll('.cell')].map(cell => cell.title)"):
+        if classes[name] != group:
+            chrome.run(f"[...document.querySelectorAll('.cell')].find(cell => cell.title === '{name}').click()")
+    chrome.run("document.querySelector('.grid').scrollTop = 0")
+
+
 def take(chrome: Chrome, name: str, screen: str, width: int, height: int, dark: bool, to: Path) -> None:
     """Save the picture of a screen."""
     chrome.resize(width, height)
@@ -78,6 +87,9 @@ def main() -> None:
             time.sleep(3)
             if not given.all:
                 take(chrome, "label_page", "label", 1100, 700, False, given.out)
+                chrome.run("location.hash = 'group'")
+                time.sleep(2)
+                untick(chrome, classes)
                 take(chrome, "group_page", "group", 1100, 700, True, given.out)
                 return
             client.post("train", how="start")

@@ -118,7 +118,7 @@ export function labelScreen(main) {
     const guess = sample.prediction
       ? make("p", { class: "guess" }, "Prediction: ", make("strong", {}, sample.prediction), ` ${percent(sample.confidence)}`) : null;
     why.replaceChildren(...[guess, sample.label ? make("p", { class: "guess" }, "Label so far: ", make("strong", {}, sample.label)) : null,
-      make("p", { class: "reason" }, sample.reason), make("p", { class: "fine file" }, sample.name)].filter(Boolean));
+      make("p", { class: "reason" }, sample.reason), make("p", { class: "fine file" }, page.state.kind === "image" ? sample.name : `Row ${sample.name}`)].filter(Boolean));
   }
 
   const describe = (sample) => `Next: ${sample.text ?? sample.name}. ${sample.prediction ? `Prediction ${sample.prediction}, ${percent(sample.confidence)}.` : ""} ${sample.reason}`;
