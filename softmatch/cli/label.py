@@ -84,7 +84,7 @@ def label(
     _say(f"{shown.where}: {len(shown):,} samples, {len(log.labels()):,} labelled here. Project: {folder}")
     for note in shown.notes:
         print(note)
-    if len(shown.known()) == len(shown):
+    if len(shown.known) == len(shown):
         advice = "To label images anew, move their folders into one called unlabeled; for a table, name another --label-column."
         print(f"Every sample has a label in the source, so none is suggested; Review shows them. {advice}")
     queue = SuggestionQueue(shown, log, reading, config.seed)

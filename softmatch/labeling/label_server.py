@@ -138,10 +138,9 @@ class LabelPage:
         names, purpose = queue.shown.records.names, dict[str, str]()
         for position in positions:
             before = log.values.get(names[position])
-            kept = before.purpose if before is not None and before.label is not None else CHOSEN
-            purpose[names[position]] = (
-                how if label is None else RANDOM if queue.is_random(position) else GROUP if how == GROUP else kept
-            )
+            usual = RANDOM if queue.is_random(position) else GROUP if how == GROUP else CHOSEN
+            kept = usual if before is None or before.label is None else before.purpose  # a correction changes the label only
+            purpose[names[position]] = how if label is None else kept
         if how == GROUP and any(queue.is_random(position) for position in positions):
             raise InputError("a group has no samples that measure the error.")
         samples = [(names[position], queue.shown.digest(position)) for position in positions]

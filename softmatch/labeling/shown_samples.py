@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,7 @@ class ShownSamples:
     def kind(self) -> str:
         return self.records.kind
 
+    @cached_property
     def known(self) -> dict[str, str]:
         """Labels that the source has itself, by name."""
         return {name: label for name, label in zip(self.records.names, self.records.labels, strict=True) if label is not None}

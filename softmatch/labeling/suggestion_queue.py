@@ -4,8 +4,9 @@ import hashlib
 import threading
 import time
 import warnings
+import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,14 +78,13 @@ class SuggestionQueue:
         self.shown, self.log, self.seed = shown, log, seed
         side = {"image_size": SIDE} if shown.kind == "image" and reading.encoder is None else {}
         self._reading = replace(reading, **side)  # type: ignore[arg-type]  # an image size
-        names = shown.records.names
-        marks = np.array([_mark(seed, name) for name in names], dtype=np.uint64)
+        names, marks = shown.records.names, _marks(shown.records.names)
         self._reserved = marks < np.uint64(2**64 // FIFTH)
-        self.known = shown.known()
+        self.known = shown.known
         self.known_counts = Counter(self.known.values())
         order = np.argsort(marks, kind="stable")
-        self._random = [int(k) for k in order if self._reserved[k] and names[k] not in self.known]
-        self._others = [int(k) for k in order[::-1] if not self._reserved[k] and names[k] not in self.known]
+        free = np.array([label is None for label in shown.records.labels])[order]
+        self._random, self._others = order[free & self._reserved[order]], order[free & ~self._reserved[order]][::-1]
         number = min(len(names), MOST[shown.kind])
         self.places: npt.NDArray[np.int64] = np.sort(order[::-1][:number])
         self.features: Array | None = None
@@ -147,7 +147,7 @@ class SuggestionQueue:
         return position not in taken and self.shown.records.names[position] not in seen
 
     def _unseen(self, order: Iterable[int], seen: Collection[str], taken: Collection[int]) -> Any:
-        return (k for k in order if self._is_free(k, seen, taken))
+        return (int(k) for k in order if self._is_free(int(k), seen, taken))
 
     def _any(self, rest: Any) -> Suggestion | None:
         position = next(rest, None)
@@ -317,10 +317,13 @@ def fitted(features: Array, labels: list[str]) -> Any:
         return model.fit(features, labels)
 
 
-def _mark(seed: int, name: str) -> int:
-    """Random number of a name, the same in every process."""
-    digest = hashlib.blake2b(f"{seed} {name}".encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+def _marks(names: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Random number of each name, the same in every process: a checksum, mixed as SplitMix64 does."""
+    mixed = np.array([zlib.crc32(name.encode("utf-8", "replace")) for name in names], dtype=np.uint64)
+    mixed += np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
 
 
 def _measuring(random: Any) -> Suggestion | None:
