@@ -7,16 +7,20 @@ would on the page, and a browser shows the screens.
 import argparse
 import random
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
 
 from PIL import Image
 
-from benchmarks.label_servers import Client, LabelServers
-from tests.report.chrome import Chrome
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+from label_servers import Client, LabelServers  # noqa: E402  # from here, as the benchmarks import each other
 
-DOCS = Path(__file__).parent.parent / "docs"
+from tests.report.chrome import Chrome  # noqa: E402
+
+DOCS = ROOT / "docs"
 COLORS = 128
 """Of a palette: keeps the files small."""
 

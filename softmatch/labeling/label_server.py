@@ -130,8 +130,7 @@ class LabelPage:
         how: How = about.get("how")  # type: ignore[assignment]  # checked next
         if how not in ACTS or not (request := _text(about.get("request"))):
             raise InputError("an act needs a request and one of the known ways.")
-        self._same_samples(about)
-        positions = list(dict.fromkeys(self._position(each) for each in _listed(about.get("samples"))))
+        positions = self._samples(about)
         if not positions:
             raise InputError("an act needs a sample.")
         label = None if how in (NONE, SKIP) else class_name(about.get("label"))
@@ -229,6 +228,19 @@ class LabelPage:
         if self.shown is None or position >= len(self.shown):
             raise InputError(f"there is no sample {position}.")
         return position
+
+    def _samples(self, about: dict[str, Any]) -> list[int]:
+        """Positions of the samples of an act; by their names where it waited in a browser while files were added."""
+        assert self.queue is not None
+        ids, names = self.queue.shown.ids, _listed(about.get("names"))
+        if (
+            about.get("epoch") != self.queue.shown.epoch
+            and names
+            and all(isinstance(name, str) and name in ids for name in names)
+        ):
+            return list(dict.fromkeys(ids[name] for name in names))
+        self._same_samples(about)
+        return list(dict.fromkeys(self._position(each) for each in _listed(about.get("samples"))))
 
     def _same_samples(self, about: dict[str, Any]) -> None:
         if self.queue is not None and about.get("epoch") != self.queue.shown.epoch:

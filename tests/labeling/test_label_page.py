@@ -37,6 +37,13 @@ def test_labels_undo_groups_and_the_table(servers: LabelServers, pictures: Path,
     assert sorted(found["samples"]) == sorted(each["id"] for each in first[1:4])
     assert (found["labeled"], found["skipped"], found["random"]) == (2, 2, 1)
     client.label([first[0]["id"]], "dog", "review")
+    moved = {"request": "m", "how": "key", "label": "cat", "epoch": "of before", "samples": [59]}
+    with pytest.raises(RuntimeError, match="409"):
+        client.post("act", **moved)
+    with pytest.raises(RuntimeError, match="409"):
+        client.post("act", **moved, names=["gone.png"])
+    client.post("act", **moved, names=[first[1]["name"]])  # which waited in a browser while files were added
+    client.post("turn", request="v", how="undo", epoch=client.state["epoch"])
     server.kill(signal.SIGTERM)
     rows = [line.split(",") for line in (tmp_path / "p" / "labels.csv").read_text().splitlines()]
     assert [(row[0], row[2], row[3]) for row in rows[1:]] == [

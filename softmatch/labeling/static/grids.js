@@ -136,11 +136,11 @@ export function groupScreen(main) {
     if (group) grid.box.focus({ preventScroll: true });
   }
   async function enter() {
-    const samples = group?.samples.filter((row) => !out.has(row.id)).map((row) => row.id) ?? [];
-    if (!samples.length || !label) return speak("Choose a class, and at least one sample.");
-    speak(`${samples.length} samples labelled ${label}.`);
+    const rows = group?.samples.filter((row) => !out.has(row.id)) ?? [];
+    if (!rows.length || !label) return speak("Choose a class, and at least one sample.");
+    speak(`${rows.length} samples labelled ${label}.`);
     const cluster = group.cluster;
-    await save({ how: "group", samples, label }, (error) => warn(error.message));
+    await save({ how: "group", samples: rows.map((row) => row.id), names: rows.map((row) => row.name), label }, (error) => warn(error.message));
     if (out.size) passed.push(cluster);
     return next(false);
   }
@@ -226,7 +226,7 @@ export function reviewScreen(main) {
     row.now = label;
     speak(`${row.name}: ${label}.`);
     grid.move(1);
-    await save({ how: "review", samples: [row.id], label }, (error) => { warn(error.message); open(true); });
+    await save({ how: "review", samples: [row.id], names: [row.name], label }, (error) => { warn(error.message); open(true); });
     version = page.state.version;
   };
   const name = async () => { const given = await askName(); if (given) correct(given); };

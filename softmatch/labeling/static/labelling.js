@@ -24,7 +24,7 @@ export function labelScreen(main) {
     if (!sample || sample.id === undefined) return;
     queue.shift();
     warn("");
-    save({ samples: [sample.id], ...values }, (error) => { warn(error.message); queue.unshift(sample); shown = null; render(); }).then(fill);
+    save({ samples: [sample.id], names: [sample.name], ...values }, (error) => { warn(error.message); queue.unshift(sample); shown = null; render(); }).then(fill);
     speak(`${label}. ${queue[0] ? describe(queue[0]) : ""}`);
     render();
     fill();

@@ -37,7 +37,7 @@ export async function send(name, values) {
 
 const waiting = []; // acts that the server has not acknowledged, the oldest first
 let sending = null;
-const place = () => `softmatch ${page.state.project} ${page.state.epoch}`;
+const place = () => `softmatch ${page.state.project}`;
 export const pending = () => waiting.length;
 
 function keep() {
