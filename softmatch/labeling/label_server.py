@@ -74,10 +74,8 @@ class LabelPage:
             kind = None if self.shown is None else self.shown.kind
             return {**found, "only": True, "classes": [], "title": self.trainings.names()[0], "kind": kind}
         log, queue = self.log, self.queue
-        counts, own = (
-            log.counts(),
-            queue.known_counts - Counter(queue.known[name] for name in list(log.values) if name in queue.known),
-        )
+        corrected = Counter(queue.known[name] for name in list(log.values) if name in queue.known)
+        counts, own = log.counts(), queue.known_counts - corrected
         names = list(dict.fromkeys([*sorted(own), *counts]))
         values = list(log.values.values())
         return {
@@ -100,7 +98,6 @@ class LabelPage:
             "ready": queue.features is not None,
             "fresh": queue.version == log.version,
             "problem": queue.problem,
-            "notes": queue.shown.notes,
             "command": self.trainings.command(),
         }
 

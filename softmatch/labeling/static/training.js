@@ -92,7 +92,7 @@ export function trainingScreen(main) {
     for (const key of ["error", "pseudo"]) show(key, details.charts.find((chart) => chart.name === key));
     show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
       caption: `Step ${counted(details.moment.step)}. Bars: share of the unlabelled samples by confidence. Line: the weight λ that the method gives them.` });
-    report.replaceChildren(...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []));
+    report.replaceChildren(...(details.command ? [make("span", { class: "fine" }, `${details.command} `)] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []));
   }
 
   function showTiles() {
