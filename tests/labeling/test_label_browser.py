@@ -52,6 +52,7 @@ def start(servers: LabelServers, source: Path, project: Path) -> Server:
 
 
 def enter(chrome: Chrome, server: Server, **look: Any) -> None:
+    chrome.open("about:blank")  # the page of a server that was killed goes on asking for it
     chrome.open(server.address, **look)
     until(chrome, "location.search === '' && document.querySelector('.stage img')?.complete")
 
