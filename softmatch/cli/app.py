@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from softmatch import __version__
 from softmatch.cli.augment import augment
 from softmatch.cli.compare import compare
+from softmatch.cli.label import label, serve
 from softmatch.cli.options import ARGUMENTS, OPTIONS, Flag, Folded
 from softmatch.cli.plan import plan
 from softmatch.cli.reproduce import reproduce
@@ -68,14 +69,14 @@ def completion(
 
 
 GROUPS: dict[str, list[Callable[..., None]]] = {
-    "Start": [train, check, methods],
-    "Use": [predict, pseudo_labels, suggest, curve, export, distil, report, runs, encoders],
+    "Start": [train, check, label, methods],
+    "Use": [predict, pseudo_labels, suggest, curve, export, distil, report, serve, runs, encoders],
     "Research": [compare, reproduce, augment],
     "Machine": [bench, plan],
     "Help": [help, completion],
 }
 COMMANDS = [function.__name__.replace("_", "-") for functions in GROUPS.values() for function in functions]
-FOLDED = ("train", "check", "bench", "compare", "plan")
+FOLDED = ("train", "check", "label", "bench", "compare", "plan")
 """Commands with panels that only --help-all shows."""
 
 app = App(

@@ -297,23 +297,36 @@ def _read(
     stop(noticed)
     if not len(records):
         raise InputError(f"{opened.where} has no samples.")
-    made = fit_preparation(records, replace(reading, tune="head"), opened.columns.text, progress)
+    features, kept = cold_features(records, reading, opened.where, opened.columns.text, seed, progress)
+    if len(kept) < 2:
+        raise InputError(f"{opened.where} has a single sample: there is nothing to choose. Give a source with two or more.")
+    labeled = np.array([records.labels[k] is not None for k in kept])
+    findings = [*opened.findings, *noticed, *check_label_column(opened, reading.columns)]
+    notes = dict.fromkeys(finding.text for finding in findings if finding.level != "stop")
+    return features, [records.names[k] for k in kept], labeled, records, tuple(notes)
+
+
+def cold_features(
+    records: Records, reading: Reading, where: str, column: str | None, seed: int, progress: ReadingProgress | None = None
+) -> tuple[Array, Sequence[int]]:
+    """Features for clustering (n, D), and the positions of the n records that can be read.
+
+    Args:
+        where: name of the source, for messages.
+        column: column of the texts.
+    """
+    made = fit_preparation(records, replace(reading, tune="head"), column, progress)
     items, kept = made.items, made.kept
     if not len(kept):
         reasons = "\n".join(finding.text for finding in made.findings)
-        raise InputError(reasons or f"{opened.where} has no samples that can be read.")
-    if len(kept) < 2:
-        raise InputError(f"{opened.where} has a single sample: there is nothing to choose. Give a source with two or more.")
+        raise InputError(reasons or f"{where} has no samples that can be read.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
     elif made.preparation.settings()["kind"] in ("table", "array"):
         features = standardized(_vectors(items))
     else:
         features = _vectors(items)  # texts or an encoder: their lengths and directions are comparable
-    labeled = np.array([records.labels[k] is not None for k in kept])
-    findings = [*opened.findings, *noticed, *check_label_column(opened, reading.columns)]
-    notes = dict.fromkeys(finding.text for finding in findings if finding.level != "stop")
-    return reduced(features, seed), [records.names[k] for k in kept], labeled, records, tuple(notes)
+    return features if len(kept) < 2 else reduced(features, seed), kept
 
 
 def _vectors(items: Tensor | ImageFiles) -> Array:

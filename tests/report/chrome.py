@@ -1,5 +1,6 @@
 """A headless Chromium driven over its DevTools protocol: just enough to open a page, look at it and touch it."""
 
+import base64
 import json
 import os
 import shutil
@@ -90,6 +91,14 @@ class Chrome:
                 self.problems.append(f"console.{params['type']}: {params['args']}")
             case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
                 self.problems.append(f"log: {params['entry']['text']}")
+            case "Page.javascriptDialogOpening":  # a page that asks whether to leave it; its answer is not waited for
+                answer = {
+                    "id": 0,
+                    "method": "Page.handleJavaScriptDialog",
+                    "params": {"accept": True},
+                    "sessionId": self._session,
+                }
+                self._socket.send(json.dumps(answer))
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
         self._events.append(message)
@@ -125,15 +134,30 @@ class Chrome:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        try:
+            answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        except RuntimeError as error:
+            if "navigated" not in str(error) and "context" not in str(error):
+                raise
+            time.sleep(0.1)  # the page has led to another one meanwhile
+            return self.run(script)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{script}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
-    def press(self, key: str) -> None:
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=KEYS[key])
+    def press(self, key: str, shift: bool = False) -> None:
+        code, text = KEYS.get(key) or ord(key.upper()), "\r" if key == "Enter" else key if len(key) == 1 else ""
+        for kind, typed in (("keyDown", {"text": text} if text else {}), ("keyUp", {})):
+            self.send(
+                "Input.dispatchKeyEvent",
+                **{"type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0, **typed},
+            )
         self.settle()
+
+    def picture(self) -> bytes:
+        """What is seen, as PNG."""
+        self.settle()
+        return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
 
     def close(self) -> None:
         try:
@@ -152,4 +176,14 @@ class Chrome:
         self._process.wait()
 
 
-KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Home": 36, "End": 35}
+KEYS = {
+    "ArrowLeft": 37,
+    "ArrowUp": 38,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+    "Home": 36,
+    "End": 35,
+    "Enter": 13,
+    "Escape": 27,
+    "?": 191,
+}

@@ -1,0 +1,1 @@
+"""The labelling page: log of labels, queue of suggestions, server, static files."""

@@ -1,0 +1,151 @@
+// The Label screen: one large sample, a key for each class, the next samples fetched ahead.
+
+import { flush, page, read, save, tab, turn } from "/static/server.js";
+import { askName, cellTable, classButtons, classOf, counted, make, percent, pictureOf, sampleView, speak, warn } from "/static/parts.js";
+
+const AHEAD = 6;
+let queue = []; // the first one is shown; kept when another screen is opened
+let fetching = false;
+let exhausted = false;
+
+export function labelScreen(main) {
+  const stage = make("section", { class: "stage", "aria-label": "Sample" });
+  const why = make("div", { class: "why" });
+  const classes = make("div", { class: "classes", role: "group", "aria-label": "Classes" });
+  const actions = make("div", { class: "actions", role: "group", "aria-label": "Other actions" });
+  const progress = make("div", { class: "fine progress" });
+  main.append(make("div", { class: "sample" }, stage, why), make("aside", { class: "side" }, classes, actions, progress));
+  let shown = null;
+  let open = true;
+  let drawnClasses = "";
+
+  const act = (label, values) => {
+    const sample = queue[0];
+    if (!sample || sample.id === undefined) return;
+    queue.shift();
+    warn("");
+    save({ samples: [sample.id], names: [sample.name], ...values }, (error) => { warn(error.message); queue.unshift(sample); shown = null; render(); }).then(fill);
+    speak(`${label}. ${queue[0] ? describe(queue[0]) : ""}`);
+    render();
+    fill();
+  };
+  const choose = (label, how = "key") => act(`Labelled ${label}`, { how, label });
+  const accept = () => {
+    if (queue[0]?.prediction) choose(queue[0].prediction, "accept");
+    else speak("There is no prediction to accept.");
+  };
+  const name = async () => {
+    if (!queue[0]) return;
+    const given = await askName();
+    if (given) choose(given, "new");
+  };
+  const back = async (how) => {
+    try {
+      const found = await turn(how);
+      if (!found.acted) return speak(`There is nothing to ${how}.`);
+      if (how === "undo" && found.sample) queue.unshift(found.sample);
+      else queue = queue.filter((sample) => !found.samples.includes(sample.id));
+      speak(how === "undo" ? `Undone${found.samples.length > 1 ? `: ${found.samples.length} samples` : ""}.` : "Done again.");
+      shown = null;
+      render();
+      fill();
+    } catch (error) { warn(error.message); }
+  };
+
+  async function fill() {
+    if (fetching || queue.length > AHEAD || !open) return;
+    fetching = true;
+    let wait = 100;
+    try {
+      await flush(); // the server must know what is labelled before it chooses
+      const found = await read("next", { number: AHEAD + 2 - queue.length, tab, held: queue.map((sample) => sample.id).join(",") });
+      const held = new Set(queue.map((sample) => sample.id));
+      queue.push(...found.samples.filter((sample) => !held.has(sample.id)));
+      exhausted = !found.samples.length;
+      queue.slice(1).forEach(prefetch);
+    } catch (error) {
+      if (error.code) warn(error.message);
+      wait = 1000;
+    } finally { fetching = false; }
+    if (open) render();
+    if (!exhausted && queue.length < 3) setTimeout(fill, wait);
+  }
+
+  function prefetch(sample) {
+    if (page.state.kind === "image") sample.image ??= pictureOf(sample);
+  }
+
+  function render() {
+    const { state } = page;
+    const sample = queue[0];
+    if (shown !== sample) {
+      shown = sample;
+      showSample(sample);
+    }
+    main.dataset.ahead = queue.length;
+    const wanted = JSON.stringify(state.classes);
+    if (wanted !== drawnClasses) {
+      drawnClasses = wanted;
+      const buttons = classButtons((label) => choose(label));
+      classes.replaceChildren(...buttons, ...(buttons.length ? [] : [make("p", { class: "hint" }, "No classes yet. Press N, or “New class”, to name the class of this sample.")]));
+    }
+    for (const button of actions.children) {
+      if (button.dataset.needs) button.disabled = !state[button.dataset.needs];
+      if (button.dataset.prediction) button.disabled = !sample?.prediction;
+    }
+    const [done, total] = state.progress;
+    const finding = state.ready || state.problem ? state.problem : `Finding similar samples: ${counted(done)} of ${counted(total)}`;
+    const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
+    progress.replaceChildren(...[
+      make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),
+      make("p", {}, `${counted(state.random)} of them at random, to measure the error${state.random < 20 ? " (20 are needed)" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
+      finding && make("p", { class: "finding" }, finding),
+    ].filter(Boolean));
+  }
+
+  function showSample(sample) {
+    const { state } = page;
+    if (!sample) {
+      stage.replaceChildren(make("p", { class: "hint" }, exhausted && (state.ready || state.problem) ? state.given === state.total ? "Every sample has a label in the source. Look at them in Review." : "Every sample has been seen. Look at Review, or train." : "Choosing samples…"));
+      why.replaceChildren();
+      return;
+    }
+    const view = sample.image ?? sampleView(sample);
+    const others = sample.others && Object.keys(sample.others).length
+      ? make("details", { class: "others" }, make("summary", {}, "Other columns"), cellTable(sample.others)) : null;
+    stage.replaceChildren(view, ...(others ? [others] : []));
+    stage.classList.toggle("reading", page.state.kind !== "image");
+    const guess = sample.prediction
+      ? make("p", { class: "guess" }, "Prediction: ", make("strong", {}, sample.prediction), ` ${percent(sample.confidence)}`) : null;
+    why.replaceChildren(...[guess, sample.label ? make("p", { class: "guess" }, "Label so far: ", make("strong", {}, sample.label)) : null,
+      make("p", { class: "reason" }, sample.reason), make("p", { class: "fine file" }, page.state.kind === "image" ? sample.name : `Row ${sample.name}`)].filter(Boolean));
+  }
+
+  const describe = (sample) => `Next: ${sample.text ?? sample.name}. ${sample.prediction ? `Prediction ${sample.prediction}, ${percent(sample.confidence)}.` : ""} ${sample.reason}`;
+  const action = (key, text, work, more = {}) => make("button", { type: "button", onclick: work, ...more }, make("kbd", { "aria-hidden": "true" }, key), text);
+  actions.append(
+    action("↵", "Accept", accept, { "data-prediction": "yes" }), action("N", "New class", name),
+    action("X", "None of these", () => act("None of these", { how: "none" })), action("S", "Skip", () => act("Skipped", { how: "skip" })),
+    action("Z", "Undo", () => back("undo"), { "data-needs": "undo" }), action("⇧Z", "Redo", () => back("redo"), { "data-needs": "redo" }),
+  );
+  if (!queue.length) exhausted = false;
+  render();
+  fill();
+  return {
+    refresh: () => { render(); if (!queue.length) fill(); },
+    close: () => { open = false; },
+    press: (key, event) => {
+      const label = classOf(key);
+      if (event.repeat && key !== "z") return true; // a key that is held labels one sample
+      if (label !== undefined) choose(label);
+      else if (key === "Enter") accept();
+      else if (key === "n") name();
+      else if (key === "x") act("None of these", { how: "none" });
+      else if (key === "s") act("Skipped", { how: "skip" });
+      else if (key === "z") back(event.shiftKey ? "redo" : "undo");
+      else return false;
+      return true;
+    },
+    help: { "1–9, A–Y": "Label with this class, and go on", Enter: "Accept the prediction", N: "New class, or any class by its name", X: "None of the classes fits", S: "Skip", Z: "Undo", "Shift+Z": "Redo" },
+  };
+}

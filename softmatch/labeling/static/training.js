@@ -1,0 +1,194 @@
+// The screens Training and Enough?: figures and charts of the runs, read from their folders.
+
+import { page, read, send } from "/static/server.js";
+import { Chart } from "/static/charts.js";
+import { counted, make, percent, speak, warn } from "/static/parts.js";
+
+const EVERY = 1500;
+const STATES = { running: "Running", finished: "Finished", stopped: "Stopped; its state is saved", failed: "Failed" };
+
+const interval = (pair) => (pair ? `${percent(pair[0], 1)} to ${percent(pair[1], 1)}` : "");
+const tile = (name, value, note = "") => make("div", {}, make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "note" }, note) : null);
+const shares = (value) => (value === null || value === undefined ? "–" : percent(value, 1));
+
+function time(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 90) return `about ${Math.ceil(seconds / 5) * 5} s left`;
+  return seconds < 5400 ? `about ${Math.round(seconds / 60)} min left` : `about ${(seconds / 3600).toFixed(1)} h left`;
+}
+
+export function trainingScreen(main) {
+  const { only } = page.state;
+  let name = page.state.runs.at(-1)?.name ?? null;
+  let details = null;
+  let open = true;
+  let seen = "";
+  const select = make("select", { id: "run", "aria-label": "Training", onchange: () => { name = select.value; load(); } });
+  const start = make("button", { type: "button", class: "main", onclick: () => order({ how: "start" }) }, "Train with the labels so far");
+  const stop = make("button", { type: "button", onclick: () => order({ how: "stop", name }) }, "Stop and save");
+  const resume = make("button", { type: "button", onclick: () => order({ how: "resume", name }) }, "Resume");
+  const status = make("p", { class: "lead", role: "status" });
+  const bar = make("progress", { max: "1", value: "0", "aria-label": "Progress of the training" });
+  const verdict = make("p", { class: "verdict" });
+  const tiles = make("dl", { class: "tiles" });
+  const measured = make("p", { class: "fine" });
+  const warnings = make("ul", { class: "fine" });
+  const output = make("pre", { class: "output" });
+  const report = make("p", {});
+  const panels = Object.fromEntries([["error", "Error"], ["pseudo", "Quantity f and quality g"], ["histogram", "Confidence of the pseudo-labels, and λ(p)"]].map(([key, title]) => {
+    const box = make("div", { class: "chart" });
+    const caption = make("p", { class: "figcaption" });
+    return [key, { figure: make("figure", { hidden: true }, make("h3", {}, title), box, caption), caption, chart: new Chart(box, title) }];
+  }));
+  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, only ? null : start, only ? null : stop, only ? null : resume, only ? null : select)), status, bar, verdict, tiles, measured, warnings, output,
+    make("div", { class: "columns" }, ...Object.values(panels).map((panel) => panel.figure)), report);
+
+  async function order(values) {
+    try {
+      name = (await send("train", values)).name;
+      warn("");
+      page.state.runs = (await read("state")).runs;
+      await load();
+    } catch (error) { warn(error.message); }
+  }
+
+  async function load() {
+    if (!name) return render();
+    try { details = await read("run", { name }); } catch (error) { warn(error.message); }
+    if (open) render();
+    return null;
+  }
+
+  function render() {
+    const { runs, classes, labeled, given } = page.state;
+    const running = runs.some((run) => run.state === "running");
+    const few = !only && (classes.length < 2 || labeled + given < 4);
+    start.disabled = running || few;
+    stop.hidden = details?.state !== "running";
+    resume.hidden = details?.state !== "stopped" || running;
+    const options = JSON.stringify(runs);
+    if (options !== seen) {
+      seen = options;
+      select.replaceChildren(...runs.map((run) => make("option", { value: run.name, selected: run.name === name }, `Training ${run.name}: ${run.state}`)));
+    }
+    select.value = name ?? "";
+    select.hidden = !runs.length;
+    bar.hidden = details?.state !== "running";
+    verdict.hidden = !details?.verdict;
+    output.hidden = !details?.output;
+    if (!details) {
+      status.textContent = few ? "Label at least four samples of two classes, then train here." : "Nothing has been trained yet. You can go on labelling while a training runs.";
+      return;
+    }
+    const part = details.state === "running" ? [details.part, time(details.left)].filter(Boolean).join(", ") : "";
+    status.textContent = `${STATES[details.state]}${details.labels ? ` · ${counted(details.labels)} labels` : ""}${part ? ` · ${part}` : ""}`;
+    bar.value = details.share;
+    verdict.textContent = details.verdict;
+    verdict.className = `verdict ${details.kind}`;
+    output.textContent = details.output;
+    measured.textContent = details.measured;
+    warnings.replaceChildren(...details.warnings.map((text) => make("li", {}, text)));
+    showTiles();
+    for (const key of ["error", "pseudo"]) show(key, details.charts.find((chart) => chart.name === key));
+    show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
+      caption: `Step ${counted(details.moment.step)}. Bars: share of the unlabelled samples by confidence. Line: the weight λ that the method gives them.` });
+    report.replaceChildren(...(details.command ? [make("span", { class: "fine" }, `${details.command} `)] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []));
+  }
+
+  function showTiles() {
+    const last = (key, label) => details.charts.find((chart) => chart.name === key)?.series.find((series) => series.label.startsWith(label))?.values.findLast((value) => value !== null);
+    const live = details.state !== "finished";
+    const error = live ? last("error", details.method) : details.test_error;
+    const baseline = live ? last("error", "Baseline") : details.supervised_test_error;
+    const note = live ? "at the last record" : "";
+    const quality = last("pseudo", "Quality") ?? details.quality;
+    tiles.replaceChildren(
+      tile(`Error, ${details.method}`, shares(error), live ? note : interval(details.test_error_interval)),
+      tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
+      tile("Quantity f", shares(last("pseudo", "Quantity") ?? details.quantity)),
+      tile("Quality g", shares(quality), quality === null || quality === undefined ? "needs the true classes" : ""),
+    );
+  }
+
+  function show(key, chart) {
+    const panel = panels[key];
+    panel.figure.hidden = !chart;
+    if (!chart) return;
+    panel.caption.textContent = chart.caption;
+    panel.chart.draw(chart);
+  }
+
+  load();
+  const timer = setInterval(() => {
+    if (document.visibilityState === "visible" && (details?.state === "running" || (!details && name))) load();
+  }, EVERY);
+  return {
+    refresh: () => {
+      if (!name && page.state.runs.length) { name = page.state.runs.at(-1).name; load(); } else render();
+      if (details && details.state === "running" && page.state.runs.find((run) => run.name === name)?.state !== "running") load();
+    },
+    close: () => { open = false; clearInterval(timer); Object.values(panels).forEach((panel) => panel.chart.close()); },
+    help: { Tab: "Move between the buttons and charts", "Arrow keys": "Values of a chart that has the focus" },
+  };
+}
+
+export function enoughScreen(main) {
+  const said = make("p", { class: "lead" });
+  const box = make("div", { class: "chart" });
+  const figure = make("figure", { hidden: true }, make("h3", {}, "Error against the number of labels"), box,
+    make("p", { class: "figcaption" }, "Each point is a finished training of this project; the lines at a point are its 95 % interval. When the line is flat, more labels of the same kind will not help much."));
+  const chart = new Chart(box, "Error against the number of labels");
+  const table = make("tbody", {});
+  const list = make("table", { class: "runs", hidden: true }, make("thead", {}, make("tr", {}, ...["Training", "Labels", "Error", "95 % interval", "Baseline", "State"].map((head) => make("th", { scope: "col" }, head)))), table);
+  const run = make("select", { id: "used", "aria-label": "Training to use" });
+  const to = make("select", { id: "to", "aria-label": "Format" }, ...["safetensors", "torchscript", "onnx"].map((format) => make("option", {}, format)));
+  const predict = make("button", { type: "button", onclick: () => order({ what: "predict", name: run.value }) }, "Predict all samples");
+  const exporting = make("button", { type: "button", onclick: () => order({ what: "export", name: run.value, to: to.value }) }, "Export the model");
+  const result = make("p", { class: "lead", role: "status" });
+  const output = make("pre", { class: "output", hidden: true });
+  const use = make("section", { hidden: true }, make("h2", {}, "Use the model"), make("div", { class: "row" }, run, predict, exporting, to), result, output);
+  main.append(said, figure, list, use);
+  let timer = 0;
+
+  async function order(values) {
+    try { await send("command", values); warn(""); await load(); speak("Started."); } catch (error) { warn(error.message); }
+  }
+
+  async function load() {
+    const { runs, command } = await read("runs");
+    const done = runs.filter((each) => each.state === "finished");
+    const measured = done.filter((each) => each.test_error !== null).sort((a, b) => a.labels - b.labels);
+    said.textContent = sentence(measured);
+    list.hidden = !runs.length;
+    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), interval(each.test_error_interval), shares(each.supervised_test_error), each.state].map((cell) => make("td", {}, cell)))));
+    const chosen = run.value || done.at(-1)?.name;
+    run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
+    use.hidden = !done.length;
+    figure.hidden = !measured.length;
+    if (measured.length) chart.draw({ name: "enough", runs: measured });
+    const busy = command?.state === "running";
+    predict.disabled = exporting.disabled = busy;
+    output.hidden = !command;
+    if (command) {
+      result.textContent = { running: `${command.what}: at work…`, finished: `${command.what}: done, ${command.file}`, failed: `${command.what} failed:` }[command.state];
+      output.textContent = command.output;
+    }
+    clearTimeout(timer);
+    if (busy) timer = setTimeout(load, EVERY);
+  }
+
+  load().catch((error) => warn(error.message));
+  return { refresh: () => { if (page.state.command?.state === "running" && !timer) load(); }, close: () => { clearTimeout(timer); chart.close(); }, help: { Tab: "Move between the buttons" } };
+}
+
+function sentence(runs) {
+  if (!runs.length) return "No training has measured its error yet. Train with at least 20 labels to see a first figure here.";
+  const last = runs.at(-1);
+  const now = `With ${counted(last.labels)} labels the error is ${percent(last.test_error, 1)} (95 % interval ${interval(last.test_error_interval)}).`;
+  const before = runs.findLast((run) => run.labels < last.labels);
+  if (!before) return `${now} Train again with more labels to see whether they help.`;
+  const gain = before.test_error - last.test_error;
+  const within = last.test_error_interval && before.test_error <= last.test_error_interval[1] && before.test_error >= last.test_error_interval[0];
+  const change = `${percent(Math.abs(gain), 1)} ${gain >= 0 ? "less" : "more"} than with ${counted(before.labels)}`;
+  return `${now} That is ${change}${within ? ", a difference within the interval: it may be chance" : ""}.`;
+}

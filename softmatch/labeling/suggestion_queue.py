@@ -1,0 +1,365 @@
+"""Queue of samples to label: typical ones first, then those that a light model doubts, and a fifth at random for measuring."""
+
+import hashlib
+import threading
+import time
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from softmatch.data.label_file import CHOSEN, RANDOM
+from softmatch.data.understanding import Reading
+from softmatch.errors import InputError, first_line
+from softmatch.files.cache import entry, identity, replacing
+from softmatch.inference.clusters import Array, k_means, typical
+from softmatch.inference.suggest import SURE, cold_features
+from softmatch.labeling.label_log import LabelLog
+from softmatch.labeling.shown_samples import ShownSamples
+from softmatch.seeds import derive
+
+FIFTH = 5
+MOST = {"image": 100_000, "text": 30_000, "table": 100_000}
+"""Samples that get features, by kind; of a larger source, suggestions are made among this many at random."""
+SIDE = 32
+"""Side of the images that features are computed from, if there is no encoder."""
+PLAN, TYPICAL, PER_TYPICAL, CANDIDATES = 24, 100, 15, 10
+"""Suggestions made at a time; typical samples found once, and samples for each; doubtful samples clustered per suggestion."""
+EXPLORE = 4
+"""Every fourth suggestion of a model is a typical sample instead: it may be of a class without any label yet."""
+FEWEST, MOST_FITTED = 8, 3000
+"""Labels that the light model needs, and uses at most."""
+REGULARIZATION = 0.1
+"""Inverse strength at which the confidence of the light model was about its accuracy, with 30 to 300 labels on three sets."""
+LEASE = 120.0
+"""Seconds for which a sample that one tab has fetched is not given to another."""
+SHOWN = 48
+"""Samples of a group that are shown at a time."""
+SMALLEST_GROUP, PER_CLUSTER, MOST_CLUSTERS = 4, 40, 200
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A sample to label, and why. Random ones have no prediction: it would influence what they are for."""
+
+    position: int
+    purpose: str
+    reason: str
+    prediction: str | None = None
+    confidence: float | None = None
+
+
+class Head(NamedTuple):
+    """Predictions of the light model on all samples with features: classes, and probabilities (n, C)."""
+
+    classes: list[str]
+    probs: Array
+
+
+class SuggestionQueue:
+    """Chooses samples; a thread of its own computes features and keeps the choice up to date.
+
+    Attributes:
+        places: positions of the samples with features.
+        features: (n, D); None until they are computed.
+        clusters: cluster of each sample with features.
+        head: the light model's predictions; None until there are labels of two classes.
+        progress: samples whose features are computed, and their number.
+        problem: why there are no features; "" where there are.
+    """
+
+    def __init__(self, shown: ShownSamples, log: LabelLog, reading: Reading, seed: int = 0) -> None:
+        self.shown, self.log, self.seed = shown, log, seed
+        side = {"image_size": SIDE} if shown.kind == "image" and reading.encoder is None else {}
+        self._reading = replace(reading, **side)  # type: ignore[arg-type]  # an image size
+        names, marks = shown.records.names, _marks(shown.records.names)
+        self._reserved = marks < np.uint64(2**64 // FIFTH)
+        self.known = shown.known
+        self.known_counts = Counter(self.known.values())
+        order = np.argsort(marks, kind="stable")
+        free = np.array([label is None for label in shown.records.labels])[order]
+        self._random, self._others = order[free & self._reserved[order]], order[free & ~self._reserved[order]][::-1]
+        number = min(len(names), MOST[shown.kind])
+        self.places: npt.NDArray[np.int64] = np.sort(order[::-1][:number])
+        self.features: Array | None = None
+        self.clusters: npt.NDArray[np.int64] | None = None
+        self.head: Head | None = None
+        self.progress, self.problem = (0, number), ""
+        self._typical: list[tuple[int, int]] = []
+        self._plan: list[Suggestion] = []
+        self._leases: dict[int, tuple[str, float]] = {}
+        self._guard, self._wake, self._ended, self.version = threading.Lock(), threading.Event(), threading.Event(), -1
+        self._thread = threading.Thread(target=self._work, name="suggestions", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._wake.set()
+        self._thread.start()
+
+    def end(self) -> None:
+        """End the thread when its present work is done."""
+        self._ended.set()
+        self._wake.set()
+
+    def update(self) -> None:
+        """Have the choice updated: there are other labels."""
+        self._wake.set()
+
+    def is_random(self, position: int) -> bool:
+        """True for a sample that measures the error. Its name decides, so that no model and no other file has a say."""
+        return bool(self._reserved[position])
+
+    def next(self, number: int, tab: str, held: Collection[int]) -> list[Suggestion]:
+        """Choose the next samples for a tab of the browser.
+
+        Args:
+            held: samples that the tab has already.
+        """
+        seen, now = self.log.values, time.monotonic()
+        with self._guard:
+            self._leases = {k: lease for k, lease in self._leases.items() if now - lease[1] < LEASE}
+            taken = {k for k, (owner, _) in self._leases.items() if owner != tab} | set(held)
+            found = list[Suggestion]()
+            measured = sum(self.is_random(k) for k in held)
+            done = Counts(seen, self.shown, self._reserved)
+            measured, others = measured + done.random, len(held) - measured + done.others
+            plan = iter([each for each in self._plan if self._is_free(each.position, seen, taken)])
+            random, rest = self._unseen(self._random, seen, taken), self._unseen(self._others, seen, taken)
+            while len(found) < number:
+                turn = FIFTH * (measured + 1) <= measured + others + 1
+                each = (_measuring(random) if turn else None) or next(plan, None) or self._any(rest) or _measuring(random)
+                if each is None:
+                    break
+                if each.position not in taken:
+                    taken.add(each.position)
+                    found.append(each)
+                    measured, others = (measured + 1, others) if each.purpose == RANDOM else (measured, others + 1)
+            self._leases |= {each.position: (tab, now) for each in found}
+        return found
+
+    def _is_free(self, position: int, seen: Collection[str], taken: Collection[int]) -> bool:
+        return position not in taken and self.shown.records.names[position] not in seen
+
+    def _unseen(self, order: Iterable[int], seen: Collection[str], taken: Collection[int]) -> Any:
+        return (int(k) for k in order if self._is_free(int(k), seen, taken))
+
+    def _any(self, rest: Any) -> Suggestion | None:
+        position = next(rest, None)
+        if position is None:
+            return None
+        why = "Any sample, until similar ones are found." if self.features is None else "Any sample: the better choices are made."
+        return Suggestion(position, CHOSEN, why)
+
+    def _work(self) -> None:
+        try:
+            self._find_features()
+        except (InputError, OSError, MemoryError, ValueError) as error:
+            self.problem = f"Samples come in random order: {first_line(error)}"
+        while not self._ended.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            if self.features is not None and not self._ended.is_set():
+                self.refresh()
+
+    def _find_features(self) -> None:
+        records = (
+            self.shown.records.select([int(k) for k in self.places]) if len(self.places) < len(self.shown) else self.shown.records
+        )
+        made_of = [self.shown.epoch, self._reading.encoder, self._reading.max_tokens, self.seed, records.kind, len(records)]
+        files = [path for path in records.inputs if isinstance(path, Path)] if records.kind == "image" else []
+        stored = entry("label-features", [*made_of, _summary(files) if files else _content(records.inputs)])
+        if not stored.is_dir():
+            features, kept = cold_features(records, self._reading, self.shown.where, self.shown.column, self.seed, self._tell)
+            with replacing(stored) as folder:
+                np.save(folder / "features.npy", features, allow_pickle=False)
+                np.save(folder / "kept.npy", np.asarray(kept, dtype=np.int64), allow_pickle=False)
+        features = np.load(stored / "features.npy", allow_pickle=False)
+        features /= max(float(features.std()), 1e-6)  # all alike: the first directions say more than the last
+        self.places = self.places[np.load(stored / "kept.npy", allow_pickle=False)]
+        self.progress = (len(records), len(records))
+        free = self._free_rows()
+        if len(features) >= 2 and free.any():
+            chosen, sizes = typical(features, int(np.clip(free.sum() // PER_TYPICAL, 1, TYPICAL)), ~free, self.seed)
+            self._typical = list(zip(chosen, sizes, strict=True))
+        self.clusters = k_means(features, int(np.clip(len(features) // PER_CLUSTER, 1, MOST_CLUSTERS)), self.seed)
+        self.features = features
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._ended.is_set():
+            raise InputError("stopped")
+        self.progress = (min(done, total - 1), total)
+
+    def _free_rows(self) -> npt.NDArray[np.bool_]:
+        """Mask of the rows of features that may be suggested: not seen, without a label of the source, not for measuring."""
+        names, seen = self.shown.records.names, self.log.values
+        free = [not self._reserved[k] and names[k] not in seen and names[k] not in self.known for k in self.places]
+        return np.array(free, dtype=bool)
+
+    def unlabeled_rows(self) -> npt.NDArray[np.bool_]:
+        """Mask of the rows of features without a label; samples for measuring are not among them."""
+        names, labels = self.shown.records.names, self.log.labels()
+        free = [not self._reserved[k] and names[k] not in labels and names[k] not in self.known for k in self.places]
+        return np.array(free, dtype=bool)
+
+    def labeled_rows(self) -> tuple[npt.NDArray[np.int64], list[str]]:
+        """Rows of features with a label, and the labels; those of the page go before those of the source."""
+        own = {name: str(value.label) for name, value in self.log.labels().items()}
+        labels = {**self.known, **own}
+        rows = [row for row, k in enumerate(self.places) if self.shown.records.names[k] in labels]
+        return np.array(rows, dtype=np.int64), [labels[self.shown.records.names[self.places[row]]] for row in rows]
+
+    def refresh(self) -> None:
+        """Fit the light model to the labels, and choose the next samples."""
+        assert self.features is not None
+        version, free = self.log.version, self._free_rows()
+        rows, labels = self.labeled_rows()
+        head = fit_head(self.features, rows, labels, self.seed)
+        explored = [(row, size) for row, size in self._typical if free[row]][:PLAN]
+        explore = [
+            Suggestion(int(self.places[row]), CHOSEN, f"Typical of {size:,} similar samples.", *_predicted(head, row))
+            for row, size in explored
+        ]
+        plan = explore
+        if head is not None and len(rows) >= FEWEST and free.any():
+            plan = _interleave(self._doubtful(head, np.flatnonzero(free)), explore)
+        with self._guard:
+            self.head, self._plan, self.version = head, plan, version
+
+    def _doubtful(self, head: Head, free: npt.NDArray[np.int64]) -> list[Suggestion]:
+        """The most doubtful sample of each cluster of doubtful samples."""
+        assert self.features is not None
+        top = -np.sort(-head.probs[free], axis=1)[:, :2]
+        margin = top[:, 0] - top[:, 1]
+        candidates = free[np.argsort(margin, kind="stable")[: CANDIDATES * PLAN]]
+        clusters = k_means(self.features[candidates], min(PLAN, len(candidates)), self.seed)
+        found = list[Suggestion]()
+        for cluster in range(int(clusters.max()) + 1):
+            members = candidates[clusters == cluster]
+            if len(members):
+                found.append(self._explained(head, int(members[0]), len(members)))
+        return sorted(found, key=lambda each: each.confidence or 0.0)
+
+    def _explained(self, head: Head, row: int, similar: int) -> Suggestion:
+        first, second = np.argsort(-head.probs[row])[:2]
+        high, low = float(head.probs[row, first]), float(head.probs[row, second])
+        one, other = head.classes[first], head.classes[second]
+        said = (
+            f"{one} ({high:.0%}) or {other} ({low:.0%})?" if high - low <= SURE else f"{one} ({high:.0%}), the model is certain."
+        )
+        return Suggestion(int(self.places[row]), CHOSEN, f"{said} Represents {similar:,} similar samples.", one, high)
+
+    def group(self, passed: Collection[int]) -> dict[str, Any] | None:
+        """Choose a cluster of similar samples without a label, none of them for measuring.
+
+        Args:
+            passed: clusters that the user does not want.
+        """
+        features, clusters, head = self.features, self.clusters, self.head
+        if features is None or clusters is None:
+            return None
+        free = np.flatnonzero(self._free_rows())
+        best: tuple[float, int] | None = None
+        for cluster, size in zip(*np.unique(clusters[free], return_counts=True), strict=True):
+            if size < min(SMALLEST_GROUP, len(free)) or int(cluster) in passed:
+                continue
+            sure = 1.0 if head is None else float(head.probs[free[clusters[free] == cluster]].mean(0).max())
+            rank = sure * min(int(size), SHOWN)
+            best = max(best or (rank, int(cluster)), (rank, int(cluster)))
+        if best is None:
+            return None
+        members = free[clusters[free] == best[1]]
+        distance = np.linalg.norm(features[members] - features[clusters == best[1]].mean(0), axis=1)
+        members = members[np.argsort(distance, kind="stable")]
+        said = _predicted(head, members) if head is not None else (None, None)
+        return {
+            "cluster": best[1],
+            "size": len(members),
+            "samples": [self.shown.show(int(self.places[row]), brief=True) for row in members[:SHOWN]],
+            "prediction": said[0],
+            "confidence": said[1],
+        }
+
+
+class Counts:
+    """Samples that were seen on the page: those for measuring, and the others."""
+
+    def __init__(self, seen: Iterable[str], shown: ShownSamples, reserved: npt.NDArray[np.bool_]) -> None:
+        positions = [shown.ids[name] for name in list(seen) if name in shown.ids]
+        self.random = int(reserved[positions].sum()) if positions else 0
+        self.others = len(positions) - self.random
+
+
+def fit_head(features: Array, rows: npt.NDArray[np.int64], labels: list[str], seed: int) -> Head | None:
+    """Fit a logistic regression to the labelled rows; None where they are of one class."""
+    classes = sorted(set(labels))
+    if len(classes) < 2:
+        return None
+    if len(rows) > MOST_FITTED:
+        some = np.random.default_rng(derive(seed, "head")).permutation(len(rows))[:MOST_FITTED]
+        rows, labels = rows[some], [labels[k] for k in some]
+    model = fitted(features[rows], labels)
+    return Head([str(name) for name in model.classes_], np.asarray(model.predict_proba(features), dtype=np.float32))
+
+
+def fitted(features: Array, labels: list[str]) -> Any:
+    """Logistic regression on features of one scale."""
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=REGULARIZATION, max_iter=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has not converged: it is fitted again after the next label
+        return model.fit(features, labels)
+
+
+def _marks(names: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Random number of each name, the same in every process: a checksum, mixed as SplitMix64 does."""
+    mixed = np.array([zlib.crc32(name.encode("utf-8", "replace")) for name in names], dtype=np.uint64)
+    mixed += np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
+
+
+def _measuring(random: Any) -> Suggestion | None:
+    position = next(random, None)
+    said = "Drawn at random to measure the error, so no prediction is shown."
+    return None if position is None else Suggestion(position, RANDOM, said)
+
+
+def _predicted(head: Head | None, row: Any) -> tuple[str | None, float | None]:
+    """Likeliest class of a row, or of several together, and its probability."""
+    if head is None:
+        return None, None
+    probs = np.atleast_2d(head.probs[row]).mean(0)
+    return head.classes[int(probs.argmax())], float(probs.max())
+
+
+def _interleave(doubtful: list[Suggestion], explore: list[Suggestion]) -> list[Suggestion]:
+    """Every fourth is a typical one; none twice."""
+    found, other = list[Suggestion](), iter(explore)
+    for place, each in enumerate(doubtful, 1):
+        found.append(each)
+        if place % (EXPLORE - 1) == 0:
+            found += [more for more in [next(other, None)] if more is not None]
+    return list({each.position: each for each in found}.values())
+
+
+def _summary(files: list[Path]) -> str:
+    """Digest of paths, sizes and times."""
+    return hashlib.sha256(repr(identity(files)).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _content(inputs: Any) -> str:
+    """Digest of texts or cells."""
+    total = hashlib.sha256()
+    for column in inputs.values() if isinstance(inputs, dict) else [inputs]:
+        total.update(
+            column.tobytes() if isinstance(column, np.ndarray) else "\0".join(map(str, column)).encode("utf-8", "replace")
+        )
+    return total.hexdigest()

@@ -1,0 +1,136 @@
+"""The queue: a fifth at random and without a prediction, the others typical or doubtful, and no sample twice."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softmatch.data.understanding import Reading
+from softmatch.labeling.label_log import LabelLog
+from softmatch.labeling.review_lists import ReviewLists
+from softmatch.labeling.shown_samples import ShownSamples
+from softmatch.labeling.suggestion_queue import SuggestionQueue
+from softmatch.labeling.trainings import Trainings
+from tests.labeling.conftest import make_pictures
+
+KINDS = ("left", "right", "below")
+
+
+@pytest.fixture
+def queue(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SuggestionQueue]:
+    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
+    shown, log = ShownSamples(str(pictures), Reading()), LabelLog(tmp_path / "project")
+    yield SuggestionQueue(shown, log, Reading())
+    log.close()
+
+
+def put(queue: SuggestionQueue, position: int, label: str | None = None) -> None:
+    name = queue.shown.records.names[position]
+    purpose = {name: "random" if queue.is_random(position) else "chosen"}
+    queue.log.write(f"{name} {queue.log.version}", "key", [(name, "")], label or KINDS[position % 3], purpose)
+
+
+def test_samples_come_before_features_and_a_fifth_are_random(queue: SuggestionQueue) -> None:
+    purposes = []
+    for _ in range(40):
+        (each,) = queue.next(1, "tab", [])
+        assert (each.purpose == "random") == queue.is_random(each.position)
+        purposes.append(each.purpose)
+        put(queue, each.position)
+    random = sum(queue.is_random(position) for position in range(60))
+    assert purposes.count("random") == min(8, random)
+    assert purposes[4] == "random"
+    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - min(8, random)
+    assert len(queue.next(100, "tab", [])) == 20
+
+
+def test_what_is_random_depends_on_the_name_alone(queue: SuggestionQueue, tmp_path: Path) -> None:
+    more = make_pictures(tmp_path / "more", 90)
+    other = SuggestionQueue(ShownSamples(str(more), Reading()), queue.log, Reading())
+    names = queue.shown.records.names
+    assert [queue.is_random(k) for k in range(60)] == [other.is_random(other.shown.ids[name]) for name in names]
+
+
+def test_tabs_get_different_samples(queue: SuggestionQueue) -> None:
+    one, two = ({each.position for each in queue.next(10, tab, [])} for tab in ("one", "two"))
+    assert not one & two
+    again = {each.position for each in queue.next(10, "one", [])}
+    assert again == one  # a tab that was reloaded gets its samples again
+
+
+def test_typical_ones_first_then_doubtful_ones(queue: SuggestionQueue) -> None:
+    queue._find_features()
+    queue.refresh()
+    first = [each for each in queue.next(6, "tab", []) if each.purpose == "chosen"]
+    assert all(each.reason.startswith("Typical of") and each.prediction is None for each in first[:3])
+    for position in range(12):
+        put(queue, position)
+    queue.refresh()
+    assert queue.head is not None
+    assert (queue.head.probs.argmax(1) == [queue.head.classes.index(KINDS[k % 3]) for k in queue.places]).mean() > 0.9
+    found = queue.next(20, "tab", [])
+    assert {each.prediction for each in found if each.purpose == "random"} <= {None}
+    reasons = [each.reason for each in found if each.purpose == "chosen"]
+    assert any("Represents" in reason for reason in reasons)
+    assert len({each.position for each in found}) == len(found)
+
+
+def test_groups_have_no_measuring_samples_and_share_a_class(queue: SuggestionQueue) -> None:
+    assert queue.group([]) is None
+    queue._find_features()
+    for position in range(9):
+        put(queue, position)
+    queue.refresh()
+    queue.clusters = np.array([k % 3 for k in queue.places])
+    group = queue.group([])
+    assert group is not None
+    members = [sample["id"] for sample in group["samples"]]
+    assert not any(queue.is_random(k) for k in members)
+    assert {KINDS[k % 3] for k in members} == {group["prediction"]}
+    other = queue.group([group["cluster"]])
+    assert other is not None
+    assert other["cluster"] != group["cluster"]
+
+
+def test_wrong_labels_and_copies_are_found(queue: SuggestionQueue, pictures: Path, tmp_path: Path) -> None:
+    (pictures / "900.png").write_bytes((pictures / "000.png").read_bytes())
+    shown = ShownSamples(str(pictures), Reading())
+    queue = SuggestionQueue(shown, queue.log, Reading())
+    queue._find_features()
+    for position in range(40):
+        put(queue, position)
+    put(queue, 4, "left")  # which is "right"
+    queue.refresh()
+    lists = ReviewLists(Trainings(tmp_path, "", []), queue, shown)
+    doubtful = lists.find("disagreements", None, 0, 10)["rows"]
+    assert tuple(doubtful[0][key] for key in ("name", "label", "prediction")) == ("004.png", "left", "right")
+    copies = lists.find("copies", None, 0, 2)["rows"]
+    assert {row["name"] for row in copies} == {"000.png", "900.png"}
+    predictions = lists.find("predictions", "below", 0, 50)
+    assert predictions["total"] == len(predictions["rows"])
+    assert {row["prediction"] for row in predictions["rows"]} == {"below"}
+    assert not any(queue.is_random(row["id"]) for row in predictions["rows"])
+    assert lists.find("labels", "left", 0, 5)["rows"][0]["now"] == "left"
+    assert lists.find("outliers", None, 0, 5)["total"] > 0
+
+
+def test_texts_and_rows_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
+    words = ["the card was swallowed", "please close my account", "what is the rate today"]
+    rows = [f'{number},"{words[number % 3]} {number}",x{number}' for number in range(40)]
+    (tmp_path / "texts.csv").write_text("id,message,customer\n" + "\n".join(rows) + "\n")
+    from softmatch.data.records import Columns
+
+    reading = Reading(columns=Columns(text="message"))
+    shown, log = ShownSamples(str(tmp_path / "texts.csv"), reading), LabelLog(tmp_path / "project")
+    assert shown.show(1) == {"id": 1, "name": "2", "text": "please close my account 1", "others": {"id": "1", "customer": "x1"}}
+    queue = SuggestionQueue(shown, log, reading)
+    queue._find_features()
+    queue.refresh()
+    assert queue.next(1, "tab", [])[0].reason.startswith("Typical")
+    log.close()
+    (tmp_path / "rows.csv").write_text("a,b\n" + "\n".join(f"{k},{k % 5}.5" for k in range(30)) + "\n")
+    table = ShownSamples(str(tmp_path / "rows.csv"), Reading())
+    assert table.show(3)["cells"] == {"a": "3.0", "b": "3.5"}
+    assert len({table.digest(k) for k in range(30)}) == 30
