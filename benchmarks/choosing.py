@@ -7,9 +7,10 @@
 random: drawn uniformly. even: drawn at random, the same number of each class, which nobody can do without the labels. cold
 start: `softmatch suggest DATA`, which is TypiClust (Hacohen et al. 2022). ProbCover (Yehuda et al. 2022): with the largest
 radius at which 95 % of the balls are pure by k-means. rounds: a cold start of 10, then `softmatch suggest RUN` of 10 and 20,
-each after a training. A seed draws four fifths of the data as the pool, and everything random of choice and training; the
-error is that on the other fifth. Runs in the store are not repeated. Prints Markdown: error in per cent and the number of
-classes with a label, mean ± standard deviation over the seeds.
+each after a training. doubtful: the same, with doubtful samples from the first round on. page: the queue of `softmatch label`
+on the digits as pictures, random samples included. A seed draws four fifths of the data as the pool, and everything random of
+choice and training; the error is that on the other fifth. Runs in the store are not repeated. Prints Markdown: error in per
+cent and the number of classes with a label, mean ± standard deviation over the seeds.
 """
 
 import argparse
@@ -21,16 +22,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
 
 import softmatch
+import softmatch.inference.suggest as suggesting
+from softmatch.data.understanding import Reading
 from softmatch.inference.clusters import k_means, reduced, standardized
+from softmatch.labeling.label_log import LabelLog
+from softmatch.labeling.shown_samples import ShownSamples
+from softmatch.labeling.suggestion_queue import SuggestionQueue
 
 Array = npt.NDArray[Any]
 Row = dict[str, Any]
 NUMBERS = (10, 20, 40)
-WAYS = ("random", "even", "cold start", "ProbCover", "rounds")
+WAYS = ("random", "even", "cold start", "ProbCover", "rounds", "doubtful", "page")
 RADII, PURE, NEIGHBOURS = 30, 0.95, 200
 
 
@@ -72,6 +79,28 @@ def choose(way: str, items: Array, truth: Array, number: int, seed: int) -> list
     return drawn
 
 
+def by_the_page(items: Array, truth: Array, seed: int) -> list[int]:
+    """The samples that the queue of `softmatch label` gives, in its order, for the digits as pictures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "pictures").mkdir()
+        for place, pixels in enumerate(items):
+            picture = Image.fromarray((pixels.reshape(8, 8) * 15).astype(np.uint8))
+            picture.save(folder / "pictures" / f"{seed}-{place:05}.png")
+        shown, log = ShownSamples(str(folder / "pictures"), Reading()), LabelLog(folder / "project")
+        queue = SuggestionQueue(shown, log, Reading(), seed)
+        queue.find_features()
+        chosen = list[int]()
+        while len(chosen) < max(NUMBERS):
+            queue.refresh()
+            (each,) = queue.next(1, "tab", [])
+            chosen.append(each.position)
+            sample = shown.records.names[each.position]
+            log.write(sample, "key", [(sample, "")], str(truth[each.position]), {sample: each.purpose})
+        log.close()
+    return chosen
+
+
 def error_after(items: Array, truth: Array, chosen: list[int], test: tuple[Array, Array], folder: Path, settings: Row) -> float:
     """Error on the test samples of SoftMatch, trained with the labels of the chosen samples."""
     labels = np.full(len(items), -1)
@@ -88,11 +117,14 @@ def measure(way: str, items: Array, truth: Array, seed: int, steps: int) -> list
     pool, held_out = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
     items, truth, test = items[pool], truth[pool], (items[held_out], truth[held_out])
     settings: Row = {"steps": steps, "seed": seed, "threads": 1}
-    rows, chosen = list[Row](), list[int]()
+    rows, chosen, few = list[Row](), list[int](), suggesting.FEW
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        asked = by_the_page(items, truth, seed) if way == "page" else []
         for number in NUMBERS:
-            if way != "rounds":
+            if way == "page":
+                chosen = asked[:number]
+            elif way not in ("rounds", "doubtful"):
                 chosen = choose(way, items, truth, number, seed)
             elif not chosen:
                 chosen = choose("cold start", items, truth, number, seed)
@@ -100,11 +132,13 @@ def measure(way: str, items: Array, truth: Array, seed: int, steps: int) -> list
                 labels = np.full(len(items), -1)
                 labels[chosen] = truth[chosen]
                 last = folder / str(rows[-1]["labels"])
+                suggesting.FEW = 0 if way == "doubtful" else few
                 more = softmatch.suggest(
                     last, number - len(chosen), folder / f"{number}.csv", (items, labels), seed=seed, random_share=0.0
                 )
                 chosen = [*chosen, *more.positions]
             error = error_after(items, truth, chosen, test, folder / str(number), settings)
+            suggesting.FEW = few
             rows.append({"labels": number, "error": error, "classes": len(np.unique(truth[chosen]))})
     return rows
 
@@ -153,7 +187,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for name, (items, truth) in sets(options).items():
         for seed in range(options.first_seed, options.first_seed + options.seeds):
-            for way in options.ways:
+            for way in options.ways if name == "digits" else [each for each in options.ways if each != "page"]:
                 key = {"data": name, "way": way, "seed": seed, "steps": options.steps}
                 if any(key.items() <= row.items() for row in read(options.store)):
                     continue

@@ -34,6 +34,8 @@ CANDIDATES = 10
 """Most doubtful samples that are clustered, as a multiple of the requested number."""
 SURE = 0.9
 """Margin above which a prediction is not doubtful."""
+FEW = 5
+"""Labels per class below which typical samples are chosen: doubts of a model that knows so little are a worse guide."""
 RANDOM_SHARE = 0.2
 """Default share of random samples."""
 FORMATS = (*SUFFIXES, TASKS)
@@ -81,9 +83,10 @@ def suggest(
 ) -> Suggestions:
     """Choose unlabelled samples to label next: doubtful for the model, different from each other, and no outliers.
 
-    From the 10 × `number` samples with the smallest margin between the two likeliest classes, outliers are left out; the rest
-    is clustered by k-means on the network's features, and the most doubtful sample of each cluster is chosen. Before that,
-    `random_share` of the samples are drawn at random from all unlabelled ones, to measure the error on.
+    With fewer than 5 labels per class, typical samples are chosen, as by `cold_start`. Later: from the 10 × `number` samples with
+    the smallest margin between the two likeliest classes, outliers are left out; the rest is clustered by k-means on features of
+    the network, and the most doubtful sample of each cluster is chosen. Before either, `random_share` of the samples are drawn at
+    random from all unlabelled ones, to measure the error on.
 
     Args:
         run: folder of a finished run.
@@ -105,16 +108,21 @@ def suggest(
         raise InputError(f"every sample of {run}, or a copy of it, has a label. There is nothing left to label.")
     drawn = _draw(free.tolist(), number, random_share, seed)
     rest = free[~torch.isin(free, torch.tensor(drawn, dtype=torch.int64))]
-    sizes = _doubtful(pool, margin, rest, number - len(drawn), seed) if len(rest) and number > len(drawn) else {}
-    mixed, purposes = _mix(sorted(sizes, key=lambda k: float(margin[k])), drawn, seed)
+    early, wanted = len(pool.task.split.labeled) < FEW * len(pool.model.classes), number - len(drawn)
+    sizes = dict[int, int]()
+    if len(rest) and wanted > 0:
+        sizes = _typical(pool, rest, wanted, seed) if early else _doubtful(pool, margin, rest, wanted, seed)
+    mixed, purposes = _mix(list(sizes) if early else sorted(sizes, key=lambda k: float(margin[k])), drawn, seed)
     chosen = torch.tensor(mixed)
     names = pool.names(pool.positions[chosen])
     path = choose_path(out, Path(run), "to_label.csv", FORMATS)
-    _write(path, names, _reasons(pool.model.classes, probs, chosen, sizes), purposes, records, raw)
+    _write(path, names, _reasons(pool.model.classes, probs, chosen, sizes, early), purposes, records, raw)
     doubtful = margin[torch.tensor(list(sizes), dtype=torch.int64)]
     sure = bool((doubtful > SURE).all())
     what = "different from each other; the model is certain of all" if sure else "doubtful and different"
     apart = f"the two likeliest classes are {doubtful.mean():.2f} apart on average, {margin[free].mean():.2f} among all"
+    if early:
+        what, apart = "each typical of its own cluster", f"below {FEW} labels per class, these help more than doubtful ones"
     explanation = f"{len(names)} of {len(free):,} unlabelled samples, {what}: {apart}." if sizes else ""
     explanation = " ".join(filter(None, (explanation, _about_random(len(drawn), len(names)))))
     return Suggestions(tuple(names), tuple(pool.positions[chosen].tolist()), path, explanation, purposes=purposes)
@@ -163,6 +171,24 @@ def _write(
     write_samples(path, table, ("margin",), texts, raw)
 
 
+def _typical(pool: Pool, free: Tensor, number: int, seed: int) -> dict[int, int]:
+    """Places in the pool, among the free ones, of typical samples of clusters with few labels, and the sizes of the clusters."""
+    known = torch.isin(pool.positions, pool.task.split.labeled).nonzero().flatten()
+    places = torch.cat([free, known[~torch.isin(known, free)]])
+    items, kind = pool.examples.items[pool.positions[places]], pool.examples.kind
+    if kind == "image":
+        features = thumbnails(items)
+    elif kind != "vector":
+        features = _features(pool.model, items)
+    elif pool.model.preparation.settings()["kind"] in ("table", "array"):
+        features = standardized(_vectors(items))
+    else:
+        features = _vectors(items)
+    labeled = np.arange(len(places)) >= len(free)
+    chosen, sizes = typical(reduced(features, seed) if len(places) > 2 else features, number, labeled, seed)
+    return {int(places[k]): size for k, size in zip(chosen, sizes, strict=True)}
+
+
 def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) -> dict[int, int]:
     """Places in the pool, among the free ones, of the most doubtful sample of each cluster, and the size of its cluster."""
     candidates = free[margin[free].argsort(stable=True)[: CANDIDATES * number]]
@@ -177,15 +203,16 @@ def _doubtful(pool: Pool, margin: Tensor, free: Tensor, number: int, seed: int) 
     return {int(members[0]): len(members) for members in groups if len(members)}  # candidates are sorted, most doubtful first
 
 
-def _reasons(classes: Sequence[str], probs: Tensor, chosen: Tensor, sizes: Mapping[int, int]) -> dict[str, Values]:
+def _reasons(classes: Sequence[str], probs: Tensor, chosen: Tensor, sizes: Mapping[int, int], early: bool) -> dict[str, Values]:
     """Columns with the reasons of the choice."""
     shares, top = probs[chosen].topk(2)
     one, other = ([classes[k] for k in column.tolist()] for column in top.unbind(-1))
     similar = {place: f"; represents {size} similar" for place, size in sizes.items()}
+    kind = " samples" if early else " doubtful samples"
     reasons = [
         f"{first} ({high:.0%}), the model is certain{similar[place] + ' samples' if place in similar else ''}"
         if high - low > SURE
-        else f"{first} ({high:.0%}) or {second} ({low:.0%}){similar[place] + ' doubtful samples' if place in similar else ''}"
+        else f"{first} ({high:.0%}) or {second} ({low:.0%}){similar[place] + kind if place in similar else ''}"
         for first, second, (high, low), place in zip(one, other, shares.tolist(), chosen.tolist(), strict=True)
     ]
     return {"predicted": one, "second": other, "margin": shares[:, 0] - shares[:, 1], "reason": reasons}

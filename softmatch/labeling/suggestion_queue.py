@@ -19,7 +19,7 @@ from softmatch.data.understanding import Reading
 from softmatch.errors import InputError, first_line
 from softmatch.files.cache import entry, identity, replacing
 from softmatch.inference.clusters import Array, k_means, typical
-from softmatch.inference.suggest import SURE, cold_features
+from softmatch.inference.suggest import FEW, SURE, cold_features
 from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.shown_samples import ShownSamples
 from softmatch.seeds import derive
@@ -29,12 +29,14 @@ MOST = {"image": 100_000, "text": 30_000, "table": 100_000}
 """Samples that get features, by kind; of a larger source, suggestions are made among this many at random."""
 SIDE = 32
 """Side of the images that features are computed from, if there is no encoder."""
-PLAN, TYPICAL, PER_TYPICAL, CANDIDATES = 24, 100, 15, 10
-"""Suggestions made at a time; typical samples found once, and samples for each; doubtful samples clustered per suggestion."""
+PLAN, CANDIDATES = 24, 10
+"""Suggestions made at a time; doubtful samples clustered per suggestion."""
+ROUNDS = (10, 10, 20, 40, 80)
+"""Typical samples found at a time: as many clusters as labels so far and in this round. More clusters at once would be worse."""
 EXPLORE = 4
 """Every fourth suggestion of a model is a typical sample instead: it may be of a class without any label yet."""
-FEWEST, MOST_FITTED = 8, 3000
-"""Labels that the light model needs, and uses at most."""
+MOST_FITTED = 3000
+"""Labels that the light model uses at most."""
 REGULARIZATION = 0.1
 """Inverse strength at which the confidence of the light model was about its accuracy, with 30 to 300 labels on three sets."""
 LEASE = 120.0
@@ -158,7 +160,7 @@ class SuggestionQueue:
 
     def _work(self) -> None:
         try:
-            self._find_features()
+            self.find_features()
         except (InputError, OSError, MemoryError, ValueError) as error:
             self.problem = f"Samples come in random order: {first_line(error)}"
         while not self._ended.is_set():
@@ -167,7 +169,8 @@ class SuggestionQueue:
             if self.features is not None and not self._ended.is_set():
                 self.refresh()
 
-    def _find_features(self) -> None:
+    def find_features(self) -> None:
+        """Compute the features, or take them from the cache; and find clusters and typical samples."""
         records = (
             self.shown.records.select([int(k) for k in self.places]) if len(self.places) < len(self.shown) else self.shown.records
         )
@@ -183,12 +186,22 @@ class SuggestionQueue:
         features /= max(float(features.std()), 1e-6)  # all alike: the first directions say more than the last
         self.places = self.places[np.load(stored / "kept.npy", allow_pickle=False)]
         self.progress = (len(records), len(records))
-        free = self._free_rows()
-        if len(features) >= 2 and free.any():
-            chosen, sizes = typical(features, int(np.clip(free.sum() // PER_TYPICAL, 1, TYPICAL)), ~free, self.seed)
-            self._typical = list(zip(chosen, sizes, strict=True))
+        self._typical = self._find_typical(features)
         self.clusters = k_means(features, int(np.clip(len(features) // PER_CLUSTER, 1, MOST_CLUSTERS)), self.seed)
         self.features = features
+
+    def _find_typical(self, features: Array) -> list[tuple[int, int]]:
+        """Rows of typical samples without a label, in the order in which to label them, and the sizes of their clusters."""
+        known = self.labeled_rows()[0]
+        rows = np.union1d(np.flatnonzero(self._free_rows()), known)
+        labeled, found = np.isin(rows, known), list[tuple[int, int]]()
+        for number in ROUNDS if len(rows) > 1 else ():
+            if labeled.all():
+                break
+            chosen, sizes = typical(features[rows], number, labeled, self.seed)
+            found += [(int(rows[k]), size) for k, size in zip(chosen, sizes, strict=True)]
+            labeled[chosen] = True
+        return found
 
     def _tell(self, done: int, total: int) -> None:
         if self._ended.is_set():
@@ -226,7 +239,7 @@ class SuggestionQueue:
             for row, size in explored
         ]
         plan = explore
-        if head is not None and len(rows) >= FEWEST and free.any():
+        if head is not None and len(rows) >= FEW * len(head.classes) and free.any():
             plan = _interleave(self._doubtful(head, np.flatnonzero(free)), explore)
         with self._guard:
             self.head, self._plan, self.version = head, plan, version

@@ -24,6 +24,30 @@ from tests.own.sources import blobs, pictures, texts, write_csv
 from tests.refusals import refused
 
 
+@pytest.fixture
+def enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the labels of every run be enough for doubts."""
+    monkeypatch.setattr("softmatch.inference.suggest.FEW", 0)
+
+
+def test_with_few_labels_typical_ones_are_suggested(digits_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four labels per class: the most typical samples lie closer to their neighbours than doubtful ones."""
+    pool = open_pool(digits_run, device="cpu")
+    typical = suggest(digits_run, 15, tmp_path / "typical.csv", device="cpu", random_share=0)
+    monkeypatch.setattr("softmatch.inference.suggest.FEW", 0)
+    doubtful = suggest(digits_run, 15, tmp_path / "doubtful.csv", device="cpu", random_share=0)
+    pixels = pool.examples.items.flatten(1).float()  # type: ignore[union-attr]  # in memory
+
+    def distance(positions: tuple[int, ...]) -> float:
+        return float(torch.cdist(pixels[list(positions)], pixels).sort().values[:, 1:21].mean())
+
+    assert distance(typical.positions) < 0.9 * distance(doubtful.positions)
+    assert not set(typical.positions) & set(pool.task.split.labeled.tolist())
+    assert "typical of its own cluster" in typical.explanation
+    assert all("similar samples" in row["reason"] for row in read_csv(tmp_path / "typical.csv"))
+
+
+@pytest.mark.usefixtures("enough")
 def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_path: Path) -> None:
     found = suggest(digits_run, 15, tmp_path / "s.csv", device="cpu", random_share=0)
     pool = open_pool(digits_run, device="cpu")
@@ -46,6 +70,7 @@ def test_suggestions_are_distinct_unlabelled_and_doubtful(digits_run: Path, tmp_
     assert suggest(digits_run, 15, tmp_path / "again.csv", device="cpu", random_share=0).names == found.names
 
 
+@pytest.mark.usefixtures("enough")
 def test_suggestions_differ_from_each_other(digits_run: Path, tmp_path: Path) -> None:
     """The features of the chosen ones lie farther apart than those of the most doubtful ones."""
     pool = open_pool(digits_run, device="cpu")

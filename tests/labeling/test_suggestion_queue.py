@@ -60,11 +60,16 @@ def test_tabs_get_different_samples(queue: SuggestionQueue) -> None:
 
 
 def test_typical_ones_first_then_doubtful_ones(queue: SuggestionQueue) -> None:
-    queue._find_features()
+    queue.find_features()
     queue.refresh()
     first = [each for each in queue.next(6, "tab", []) if each.purpose == "chosen"]
     assert all(each.reason.startswith("Typical of") and each.prediction is None for each in first[:3])
     for position in range(12):
+        put(queue, position)
+    queue.refresh()
+    early = [each for each in queue.next(20, "tab", []) if each.purpose == "chosen"]
+    assert all(each.reason.startswith("Typical of") for each in early)
+    for position in range(12, 16):  # five labels per class: now the light model has a say
         put(queue, position)
     queue.refresh()
     assert queue.head is not None
@@ -78,7 +83,7 @@ def test_typical_ones_first_then_doubtful_ones(queue: SuggestionQueue) -> None:
 
 def test_groups_have_no_measuring_samples_and_share_a_class(queue: SuggestionQueue) -> None:
     assert queue.group([]) is None
-    queue._find_features()
+    queue.find_features()
     for position in range(9):
         put(queue, position)
     queue.refresh()
@@ -97,7 +102,7 @@ def test_wrong_labels_and_copies_are_found(queue: SuggestionQueue, pictures: Pat
     (pictures / "900.png").write_bytes((pictures / "000.png").read_bytes())
     shown = ShownSamples(str(pictures), Reading())
     queue = SuggestionQueue(shown, queue.log, Reading())
-    queue._find_features()
+    queue.find_features()
     for position in range(40):
         put(queue, position)
     put(queue, 4, "left")  # which is "right"
@@ -126,7 +131,7 @@ def test_texts_and_rows_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     shown, log = ShownSamples(str(tmp_path / "texts.csv"), reading), LabelLog(tmp_path / "project")
     assert shown.show(1) == {"id": 1, "name": "2", "text": "please close my account 1", "others": {"id": "1", "customer": "x1"}}
     queue = SuggestionQueue(shown, log, reading)
-    queue._find_features()
+    queue.find_features()
     queue.refresh()
     assert queue.next(1, "tab", [])[0].reason.startswith("Typical")
     log.close()
