@@ -34,8 +34,8 @@ PARTS = 4
 AHEAD = (2, 4)
 """Multiples of the labels for which the error is predicted."""
 DRAWS = 4000
-STEEPEST = 1.5
-"""Largest exponent: with twice the labels, the error falls to a third at best."""
+USUAL, DOUBT = 0.5, 0.5
+"""Exponent that is expected before anything is measured, and its standard deviation: few tested samples say little about it."""
 CLEAR = 0.1
 """Share of the error that twice the labels must save at least for the sentence that they would help."""
 
@@ -69,7 +69,8 @@ class LearningCurve:
     Attributes:
         measured: from few labels to all of them.
         predicted: for more labels than there are.
-        exponent: b of the power law error = a · labels^(−b), with its 95 % interval.
+        exponent: b of the power law error = a · labels^(−b), drawn towards 0.5; the 95 % interval is that of the measured
+            errors alone.
         tested: what the errors were measured on.
     """
 
@@ -215,7 +216,7 @@ def _point(trained: Sequence[Trained], distinct: int) -> Point:
 def extrapolate(
     trained: Sequence[Trained], ahead: Sequence[int], distinct: int
 ) -> tuple[list[Point], float, tuple[float, float]]:
-    """Predict the error with these numbers of labels by a power law, error = a · labels^(−b).
+    """Predict the error with these numbers of labels by a power law, error = a · labels^(−b), where b is about 0.5 ± 0.5.
 
     The interval is that of a single training. Errors are drawn from their posterior (Jeffreys' prior), with the spread between
     trainings with equally many labels; all share the chance of which samples are tested, as they are tested on the same ones.
@@ -234,19 +235,18 @@ def extrapolate(
     weight = 1.0 / (noise + spread)
     drawn = generator.beta(wrong + 0.5, tested - wrong + 0.5, size=(DRAWS, len(labels)))
     values = np.log(np.maximum(drawn, 1e-6)) + generator.normal(0.0, spread**0.5, drawn.shape)
-    offset, slope = _lines(position, values, np.broadcast_to(weight, values.shape))
+    offset, slope = _lines(position, values, weight, generator.normal(USUAL, DOUBT, DRAWS))
     level = wrong.sum() / tested.sum()
     common = (1 - level) / (level * distinct + 0.5)
     single = generator.normal(0.0, (spread + common) ** 0.5, DRAWS)
+    (start,), (exponent,) = _lines(position, np.log(rate)[None], weight, np.array([USUAL]))
     points = []
-    fitted = _lines(position, np.log(rate)[None], weight[None])
     for number in ahead:
         far = float(np.log(number / labels.max()))
         low, high = np.quantile(np.exp(offset - slope * far + single), (0.025, 0.975))
-        points.append(Point(number, float(np.exp(fitted[0][0] - fitted[1][0] * far)), (float(low), float(min(high, 1.0)))))
-    free = _slopes(position, values, np.broadcast_to(weight, values.shape))
-    low, high = np.quantile(free, (0.025, 0.975))
-    return points, float(fitted[1][0]), (float(low), float(high))
+        points.append(Point(number, float(np.exp(start - exponent * far)), (float(low), float(min(high, 1.0)))))
+    low, high = np.quantile(_lines(position, values, weight)[1], (0.025, 0.975))
+    return points, float(exponent), (float(low), float(high))
 
 
 def _between(parts: Sequence[int], values: Array, noise: Array) -> float:
@@ -260,19 +260,19 @@ def _between(parts: Sequence[int], values: Array, noise: Array) -> float:
     return max(squares / freedom, 0.0) if freedom else 0.0
 
 
-def _slopes(position: Array, values: Array, weight: Array) -> Array:
-    """Weighted least squares: how fast each row falls."""
-    total = weight.sum(1)
-    middle, mean = (weight * position).sum(1) / total, (weight * values).sum(1) / total
-    away = position - middle[:, None]
-    return np.asarray(-(weight * away * (values - mean[:, None])).sum(1) / (weight * away**2).sum(1))
+def _lines(position: Array, values: Array, weight: Array, expected: Array | None = None) -> tuple[Array, Array]:
+    """Weighted least squares: value at position 0 of each row, and how fast it falls.
 
-
-def _lines(position: Array, values: Array, weight: Array) -> tuple[Array, Array]:
-    """Value at the last position and slope of each row; a slope is never below 0, as labels do no harm, nor above `STEEPEST`."""
-    slope = np.clip(_slopes(position, values, weight), 0.0, STEEPEST)
-    total = weight.sum(1)
-    return (weight * values).sum(1) / total + slope * (weight * position).sum(1) / total, slope
+    Args:
+        expected: slope that counts like one more measurement, with the standard deviation `DOUBT`; the slope is then not
+            below 0, as labels do no harm.
+    """
+    middle = (weight * position).sum() / weight.sum()
+    mean = (values * weight).sum(1) / weight.sum()
+    away = position - middle
+    fall, size = -(values * (weight * away)).sum(1), (weight * away**2).sum()
+    slope = fall / size if expected is None else np.maximum((fall + expected / DOUBT**2) / (size + DOUBT**-2), 0.0)
+    return mean + slope * middle, slope
 
 
 def _range(point: Point) -> str:

@@ -40,10 +40,18 @@ def test_few_tested_samples_give_a_wide_interval() -> None:
 
 
 def test_a_rising_error_is_not_continued() -> None:
-    points, exponent, (low, _) = extrapolate(trainings({10: 0.1, 20: 0.15, 30: 0.2}, 1000), [60], 1000)
+    points, exponent, (low, high) = extrapolate(trainings({10: 0.1, 20: 0.15, 30: 0.2}, 1000), [60], 1000)
     assert exponent == 0.0
-    assert low < 0
+    assert low < high < 0
     assert 0.1 < points[0].error < 0.2
+
+
+def test_few_samples_leave_the_usual_slope() -> None:
+    """With 12 tested samples, a rise from 3 to 4 wrong ones is chance: the prediction is not above what was measured."""
+    points, exponent, (low, high) = extrapolate(trainings({10: 3 / 12, 20: 3 / 12, 30: 4 / 12}, 12, 1), [60], 12)
+    assert low < 0 < high
+    assert 0 < exponent < 0.5
+    assert points[0].error < 3 / 12
 
 
 def test_no_error_at_all() -> None:
