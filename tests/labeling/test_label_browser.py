@@ -104,7 +104,7 @@ def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(
     saved(chrome, 13)
     chrome.press("z")
     saved(chrome, 12)
-    assert shown(chrome) == last
+    until(chrome, "document.querySelector('.stage img')?.alt", lambda name: int(name[:3]) == last)
     chrome.press("Z", shift=True)
     saved(chrome, 13)
     chrome.press("z")
