@@ -131,6 +131,8 @@ class LabelPage:
         if not positions:
             raise InputError("an act needs a sample.")
         label = None if how in (NONE, SKIP) else class_name(about.get("label"))
+        if how == "new" and label is not None:  # "Boot" is "boot" where that exists
+            label = next((name for name in [*queue.known_counts, *log.counts()] if name.casefold() == label.casefold()), label)
         names, purpose = queue.shown.records.names, dict[str, str]()
         for position in positions:
             before = log.values.get(names[position])

@@ -1,6 +1,7 @@
 """Lists of samples worth a second look: doubtful labels, mistakes, near copies, outliers, and predictions by class."""
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -105,10 +106,12 @@ def _disagreements(queue: SuggestionQueue) -> list[Row]:
         return []
     some = np.random.default_rng(derive(queue.seed, "review")).permutation(len(rows))[:MOST_FITTED]
     rows, given = rows[some], np.array([labels[k] for k in some])
-    found = list[Row]()
+    found, folds = list[Row](), min(FOLDS, max(Counter(given.tolist()).values()))
+    if folds < 2:
+        return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a class has fewer samples than there are folds
-        parts = list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows, given))
+        parts = list(StratifiedKFold(folds, shuffle=True, random_state=0).split(rows, given))
     for train, test in parts:
         if len(set(given[train])) < 2:
             continue

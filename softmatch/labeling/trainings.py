@@ -167,7 +167,8 @@ class Trainings:
             left = (time.time() - started) * (1 - share) / (share - before)
         return {
             **summary,
-            **{key: data[key] for key in ("charts", "confidence", "largest_weight", "truth", "method", "total")},
+            **{key: data[key] for key in ("charts", "confidence", "largest_weight", "truth", "total")},
+            "method": data["method"] if contents.config else "method",
             "moment": next((moment for moment in reversed(data["moments"]) if moment["all"]), None),
             "share": 1.0 if contents.result else share,
             "part": part,

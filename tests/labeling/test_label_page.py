@@ -27,6 +27,8 @@ def test_labels_undo_groups_and_the_table(servers: LabelServers, pictures: Path,
     state = client.label([first[0]["id"]], " cat ", "new", request="one")
     assert client.label([first[0]["id"]], "cat", "new", request="one")["version"] == state["version"] == 1
     assert state["classes"] == [{"name": "cat", "count": 1}]
+    assert client.label([first[0]["id"]], "Cat", "new")["classes"] == state["classes"]  # not a second class
+    client.post("turn", request="c", how="undo", epoch=client.state["epoch"])
     client.label([first[4]["id"]], "dog")
     client.label([first[1]["id"]], None, "skip")
     client.label([first[2]["id"]], None, "none")

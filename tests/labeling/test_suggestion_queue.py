@@ -120,6 +120,16 @@ def test_wrong_labels_and_copies_are_found(queue: SuggestionQueue, pictures: Pat
     assert lists.find("outliers", None, 0, 5)["total"] > 0
 
 
+@pytest.mark.parametrize("each", [1, 2, 3])
+def test_few_labels_of_many_classes_can_be_reviewed(queue: SuggestionQueue, tmp_path: Path, each: int) -> None:
+    queue.find_features()
+    for position in range(12):
+        put(queue, position, f"class {position // each}")
+    queue.refresh()
+    found = ReviewLists(Trainings(tmp_path, "", []), queue, queue.shown).find("disagreements", None, 0, 20)
+    assert (found["total"] > 0) == (each > 1)  # the classes have nothing to do with the pictures
+
+
 def test_texts_and_rows_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
     words = ["the card was swallowed", "please close my account", "what is the rate today"]

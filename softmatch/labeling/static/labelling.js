@@ -87,6 +87,7 @@ export function labelScreen(main) {
     if (wanted !== drawnClasses) {
       drawnClasses = wanted;
       const buttons = classButtons((label) => choose(label));
+      classes.classList.toggle("many", buttons.length > 8);
       classes.replaceChildren(...buttons, ...(buttons.length ? [] : [make("p", { class: "hint" }, "No classes yet. Press N, or “New class”, to name the class of this sample.")]));
     }
     for (const button of actions.children) {
@@ -98,7 +99,7 @@ export function labelScreen(main) {
     const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
     progress.replaceChildren(...[
       make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),
-      make("p", {}, `${counted(state.random)} of them at random, to measure the error${state.random < 20 ? " (20 are needed)" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
+      make("p", {}, `${counted(state.random)} of them at random, to measure the error${state.random < 20 ? " (20 are needed; every fifth sample is one)" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
       finding && make("p", { class: "finding" }, finding),
     ].filter(Boolean));
   }

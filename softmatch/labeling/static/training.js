@@ -92,21 +92,23 @@ export function trainingScreen(main) {
     for (const key of ["error", "pseudo"]) show(key, details.charts.find((chart) => chart.name === key));
     show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
       caption: `Step ${counted(details.moment.step)}. Bars: share of the unlabelled samples by confidence. Line: the weight λ that the method gives them.` });
-    report.replaceChildren(...(details.command ? [make("span", { class: "fine" }, `${details.command} `)] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []));
+    report.replaceChildren(...(details.command ? [make("span", { class: "fine" }, `${details.command} `)] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []), ...(!only && details.state === "finished" ? [" · ", make("a", { href: "#enough" }, "Predict and export with this model")] : []));
   }
 
   function showTiles() {
-    const last = (key, label) => details.charts.find((chart) => chart.name === key)?.series.find((series) => series.label.startsWith(label))?.values.findLast((value) => value !== null);
+    const series = (key, label) => details.charts.find((chart) => chart.name === key)?.series.find((each) => each.label.startsWith(label))?.values ?? [];
+    const last = (key, label) => series(key, label).findLast((value) => value !== null);
     const live = details.state !== "finished";
+    const at = series("error", details.method).findLastIndex((value) => value !== null);
     const error = live ? last("error", details.method) : details.test_error;
-    const baseline = live ? last("error", "Baseline") : details.supervised_test_error;
-    const note = live ? "at the last record" : "";
+    const baseline = live ? (at < 0 ? null : series("error", "Baseline")[at]) ?? last("error", "Baseline") : details.supervised_test_error;
+    const note = live ? "so far, at the last record" : "";
     const quality = last("pseudo", "Quality") ?? details.quality;
     tiles.replaceChildren(
       tile(`Error, ${details.method}`, shares(error), live ? note : interval(details.test_error_interval)),
       tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
       tile("Quantity f", shares(last("pseudo", "Quantity") ?? details.quantity)),
-      tile("Quality g", shares(quality), quality === null || quality === undefined ? "needs the true classes" : ""),
+      ...(quality === null || quality === undefined ? [] : [tile("Quality g", shares(quality))]),
     );
   }
 
