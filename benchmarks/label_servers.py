@@ -198,7 +198,7 @@ def main() -> None:
     import sklearn.linear_model
     import sklearn.neighbors  # noqa: F401  # all of them before the forks
 
-    import softmatch.labeling.label_server  # noqa: F401
+    import softmatch.labeling.label_server  # noqa: F401  # likewise
     from softmatch.cli.app import main as run
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # dead servers leave at once

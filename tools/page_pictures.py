@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from label_servers import Client, LabelServers  # noqa: E402  # from here, as the benchmarks import each other
 
-from tests.report.chrome import Chrome  # noqa: E402
+from tests.report.chrome import Chrome  # noqa: E402  # likewise
 
 DOCS = ROOT / "docs"
 COLORS = 128

@@ -28,7 +28,7 @@ ROWS = 65536
 MOST_NAMES = 20_000
 """Names among which a similar one is looked for."""
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")
-"""What Label Studio puts before the name of a file that was uploaded."""
+"""Letters and digits that Label Studio puts before the name of an uploaded file."""
 
 
 class Given(NamedTuple):

@@ -161,11 +161,12 @@ def _write(
         index = {name: position for position, name in enumerate(records.names)}
         places = [index[name] for name in names]
         found = [sample_digest(records, place) for place in places]
-        texts = [str(records.inputs[place]) for place in places] if records.kind == "text" else None  # type: ignore[index]
+        texts = [str(records.inputs[place]) for place in places] if records.kind == "text" else None  # type: ignore[index]  # texts
     if path.suffix.lower() == TASKS:
         words = {key: column for key, column in reasons.items() if not isinstance(column, Tensor)}
         images = records is not None and records.kind == "image"
-        write_tasks(path, {"name": names, **words, "digest": found, "purpose": purposes}, images, texts)  # type: ignore[dict-item]
+        task = {"name": names, **words, "digest": found, "purpose": purposes}
+        write_tasks(path, task, images, texts)  # type: ignore[arg-type]  # words are no tensors
         return
     table = {"name": names, "label": [None] * len(names), **reasons, "digest": found, "purpose": purposes}
     write_samples(path, table, ("margin",), texts, raw)

@@ -29,7 +29,7 @@ NONE, SKIP = "none", "skip"
 
 
 class Value(NamedTuple):
-    """What is known about a sample: its label, and what it was labelled for ("random", "chosen", "group"), or NONE or SKIP."""
+    """A sample that was seen: its label, and its purpose ("random", "chosen", "group"; NONE or SKIP without a label)."""
 
     label: str | None
     purpose: str

@@ -47,7 +47,7 @@ SAVE_AFTER = 1.0
 
 
 class LabelPage:
-    """What the page asks for, as functions of plain values. Without a log and a queue, it only shows a run.
+    """Answers to the requests of the page, as functions of plain values. Without a log and a queue, it only shows a run.
 
     Args:
         shown: the samples, where their source was found.

@@ -210,7 +210,7 @@ def test_other_machines_only_if_the_user_says_so() -> None:
         refuse_open_network("0.0.0.0", False)
     refuse_open_network("::1", False)
     refuse_open_network("0.0.0.0", True)
-    guard = Guard(lambda *_: None, "0.0.0.0", 80, print)  # type: ignore[arg-type, return-value]
+    guard = Guard(lambda *_: None, "0.0.0.0", 80, print)  # type: ignore[arg-type, return-value]  # no request comes
     assert guard._is_own_host(b"192.168.1.5:80")
     assert guard._is_own_host(b"[fe80::1]:80")
     assert not guard._is_own_host(b"evil.example:80")
