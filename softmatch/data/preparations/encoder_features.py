@@ -145,9 +145,17 @@ class EncoderPreparation:
         for start in range(0, len(pictures), IMAGES):
             items, contents, failed = pixels.read_part(pictures[start : start + IMAGES])
             errors |= {start + position: error for position, error in failed.items()}
-            parts += [self._features(contents, items, start, len(pictures))] if contents else []
+            parts += [self.reduce(self._features(contents, items, start, len(pictures)))] if contents else []
             every += contents
-        return self.reduce(self._joined(parts)), every, errors
+        return self._joined(parts), every, errors
+
+    def fit_to_some(self, pictures: Sequence[Picture]) -> None:
+        """Choose the directions by 5,000 to 10,000 images, so that the features of the others never are in memory in full."""
+        progress, number = self.progress, len(pictures)
+        self.progress = lambda done, _: progress(done, number)
+        features, _, _ = self._read_images(pictures[:: number // FITTED])
+        self.progress = progress
+        self.fit_directions(features)
 
     def fit_directions(self, features: Tensor) -> None:
         """Choose the principal directions of normalised features (n, D): at most 128, and fewer of few images."""
@@ -182,7 +190,7 @@ class EncoderPreparation:
         return torch.stack([known[content] for content in contents])
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(parts)) if parts else torch.zeros(0, self.load()[2])
+        return torch.cat(list(parts)) if parts else self.reduce(torch.zeros(0, self.load()[2]))
 
     def _maker(self) -> str:
         """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
@@ -296,6 +304,9 @@ def fit_image_encoder(
     """
     found = EncoderPreparation.find(encoder, "image")
     found.progress, found.device = progress or _silent, choose_device(device)
+    if len(paths) > 2 * FITTED:
+        found.fit_to_some(paths)
+        return found.read(paths, names)
     made = found.read(paths, names)
     assert isinstance(made.items, Tensor)
     if len(made.items) > 1:

@@ -202,6 +202,23 @@ def test_features_of_images_are_reduced_to_their_principal_directions(vit: Path)
         preparation_from(prepared.settings(), {"origin": prepared.tensors()["origin"], "directions": torch.eye(3)})
 
 
+def test_directions_of_many_images_come_from_some_of_them(vit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, widths, told = _write_images(tmp_path, 20), list[int](), list[tuple[int, int]]()
+    raw = EncoderPreparation.find(str(vit), "image")(paths)
+    monkeypatch.setattr(module, "FITTED", 5)
+    monkeypatch.setattr(module, "IMAGES", 8)
+    monkeypatch.setattr(EncoderPreparation, "_joined", lambda _, parts: widths.extend(map(len, parts)) or torch.cat(parts))
+    paths[0].write_bytes(b"")  # one that is looked at
+    prepared, features, kept, findings = fit_image_encoder(str(vit), paths, lambda *done: told.append(done))[:4]
+    assert isinstance(prepared, EncoderPreparation)
+    expected = EncoderPreparation.find(str(vit), "image")
+    expected.fit_directions(raw[[4, 8, 12, 16]])
+    assert torch.allclose(features, expected.reduce(raw[1:]), atol=1e-4)
+    assert (features.shape, kept, len(findings)) == ((19, 3), list(range(1, 20)), 1)
+    assert widths == [4, 7, 8, 4]
+    assert {total for _, total in told} == {20}
+
+
 def test_images_of_any_size_and_mode(tmp_path: Path) -> None:
     folder = make_resnet(tmp_path / "resnet")
     Image.new("CMYK", (50, 20), (10, 20, 30, 40)).save(tmp_path / "one.jpg")
