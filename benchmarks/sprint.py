@@ -33,6 +33,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "neighbours": ("--neighbours", "0"),
     "teacher": ("--teacher", "network"),
     "mirror": ("--views.mirror", "false"),
+    "share": ("--strong-share", "1"),
     "muon": ("--recipe", "sprint", "--optimizer", "sgd", "--lr", "0.2"),
     "all": ("--recipe", "none", "--network", "wrn-10-1"),
 }

@@ -153,6 +153,13 @@ class Config(BaseModel):
         description="Share of the predictions on similar recent samples in the pseudo-labels, with --teacher average. "
         "0: none (the paper).",
     )
+    strong_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Share of each unlabelled batch whose strong views are trained on: the samples of the largest weights. "
+        "1: all (the paper).",
+    )
     statistics_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the method's statistics.")
     model_momentum: float | None = Field(None, ge=0, lt=1, description="Momentum of the averaged weights. 0: no average.")
     batch_norm_momentum: float | None = Field(None, gt=0, le=1, description="Share of a new batch in batch-norm statistics.")

@@ -98,11 +98,14 @@ def _confidence(found: dict[str, Any]) -> str:
 def measured_how(result: Result) -> str:
     """Say what the error was measured on; nothing where it was not measured."""
     number, every = f"{result.test_samples:,}", "the " if result.measured_on == "all" else ""
+    folds = result.evaluation["folds"] or 1
+    left = f"{result.labels - result.test_samples // folds:,}"
     how = {
         "test": f"Measured on {number} test samples.",
         "holdout": f"Measured on {number} held-out samples, which were not trained on.",
-        "crossfit": f"Measured on {every}{number} labelled samples, each left out once ({result.evaluation['folds']} folds). "
-        "The saved model is trained on all labels.",
+        "crossfit": f"Measured on {every}{number} labelled samples, each left out once ({folds} folds). "
+        f"The saved model is trained on all {result.labels:,} labels, the measured ones on about {left}: its own error is "
+        "probably lower.",
         "none": "",
     }[result.evaluation["kind"]]
     return f"{how} {rests_on('random', result.test_samples)}" if result.measured_on == "random" else how

@@ -36,6 +36,7 @@ class Forward:
         compiled: compile the network with torch.compile.
         taught: the averaged weights answer for views without gradient, so that they make the pseudo-labels.
         neighbours: smooths the predictions of the averaged weights where these answer.
+        strong_share: share of the unlabelled batch whose strong views a match method trains on.
         sharded: views hold this process's share of the rows (`processes.share`), and results the rows of all processes, the same
             everywhere. Each process then has a part of the network's gradient, to be summed over the processes.
     """
@@ -51,6 +52,7 @@ class Forward:
         sharded: bool = False,
         taught: bool = False,
         neighbours: Neighbours | None = None,
+        strong_share: float = 1.0,
     ) -> None:
         if batch_statistics not in ("joint", "separate"):
             raise ValueError(f'batch_statistics must be "joint" or "separate", not {batch_statistics!r}')
@@ -59,6 +61,7 @@ class Forward:
         self.micro_batch = micro_batch if batch_statistics == "separate" else None
         self.compiled = compiled
         self.sharded, self.taught, self.neighbours = sharded and world().size > 1, taught, neighbours
+        self.strong_share = strong_share
         self._draws = Draws()
         self._logits: Callable[[Tensor], Tensor] = torch.compile(network) if compiled else network
         features = getattr(network, "features", None)
@@ -232,7 +235,7 @@ class RecordedForward(Forward):
         self.network, self.average = inner.network, inner.average
         self.batch_statistics, self.micro_batch = inner.batch_statistics, inner.micro_batch
         self.compiled, self.sharded, self.taught, self._draws = inner.compiled, inner.sharded, inner.taught, inner._draws
-        self.neighbours = inner.neighbours
+        self.neighbours, self.strong_share = inner.neighbours, 1.0  # a method around another wants the outputs of all views
         self.inner = inner
         self._seen: list[tuple[Tensor, Encoded]] = []
 

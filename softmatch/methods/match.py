@@ -139,15 +139,23 @@ class Match(Method):
             refuse_invalid(name, value)
         if strong_logits is not None and strong_logits.shape != weak_logits.shape:
             raise InputError(f"weak logits {tuple(weak_logits.shape)} and strong logits {tuple(trained.shape)} differ in shape.")
-        with torch.no_grad():
-            if self.training:
-                self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
-            pseudo = self.judge(torch.softmax(weak_logits.detach().float(), dim=-1), index)
+        pseudo = self._learned(labeled_logits, labels, weak_logits, index)
+        return self._output(labeled_logits, labels, pseudo, pseudo.weights, pseudo.target, trained)
+
+    @torch.no_grad()
+    def _learned(self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, index: Tensor | None) -> Judgement:
+        if self.training:
+            self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
+        return self.judge(torch.softmax(weak_logits.detach().float(), dim=-1), index)
+
+    def _output(
+        self, labeled_logits: Tensor, labels: Tensor, pseudo: Judgement, weights: Tensor, target: Tensor, trained: Tensor
+    ) -> Output:
         supervised = self.supervised_loss(labeled_logits.float(), labels)
-        unsupervised = (pseudo.weights * self.divergence(pseudo.target, trained)).mean()
+        unsupervised = (weights * self.divergence(target, trained)).mean()
         loss = supervised + unsupervised
         if self.penalty is not None:
-            loss = loss + self.penalty_weight * self.penalty(trained, pseudo.weights)
+            loss = loss + self.penalty_weight * self.penalty(trained, weights)
         return Output(loss, supervised.detach(), unsupervised.detach(), pseudo)
 
     def learn(self, seen: Seen) -> None:
@@ -178,10 +186,29 @@ class Match(Method):
             (labeled,) = forward(batch.labeled["weak"])
             (weak,) = forward(batch.unlabeled["weak"], tracking=False)
             return self.compute(labeled, batch.labels, weak, None, batch.index)
+        if forward.strong_share < 1.0 and type(self).compute is Match.compute:
+            return self._step_on_surest(forward, batch)
         labeled, weak, strong = forward(
             batch.labeled["weak"], batch.unlabeled["weak"], batch.unlabeled["strong"], gradient=(True, False, True)
         )
         return self.compute(labeled, batch.labels, weak, strong, batch.index)
+
+    def _step_on_surest(self, forward: Forward, batch: Batch) -> Output:
+        """Train on the strong views of the largest weights only, of each process; those of the others cost nothing.
+
+        The loss is divided by their number. f and g are of what is trained on.
+        """
+        labeled, weak = forward(batch.labeled["weak"], batch.unlabeled["weak"], gradient=(True, False))
+        for name, value in (("labeled_logits", labeled), ("weak_logits", weak)):
+            refuse_invalid(name, value)
+        pseudo = self._learned(labeled, batch.labels, weak, batch.index)
+        own = forward.own(pseudo.weights)
+        chosen = own.argsort(descending=True, stable=True)[: max(round(forward.strong_share * len(own)), min(len(own), 2))]
+        (strong,) = forward(batch.unlabeled["strong"][chosen])
+        rows = forward.whole(forward.own(torch.arange(len(weak), device=weak.device))[chosen])
+        used = torch.zeros_like(pseudo.weights).index_fill_(0, rows, 1.0)
+        shown = replace(pseudo, weights=pseudo.weights * used, unaligned_weights=pseudo.unaligned_weights * used)
+        return self._output(labeled, batch.labels, shown, pseudo.weights[rows], pseudo.target[rows], strong)
 
     def survey(self, probs: Tensor) -> None:
         self.weighting.survey(probs)

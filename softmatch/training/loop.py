@@ -126,6 +126,7 @@ class Trainer:
             assert features is not None, "refused before training"
             self.neighbours = Neighbours(features, self.num_classes, self.config.neighbours).to(self.device)
         shared: dict[str, Any] = {"sharded": sharded, "taught": taught, "neighbours": self.neighbours}
+        shared["strong_share"] = self.config.strong_share
         self.forward = Forward(self.network, *passes, self.average.network, self.config.compile, **shared)
         self.method.begin(self.network, self._follow)
         self.method.to(self.device)

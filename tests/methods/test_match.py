@@ -1,6 +1,7 @@
 """The unified objective: golden runs of SoftMatch and the other compositions, gradients, and training versus evaluation."""
 
 import copy
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -11,11 +12,13 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.alignments import Alignment, NoAlignment
 from softmatch.errors import InputError
+from softmatch.methods.forward import Forward
 from softmatch.methods.match import Match, dash, fixmatch, flexmatch, freematch, pseudo_label, softmatch, uda
 from softmatch.metrics import class_quality, quality, quantity
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold
 from softmatch.weightings import Constant, Threshold, TruncatedGaussian
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, WARM_MARGINAL, WARM_MEAN, WARM_VARIANCE, close
+from tests.methods.networks import batch
 
 NAN = float("nan")
 
@@ -264,3 +267,23 @@ def test_the_strong_view_is_neither_forgotten_nor_ignored() -> None:
         fixmatch(3)(logits, labels, logits)
     with pytest.raises(InputError, match="do not give strong_logits"):
         pseudo_label(3)(logits, labels, logits, logits)
+
+
+@pytest.mark.parametrize("make", [softmatch, freematch, fixmatch], ids=lambda make: make.__name__)
+def test_strong_views_of_the_surest_samples_alone(make: Callable[..., Match]) -> None:
+    network, data = torch.nn.Linear(5, 3), batch("weak", "strong", size=8, seed=0)
+    whole, part = make(3), make(3)
+    with torch.no_grad():
+        network.weight.mul_(6)  # some predictions are sure, some are not
+    every = whole.step(Forward(network), data).pseudo
+    assert every is not None
+    rows = every.weights.argsort(descending=True, stable=True)[:4]
+    found = part.step(Forward(network, strong_share=0.5), data)
+    strong = network(data.unlabeled["strong"][rows])
+    expected = (every.weights[rows] * F.cross_entropy(strong, every.labels[rows], reduction="none")).mean()
+    close(found.unsupervised_loss, float(expected.detach()))
+    assert found.pseudo is not None
+    assert sorted(found.pseudo.weights.nonzero().flatten().tolist()) == sorted(r for r in rows.tolist() if every.weights[r])
+    assert torch.equal(found.pseudo.weights[rows], every.weights[rows])
+    for ours, theirs in zip(part.state_dict().values(), whole.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs), "the state learns from all samples"

@@ -224,7 +224,7 @@ def test_cross_fit_is_named_over_its_figures_and_says_what_it_leaves_out(tmp_pat
     assert page_data(contents)["charts"][0]["caption"].startswith("The share of labelled samples")
     how = how_measured(contents) or ""
     assert how.startswith("240 of the 243 labelled samples were divided into 5 parts.")
-    assert "so its own error is expected to be slightly lower" in how
+    assert "so its own error is expected to be lower" in how
 
 
 def test_an_error_on_random_labels_says_so(tmp_path: Path) -> None:
