@@ -63,7 +63,8 @@ def label(
 
     _require_web("label")
     from softmatch.labeling.label_log import LabelLog
-    from softmatch.labeling.label_server import LabelPage, serve
+    from softmatch.labeling.label_page import LabelPage
+    from softmatch.labeling.label_server import serve
     from softmatch.labeling.shown_samples import ShownSamples
     from softmatch.labeling.suggestion_queue import SuggestionQueue
     from softmatch.labeling.trainings import Trainings
@@ -110,7 +111,7 @@ def serve(
     - softmatch serve runs/photos
     """
     _require_web("serve")
-    from softmatch.labeling.label_server import LabelPage
+    from softmatch.labeling.label_page import LabelPage
     from softmatch.labeling.label_server import serve as run_server
     from softmatch.labeling.trainings import Trainings
     from softmatch.labeling.web_security import refuse_open_network
