@@ -20,7 +20,7 @@ from softmatch.labeling.trainings import Trainings
 
 MOST_AT_ONCE = 200
 """Samples in one answer or one act."""
-ACTS = ("key", "accept", "new", NONE, SKIP, GROUP, "review")
+ACTS = ("key", "accept", "new", NONE, SKIP, GROUP, "review", "rename")
 LONGEST_ID = 64
 SAVE_AFTER = 1.0
 """Seconds after an act before labels.csv is written; the log has it already."""
@@ -107,6 +107,8 @@ class LabelPage:
         how: How = about.get("how")  # type: ignore[assignment]  # checked next
         if how not in ACTS or not (request := _text(about.get("request"))):
             raise InputError("an act needs a request and one of the known ways.")
+        if how == "rename":
+            return self._rename(request, about)
         positions = self._samples(about)
         if not positions:
             raise InputError("an act needs a sample.")
@@ -126,6 +128,23 @@ class LabelPage:
         self._changed()
         return self.state()
 
+    def _rename(self, request: str, about: dict[str, Any]) -> dict[str, Any]:
+        """Rename a class; a merge with a class that exists must be asked for."""
+        log, queue = self._labelling
+        old, new = _text(about.get("old")), class_name(about.get("label"))
+        if old in queue.known_counts:
+            raise InputError(f"{old} is a class of the source: rename it there.")
+        others = [name for name in dict.fromkeys([*queue.known_counts, *log.counts()]) if name != old]
+        same = next((name for name in others if name.casefold() == new.casefold()), None)
+        if not log.has(request):  # else it was done before
+            if old not in log.counts() or old == new:
+                raise InputError(f"there is no class {old!r}, or it has this name already.")
+            if same is not None and not about.get("merge"):
+                raise InputError(f"the class {same} exists. Confirm that both shall be one.")
+        log.rename(request, old, same or new)
+        self._changed()
+        return self.state()
+
     def turn(self, about: dict[str, Any]) -> dict[str, Any]:
         """Undo or redo, and name the samples concerned."""
         log, queue = self._labelling
@@ -137,7 +156,8 @@ class LabelPage:
         self._changed()
         names = [] if act is None else [change.name for change in act.changes if change.name in queue.shown.ids]
         found = {**self.state(), "samples": [queue.shown.ids[name] for name in names], "acted": act is not None, "sample": None}
-        if len(names) == 1:  # which the page shows again
+        if act is not None and len(names) == 1 and None in (act.changes[0].label, act.changes[0].previous):
+            # a label that was given or taken back, not a correction: the page shows the sample again
             value = log.values.get(names[0])
             label = None if value is None else value.label
             found["sample"] = {
@@ -152,7 +172,8 @@ class LabelPage:
         """A cluster to label at once."""
         _, queue = self._labelling
         passed = [_count(each) for each in _listed(about.get("passed"))]
-        return {"group": queue.group(passed), "ready": queue.features is not None}
+        again = None if about.get("again") is None else _count(about["again"])
+        return {"group": queue.group(passed, again), "ready": queue.features is not None}
 
     def review(self, about: dict[str, Any]) -> dict[str, Any]:
         """A part of a list of the Review screen."""

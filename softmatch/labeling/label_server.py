@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Awaitable, Callable
@@ -90,6 +91,15 @@ def make_app(page: LabelPage) -> Starlette:
         # Its own policy allows its script by hash. In a sandbox without our origin, it cannot use the page's session.
         return FileResponse(path, media_type="text/html", headers={"content-security-policy": "sandbox allow-scripts"})
 
+    async def download(request: Request) -> Response:
+        try:
+            path = await run_in_threadpool(page.trainings.download, request.path_params["name"])
+        except InputError as error:
+            raise HTTPException(404, str(error)) from error
+        return FileResponse(
+            path, media_type="application/octet-stream", filename=path.name, headers={"cache-control": "no-store"}
+        )
+
     async def failed(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": f"This failed on the server: {first_line(error)}"}, 500)
 
@@ -105,6 +115,7 @@ def make_app(page: LabelPage) -> Starlette:
             Route("/static/{name:path}", static),
             Route("/image/{id:int}", image),
             Route("/report/{name}", report),
+            Route("/download/{name}", download),
             *(Route(f"/api/{name}", read(work)) for name, work in reads.items()),
             *(Route(f"/api/{name}", written(work), methods=["POST"]) for name, work in writes.items()),
         ],
@@ -150,6 +161,7 @@ def serve(page: LabelPage, host: str, port: int | None, tell: Callable[[str], No
     config = uvicorn.Config(
         guard, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2
     )
+    sys.setswitchinterval(0.001)  # so that an answer does not wait for the thread that computes suggestions
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises its signals again when it has ended
     try:

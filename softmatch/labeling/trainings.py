@@ -55,6 +55,7 @@ class Trainings:
         self.folder, self._source, self._words, self._columns, self._only = folder, source, [*words], [*columns], only
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._command: tuple[str, subprocess.Popen[bytes], Path, Path] | None = None
+        self._results: dict[str, tuple[Path, subprocess.Popen[bytes]]] = {}
         self._guard = threading.Lock()
 
     def names(self) -> list[str]:
@@ -233,25 +234,26 @@ class Trainings:
     def predict(self, name: str) -> None:
         """Predict the whole source with a run, into predictions/ of the project."""
         out = self.folder / "predictions" / f"{name}-{int(time.time())}.csv"
-        self._order("predict", ["predict", str(self.path(name)), self._source, "--out", str(out), *self._columns], out)
+        self._order("predict", ["predict", str(self.path(name)), self._source, "--out", str(out), *self._columns], out, out)
 
     def export(self, name: str, to: str) -> None:
         """Export the model of a run, into exports/ of the project."""
         if to not in FORMATS:
             raise InputError(f"{to[:20]!r} is not a format: {', '.join(FORMATS)}.")
-        suffix = {"onnx": ".onnx", "torchscript": ".pt"}.get(to, "")
-        out = self.folder / "exports" / f"{name}-{int(time.time())}{suffix}"
-        self._order("export", ["export", str(self.path(name)), "--to", to, "--out", str(out)], out)
+        folder = self.folder / "exports" / f"{name}-{int(time.time())}"
+        out = {"onnx": folder / "model.onnx", "torchscript": folder / "model.pt"}.get(to, folder)
+        self._order("export", ["export", str(self.path(name)), "--to", to, "--out", str(out)], out, folder)
 
-    def _order(self, what: str, words: list[str], out: Path) -> None:
+    def _order(self, what: str, words: list[str], out: Path, result: Path) -> None:
         if self._only is not None:
             raise InputError("this page only shows a run.")
         with self._guard:
             if self._command is not None and self._command[1].poll() is None:
                 raise InputError(f"{self._command[0]} is still at work: wait for its end.")
-            out.parent.mkdir(exist_ok=True)
+            out.parent.mkdir(parents=True, exist_ok=True)
             place = self.folder / "command.log"
             self._command = what, _spawn(words, place), place, out
+            self._results[result.name] = result, self._command[1]
 
     def command(self) -> dict[str, Any] | None:
         """State and output of the last command."""
@@ -260,7 +262,26 @@ class Trainings:
         what, process, place, out = self._command
         code = process.poll()
         state = "running" if code is None else "finished" if code == 0 else "failed"
-        return {"what": what, "state": state, "output": _tail(place), "file": str(out)}
+        result = next(reversed(self._results), None)
+        return {"what": what, "state": state, "output": _tail(place), "file": str(out), "result": result}
+
+    def download(self, name: str) -> Path:
+        """File of a result, by its name; a folder is packed into a zip file beside it.
+
+        Raises:
+            InputError: it is not a finished result of this server.
+        """
+        path, process = self._results.get(name, (None, None))
+        if path is None or process is None or process.poll() != 0:
+            raise InputError(f"there is no result {name[:40]!r}.")
+        if not path.is_dir():
+            return path
+        with self._guard:
+            packed = path.with_name(f"{path.name}.zip")
+            if not packed.exists():
+                made = shutil.make_archive(str(path.with_name(f".{path.name}")), "zip", path)
+                Path(made).replace(packed)
+            return packed
 
 
 def _spawn(words: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":

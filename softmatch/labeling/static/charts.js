@@ -80,15 +80,15 @@ function histogram({ moment, confidence, truth, top }) {
     paths: uPlot.paths.bars({ size: [0.86, 60], align: 0 }), value: (plot, value) => (value == null ? "–" : percent(value)),
   });
   const data = [centers, share(moment.all)];
-  const series = [{ label: "Confidence", value: (plot, value) => (value === null ? "–" : value.toFixed(2)) }, bar("All pseudo-labels", "all")];
-  const axes = [axis((value) => decimal(Number(value.toFixed(3))), { space: 48, ...named("Confidence p") }), axis(tickPercent, { size: wide })];
+  const series = [{ label: "Confidence", value: (plot, value) => (value === null ? "–" : value.toFixed(2)) }, bar("Samples", "all")];
+  const axes = [axis((value) => decimal(Number(value.toFixed(3))), { space: 48, ...named("Confidence") }), axis(tickPercent, { size: wide })];
   if (truth && moment.wrong) {
     data.push(share(moment.wrong));
     series.push(bar("Wrong", "wrong"));
   }
   if (confidence && moment.weights) {
     data.push(centers.map((x) => interpolate(confidence, moment.weights, x)));
-    series.push({ label: "Weight λ(p)", scale: "weight", stroke: color("run"), width: 2.5, points: { show: false }, value: (plot, value) => (value == null ? "–" : decimal(Number(value.toFixed(3)))) });
+    series.push({ label: "Weight", scale: "weight", stroke: color("run"), width: 2.5, points: { show: false }, value: (plot, value) => (value == null ? "–" : decimal(Number(value.toFixed(3)))) });
     axes.push(axis(decimal, { scale: "weight", side: 1, size: wide, grid: { show: false }, stroke: color("run") }));
   }
   const scales = {
