@@ -1,5 +1,6 @@
 """The commands label and serve. They import torch and the web server only when they run: help must not wait for them."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -93,6 +94,10 @@ def label(
     queue.start()
     serve(LabelPage(trainings, shown, log, queue), host, port, _say, browser)
     print(f"{len(log.labels()):,} labels in {folder / 'labels.csv'}")
+    for name in trainings.names():
+        if trainings.is_running(name):
+            run = shlex.quote(str(trainings.path(name)))
+            print(f"Training {name} goes on without the page. See it with: softmatch serve {run}, or start this command again.")
 
 
 def serve(

@@ -290,7 +290,8 @@ class SuggestionQueue:
         said = (
             f"{one} ({high:.0%}) or {other} ({low:.0%})?" if high - low <= SURE else f"{one} ({high:.0%}), the model is certain."
         )
-        return Suggestion(int(self.places[row]), CHOSEN, f"{said} Represents {similar:,} similar samples.", one, high)
+        represents = f" Represents {similar:,} similar samples." if similar > 1 else ""
+        return Suggestion(int(self.places[row]), CHOSEN, f"{said}{represents}", one, high)
 
     def group(self, passed: Collection[int], again: int | None = None) -> dict[str, Any] | None:
         """Choose a cluster of similar samples without a label, none of them for measuring.

@@ -26,6 +26,7 @@ from softmatch.formatting import visible_lines
 from softmatch.labeling.label_log import LabelLog
 from softmatch.metrics import wilson_interval
 from softmatch.report import wording
+from softmatch.report.label_curve import curve_points
 from softmatch.report.page_data import page_data
 from softmatch.report.run_contents import Contents, mapping, number, read
 from softmatch.runs.folder import LOCK, RunFolder, is_finished
@@ -140,22 +141,23 @@ class Trainings:
 
     def summary(self, name: str) -> dict[str, Any]:
         """State and final figures of a training."""
-        found = self._result(name)
+        found = self._written(name, "result.json")
         figures = {key: found.get(key) for key in FIGURES}
         baseline, tested = number(found.get("supervised_test_error")), number(found.get("test_samples"))
         interval = wilson_interval(round(baseline * tested), int(tested)) if baseline is not None and tested else None
         labels = found.get("labels") or self._about(name).get("labels")
-        return {**figures, "name": name, "state": self.state(name), "labels": labels, "baseline_interval": interval}
+        about = {"name": name, "state": self.state(name), "labels": labels, "baseline_interval": interval}
+        return {**figures, **about, "path": str(self.path(name)), "curve": curve_points(self._written(name, "curve.json"))}
 
-    def _result(self, name: str) -> dict[str, Any]:
+    def _written(self, name: str, file: str) -> dict[str, Any]:
         with suppress(InputError):
-            return mapping(RunFolder(self.path(name)).read_json("result.json"))
+            return mapping(RunFolder(self.path(name)).read_json(file))
         return {}
 
     def details(self, name: str) -> dict[str, Any]:
         """Everything that the page draws about a training, while it runs or later."""
         path, about = self.path(name), self._about(name)
-        share, part, active = self._progress(name)
+        share, part, active, figures_of = self._progress(name)
         contents = read(RunFolder(path))
         shown = contents
         if not contents.result and active is not None and active != path:
@@ -173,6 +175,7 @@ class Trainings:
             "moment": next((moment for moment in reversed(data["moments"]) if moment["all"]), None),
             "share": 1.0 if contents.result else share,
             "part": part,
+            "figures_of": figures_of,
             "left": left,
             "verdict": sentence,
             "kind": kind,
@@ -183,41 +186,36 @@ class Trainings:
             "report": (path / "report.html").is_file(),
         }
 
-    def _progress(self, name: str) -> tuple[float, str, Path | None]:
-        """Share of the work that is done, name of the network that is trained now, and the folder of its figures."""
+    def _progress(self, name: str) -> tuple[float, str, Path | None, str]:
+        """Share of the work that is done, network that is trained now, folder of the newest figures, and whose they are."""
         path = self.path(name)
         if not (path / RUN_SETTINGS).is_file():
-            return 0.0, "Reading the data", None
+            return 0.0, "Reading the data", None, ""
         config = Contents(config=read(RunFolder(path)).config)
         steps, folds, compared = (
             number(config.setting("steps")),
             number(config.setting("folds")) or 5,
             config.setting("baseline") is not False,
         )
-        parts = [(path, "Method"), (path / "twin", "Baseline")]
-        crossfit = (path / "folds").is_dir()
-        if crossfit:
-            parts = [(path, "Final model on all labels")]
-            for fold in range(1, int(folds) + 1):
-                where = path / "folds" / str(fold)
-                parts += [
-                    (where, f"Fold {fold} of {int(folds)}: method"),
-                    (where / "twin", f"Fold {fold} of {int(folds)}: baseline"),
-                ]
+        parts = [(path / "twin", "Baseline"), (path, "Method")]  # in the order of their training
+        if (path / "folds").is_dir():
+            places = [(path / "folds" / str(fold), f"Fold {fold} of {int(folds)}") for fold in range(1, int(folds) + 1)]
+            parts = [
+                each for where, said in places for each in ((where / "twin", f"{said}: baseline"), (where, f"{said}: method"))
+            ]
+            parts += [(path, "Final model on all labels")]
+        if not compared:
+            parts = [(folder, said) for folder, said in parts if folder.name != "twin"]
         done = total = 0.0
-        newest: tuple[float, str, Path] | None = None
+        now, active, figures_of = "", None, ""
         for folder, said in parts:
-            weight = BASELINE_COST if folder.name == "twin" else 1.0
-            total += weight if weight == 1.0 or compared else 0.0
-            metrics = folder / "metrics.jsonl"
-            if metrics.is_file() and (records := RunFolder(folder).records()):
-                done += weight * min(1.0, records[-1]["step"] / (steps or records[-1]["step"] or 1))
-                newest = max(
-                    newest or (0.0, "", path), (metrics.stat().st_mtime, said, folder.parent if folder.name == "twin" else folder)
-                )
-        if newest is None:
-            return 0.0, "First steps", None
-        return min(done / total, 1.0), newest[1], newest[2]
+            weight, share = BASELINE_COST if folder.name == "twin" else 1.0, 0.0
+            if (folder / "metrics.jsonl").is_file() and (records := RunFolder(folder).records()):
+                share = min(1.0, records[-1]["step"] / (steps or records[-1]["step"] or 1))
+                active, figures_of = (folder.parent if folder.name == "twin" else folder), said
+            now = said if share < 1.0 and not now else now
+            done, total = done + weight * share, total + weight
+        return done / total, now or "Last figures", active, figures_of
 
     def held_out(self, name: str) -> list[dict[str, str]]:
         """Rows of held_out.csv of a run, mistakes first; none where there is no such file."""

@@ -18,7 +18,7 @@ function showSaved() {
   const saved = byId("saved");
   saved.classList.toggle("away", !page.connected);
   if (state.only) saved.textContent = "Read-only";
-  else if (!page.connected) saved.textContent = `Not saved: ${pending()}`;
+  else if (!page.connected) saved.textContent = pending() ? `${pending()} not saved` : "Server away";
   else saved.textContent = pending() ? "Saving…" : `${state.labeled.toLocaleString("en")} labelled, saved`;
   const away = byId("away");
   away.hidden = page.connected;

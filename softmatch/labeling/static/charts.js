@@ -23,7 +23,7 @@ export class Chart {
     const width = this.box.clientWidth;
     if (!width) return;
     const { data, options } = { histogram, enough }[chart.name]?.(chart) ?? lines(chart);
-    const form = JSON.stringify([chart.name, options.series.map((series) => series.label), chart.name === "enough" && chart.runs.length]);
+    const form = JSON.stringify([chart.name, options.series.map((series) => series.label), chart.name === "enough" && [chart.runs, chart.predicted]]);
     if (this.plot && form === this.form) {
       this.plot.setData(data);
       restLegend(this.plot);
@@ -107,7 +107,9 @@ function interpolate(grid, values, x) {
 }
 
 /** Errors over the number of labels, with their intervals as lines. */
-function enough({ runs }) {
+function enough({ runs: done, predicted }) {
+  const foreseen = predicted.map((point) => ({ labels: point.labels, predicted: point.error, test_error_interval: [point.low, point.high] }));
+  const runs = [...done, ...foreseen].sort((one, other) => one.labels - other.labels);
   const whiskers = (plot) => {
     const { ctx } = plot;
     ctx.save();
@@ -123,16 +125,16 @@ function enough({ runs }) {
     });
     ctx.restore();
   };
-  const most = Math.max(...runs.flatMap((run) => [run.test_error, run.supervised_test_error ?? 0, ...(run.test_error_interval ?? []), ...(run.baseline_interval ?? [])]));
+  const most = Math.max(...runs.flatMap((run) => [run.test_error ?? 0, run.supervised_test_error ?? 0, ...(run.test_error_interval ?? []), ...(run.baseline_interval ?? [])]));
   const labels = runs.map((run) => run.labels);
   const spare = Math.max(10, (Math.max(...labels) - Math.min(...labels)) * 0.08);
   const series = (label, name, dash) => ({ label, stroke: color(name), width: 2, dash, spanGaps: true, points: { show: true, size: 8, fill: color(name) }, value: (plot, value) => (value == null ? "–" : percent(value)) });
   return {
-    data: [labels, runs.map((run) => run.test_error), runs.map((run) => run.supervised_test_error)],
+    data: [labels, ...["test_error", "supervised_test_error", ...(foreseen.length ? ["predicted"] : [])].map((key) => runs.map((run) => run[key] ?? null))],
     options: {
       scales: { x: { time: false, range: [Math.max(0, Math.min(...labels) - spare), Math.max(...labels) + spare] }, y: { range: [0, Math.min(1, most * 1.06)] } },
       axes: [axis(count, { space: 64, ...named("Labels") }), axis(tickPercent, { size: wide })],
-      series: [{ label: "Labels", value: (plot, value) => (value === null ? "–" : count(value)) }, series("Method", "run"), series("Baseline", "baseline", [6, 4])],
+      series: [{ label: "Labels", value: (plot, value) => (value === null ? "–" : count(value)) }, series("Method", "run"), series("Baseline", "baseline", [6, 4]), ...(foreseen.length ? [series("Predicted", "quality", [2, 4])] : [])],
       hooks: { draw: [whiskers] },
     },
   };

@@ -81,7 +81,7 @@ export function labelScreen(main) {
     const sample = queue[0];
     for (const each of queue) { // a class that was renamed is not predicted any more
       if (each.prediction && !state.classes.some(({ name }) => name === each.prediction)) {
-        each.prediction = null;
+        Object.assign(each, { prediction: null, reason: "Its prediction had the former name of a class." });
         if (each === shown) shown = null;
       }
     }

@@ -91,7 +91,8 @@ export function trainingScreen(main) {
     measured.textContent = details.measured;
     warnings.replaceChildren(...details.warnings.map((text) => make("li", {}, text)));
     showTiles();
-    show("error", details.charts.find((chart) => chart.name === "error"));
+    const error = details.charts.find((chart) => chart.name === "error");
+    show("error", error && { ...error, caption: error.caption.replace(/ \(compare .*\)/, "") });
     const pseudo = details.charts.find((chart) => chart.name === "pseudo");
     show("pseudo", pseudo && { ...pseudo, caption: USE, series: pseudo.series.map((each) => ({ ...each, label: WORDS[each.label.split(" ")[0]] ?? each.label })) });
     show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
@@ -106,7 +107,7 @@ export function trainingScreen(main) {
     const at = series("error", details.method).findLastIndex((value) => value !== null);
     const error = live ? last("error", details.method) : details.test_error;
     const baseline = live ? (at < 0 ? null : series("error", "Baseline")[at]) ?? last("error", "Baseline") : details.supervised_test_error;
-    const note = live ? "so far, at the last record" : "";
+    const note = live && details.figures_of ? `so far · ${details.figures_of}` : "";
     const quality = last("pseudo", "Quality") ?? details.quality;
     tiles.replaceChildren(
       tile(`Error, ${details.method}`, shares(error), live ? note : interval(details.test_error_interval)),
@@ -146,7 +147,9 @@ export function enoughScreen(main) {
     make("p", { class: "figcaption" }, "Each point is a finished training of this project; the lines at a point are its 95 % interval. When the line is flat, more labels of the same kind will not help much."));
   const chart = new Chart(box, "Error against the number of labels");
   const table = make("tbody", {});
-  const list = make("table", { class: "runs", hidden: true }, make("thead", {}, make("tr", {}, ...["Training", "Labels", "Error", "95 % interval", "Baseline", "State"].map((head) => make("th", { scope: "col" }, head)))), table);
+  const ahead = make("p", { class: "lead" });
+  const how = make("p", { class: "fine" });
+  const list = make("table", { class: "runs", hidden: true }, make("thead", {}, make("tr", {}, ...["Training", "Labels", "Error", "Baseline", "State"].map((head) => make("th", { scope: "col" }, head)))), table);
   const run = make("select", { id: "used", "aria-label": "Training to use" });
   const to = make("select", { id: "to", "aria-label": "Format" }, ...["safetensors", "torchscript", "onnx"].map((format) => make("option", {}, format)));
   const predict = make("button", { type: "button", onclick: () => order({ what: "predict", name: run.value }) }, "Predict all samples");
@@ -154,7 +157,7 @@ export function enoughScreen(main) {
   const result = make("p", { class: "lead", role: "status" });
   const output = make("pre", { class: "output", hidden: true });
   const use = make("section", { hidden: true }, make("h2", {}, "Use the model"), make("div", { class: "row" }, run, predict, exporting, to), result, output);
-  main.append(said, figure, list, use);
+  main.append(said, figure, ahead, how, list, use);
   let timer = 0;
 
   async function order(values) {
@@ -167,12 +170,16 @@ export function enoughScreen(main) {
     const measured = done.filter((each) => each.test_error !== null).sort((a, b) => a.labels - b.labels);
     said.textContent = sentence(measured);
     list.hidden = !runs.length;
-    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), interval(each.test_error_interval), shares(each.supervised_test_error), each.state].map((cell) => make("td", {}, cell)))));
+    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), shares(each.supervised_test_error), each.state].map((cell, place) => make("td", {}, cell, place === 1 && each.test_error_interval ? make("span", { class: "fine" }, interval(each.test_error_interval)) : null)))));
     const chosen = run.value || done.at(-1)?.name;
     run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
     use.hidden = !done.length;
     figure.hidden = !measured.length;
-    if (measured.length) chart.draw({ name: "enough", runs: measured });
+    const foreseen = measured.findLast((each) => each.curve)?.curve;
+    const last = measured.at(-1);
+    ahead.textContent = foreseen?.verdict ?? "";
+    how.replaceChildren(...(last ? [foreseen ? `${foreseen.tested} The last points of the chart are predicted. ` : "What more labels would bring can be predicted from twelve more trainings: ", ...(last.curve ? [] : [make("code", {}, `softmatch curve ${last.path}`)])] : []));
+    if (measured.length) chart.draw({ name: "enough", runs: measured, predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
     const busy = command?.state === "running";
     predict.disabled = exporting.disabled = busy;
     output.hidden = !command;
