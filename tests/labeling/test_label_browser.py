@@ -193,7 +193,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
 
     chrome.run("location.hash = 'training'")
     lengths = set()
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while not chrome.run("document.querySelector('.lead').textContent").startswith("Finished"):
         lengths.add(chrome.run("(p => p.hidden ? 0 : p.value)(document.querySelector('progress'))"))
         assert time.monotonic() < deadline, chrome.run("document.body.innerText")
