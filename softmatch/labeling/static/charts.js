@@ -114,9 +114,9 @@ function enough({ runs: done, predicted }) {
     const { ctx } = plot;
     ctx.save();
     [["test_error_interval", "run", 0], ["baseline_interval", "baseline", 4]].forEach(([key, name, shift]) => {
-      ctx.strokeStyle = color(name);
       ctx.lineWidth = 1.5 * devicePixelRatio;
       for (const run of runs.filter((each) => each[key])) {
+        ctx.strokeStyle = color(run.predicted === undefined ? name : "quality");
         const x = plot.valToPos(run.labels, "x", true) + shift * devicePixelRatio;
         ctx.beginPath();
         run[key].forEach((value, place) => ctx[place ? "lineTo" : "moveTo"](x, plot.valToPos(value, "y", true)));
