@@ -67,11 +67,16 @@ class Server:
 
 
 class LabelServers:
-    """Starts servers, and kills those that are left at the end."""
+    """Starts servers, and kills those that are left at the end.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        code: a checkout to start them from, instead of the installed package.
+    """
+
+    def __init__(self, folder: Path, code: Path | None = None) -> None:
         self._folder, self._servers = folder, list[Server]()
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "SOFTMATCH_CACHE": str(folder / "cache")}
+        environment |= {} if code is None else {"PYTHONPATH": str(code)}
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,

@@ -1,5 +1,6 @@
 """The commands label and serve. They import torch and the web server only when they run: help must not wait for them."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,7 +64,8 @@ def label(
 
     _require_web("label")
     from softmatch.labeling.label_log import LabelLog
-    from softmatch.labeling.label_server import LabelPage, serve
+    from softmatch.labeling.label_page import LabelPage
+    from softmatch.labeling.label_server import serve
     from softmatch.labeling.shown_samples import ShownSamples
     from softmatch.labeling.suggestion_queue import SuggestionQueue
     from softmatch.labeling.trainings import Trainings
@@ -92,6 +94,10 @@ def label(
     queue.start()
     serve(LabelPage(trainings, shown, log, queue), host, port, _say, browser)
     print(f"{len(log.labels()):,} labels in {folder / 'labels.csv'}")
+    for name in trainings.names():
+        if trainings.is_running(name):
+            run = shlex.quote(str(trainings.path(name)))
+            print(f"Training {name} goes on without the page. See it with: softmatch serve {run}, or start this command again.")
 
 
 def serve(
@@ -110,7 +116,7 @@ def serve(
     - softmatch serve runs/photos
     """
     _require_web("serve")
-    from softmatch.labeling.label_server import LabelPage
+    from softmatch.labeling.label_page import LabelPage
     from softmatch.labeling.label_server import serve as run_server
     from softmatch.labeling.trainings import Trainings
     from softmatch.labeling.web_security import refuse_open_network

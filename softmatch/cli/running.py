@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,10 +106,19 @@ def _reopen(
     return reopen(folder, source, given)
 
 
-def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> None:
+def train_first(source: str, given: Mapping[str, Any], talk: TalkOrJson) -> Path:
+    """Train a source, or resume its unfinished run, and return the run folder. A finished one in --out is not trained again."""
+    if world().size > 1:
+        raise InputError("a curve is trained in one process: leave out torchrun.")
+    job = open_source(source, given, None, talk, resuming=True)
+    run, finished = decide(job, True, lambda run: True)
+    quiet = replace(talk, as_json=False, quiet=talk.quiet or talk.as_json)  # standard output is for the curve
+    return job.config.out if finished and job.config.out is not None else _train(job, run, quiet)
+
+
+def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> Path:
     if not world().is_main:
-        run_job(job, run=run)
-        return
+        return run_job(job, run=run).run
     console = make_console(talk)
     if job.config.tune != "head" and run is None and world().size == 1 and not talk.quiet:
         with restored_state():
@@ -119,6 +128,7 @@ def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> None:
     print_result(result, job.source, said=[finding.text for finding in job.findings], console=console)
     if talk.as_json:
         print(as_json(asdict(result)))
+    return result.run
 
 
 def _say_finished(folder: Path, talk: TalkOrJson) -> None:

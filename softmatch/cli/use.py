@@ -24,6 +24,7 @@ from softmatch.cli.options import (
     given,
     settings_model,
 )
+from softmatch.cli.train import Settings
 from softmatch.config import RUN_SETTINGS, Config, make_config, split_names
 from softmatch.errors import InputError
 from softmatch.formatting import as_json, percent, visible_lines
@@ -322,12 +323,11 @@ def distil(
 
 
 def curve(
-    run: Run,
+    run: Annotated[str, Parameter(group=ARGUMENTS, help="Folder of a finished run; or data to train on first.")],
     /,
     source: Moved = None,
     *,
-    method: OwnMethod = None,
-    network: OwnNetwork = None,
+    settings: Annotated[Settings | None, Parameter(name="*")] = None,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
 ) -> None:
     """Measure the error of a run with fewer labels, and predict it for more: would more labels help?
@@ -336,15 +336,28 @@ def curve(
     gives the error with two and four times the labels. The curve is added to the report of the run. An interrupted curve goes on
     where it was stopped when the command is repeated.
 
+    With data instead of a run, a new run is trained first, by the options of `softmatch train`. For a run, --method and --network
+    name code of your own that it used; it keeps its other settings.
+
     For example:
 
     - softmatch curve runs/photos
+    - softmatch curve photos/ --encoder images --out runs/photos
     """
     from softmatch.cli.display import Display, make_console
+    from softmatch.cli.running import train_first
     from softmatch.training.learning_curve import learning_curve
 
+    asked, folder = given(settings), Path(run)
+    own = {key: asked.pop(key, None) for key in ("method", "network")} if (folder / RUN_SETTINGS).is_file() else {}
+    if own and asked:
+        raise InputError(f"{run} keeps its own settings: leave out {', '.join('--' + key.replace('_', '-') for key in asked)}.")
+    if not own:
+        if source is not None:
+            raise InputError(f"{run} is not a run folder, and {source} is a second source: give one of them.")
+        folder = train_first(run, asked, talk or TalkOrJson())
     with Display(make_console(talk), lines=1) as display:
-        found = learning_curve(run, source, method=method, network=network, listener=display)
+        found = learning_curve(folder, source, **own, listener=display)
     _tell(found, talk)
 
 

@@ -23,7 +23,7 @@ LOG, TABLE, LOCK, ADDRESS = "log.jsonl", "labels.csv", ".lock", "address.txt"
 COLUMNS = ("name", "digest", "label", "purpose")
 LONGEST = 100
 """Characters of a class name."""
-How = Literal["key", "accept", "new", "none", "skip", "group", "review", "undo", "redo"]
+How = Literal["key", "accept", "new", "none", "skip", "group", "review", "rename", "undo", "redo"]
 NONE, SKIP = "none", "skip"
 """Purposes of samples without a label: none of the classes fits, or it was passed over."""
 
@@ -117,8 +117,11 @@ class LabelLog:
     def _take(self, act: Act) -> None:
         """Apply an act that is on disk."""
         for change in act.changes:
-            if change.label is not None:
-                self._seen.setdefault(change.label)
+            if change.label is not None and change.label not in self._seen:
+                before = change.previous if act.how == "rename" else None  # whose place, and so whose key, the new name gets
+                self._seen = dict.fromkeys(
+                    name for old in self._seen for name in ((old, change.label) if old == before else (old,))
+                ) | {change.label: None}
             if change.purpose is None:
                 self.values.pop(change.name, None)
             else:
@@ -153,6 +156,15 @@ class LabelLog:
                 changes.append(Change(name, digest, label, purpose[name], *was))
             return self._append(request, how, tuple(changes))
 
+    def rename(self, request: str, old: str, new: str) -> Act:
+        """Give all samples of a class another label, in one step. A class that exists gets them in addition to its own."""
+        with self._guard:
+            if request in self._requests:
+                return self._requests[request]
+            samples = [(name, value) for name, value in self.values.items() if value.label == old]
+            changes = [Change(name, value.digest, new, value.purpose, old, value.purpose) for name, value in samples]
+            return self._append(request, "rename", tuple(changes))
+
     def undo(self, request: str) -> Act | None:
         """Take back the last act; None where there is none."""
         return self._turn(request, "undo", self._done)
@@ -185,6 +197,10 @@ class LabelLog:
         self._size += len(line)
         self._take(act)
         return act
+
+    def has(self, request: str) -> bool:
+        """True for a request that was written."""
+        return request in self._requests
 
     @property
     def version(self) -> int:

@@ -1,12 +1,12 @@
-"""Server of the labelling page, and of the page that only shows a run."""
+"""Server of the labelling page, and of the page that only shows a run: routes, files and the socket."""
 
 import asyncio
 import json
 import signal
 import socket
+import sys
 import threading
 import webbrowser
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,14 +20,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from softmatch.data.label_file import CHOSEN, GROUP, RANDOM
 from softmatch.data.pictures import UnreadableImage, quiet_pillow
 from softmatch.errors import InputError, SoftmatchError, first_line
-from softmatch.labeling.label_log import NONE, SKIP, How, LabelLog, class_name
-from softmatch.labeling.review_lists import ReviewLists
-from softmatch.labeling.shown_samples import SIDES, ShownSamples
-from softmatch.labeling.suggestion_queue import SuggestionQueue
-from softmatch.labeling.trainings import Trainings
+from softmatch.labeling.label_page import LabelPage, quietly
+from softmatch.labeling.shown_samples import SIDES
 from softmatch.labeling.web_security import Guard
 
 HERE = Path(__file__).parent
@@ -38,221 +34,6 @@ SHARED = {
     for name in ("report.css", "drawing.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css", "vendor/LICENSE")
 }
 TYPES = {".png": "image/png", ".js": "text/javascript", ".css": "text/css", ".html": "text/html", "": "text/plain"}
-MOST_AT_ONCE = 200
-"""Samples in one answer or one act."""
-ACTS = ("key", "accept", "new", NONE, SKIP, GROUP, "review")
-LONGEST_ID = 64
-SAVE_AFTER = 1.0
-"""Seconds after an act before labels.csv is written; the log has it already."""
-
-
-class LabelPage:
-    """Answers to the requests of the page, as functions of plain values. Without a log and a queue, it only shows a run.
-
-    Args:
-        shown: the samples, where their source was found.
-    """
-
-    def __init__(
-        self, trainings: Trainings, shown: ShownSamples | None, log: LabelLog | None = None, queue: SuggestionQueue | None = None
-    ) -> None:
-        self.trainings, self.shown, self.log, self.queue = trainings, shown, log, queue
-        self.reviews = ReviewLists(trainings, queue, shown)
-        self.csrf = ""
-        self._later: threading.Timer | None = None
-
-    @property
-    def _labelling(self) -> tuple[LabelLog, SuggestionQueue]:
-        if self.log is None or self.queue is None:
-            raise InputError("this page only shows a run: start softmatch label to change labels.")
-        return self.log, self.queue
-
-    def state(self, about: Any = None) -> dict[str, Any]:
-        """Everything that all screens need."""
-        found: dict[str, Any] = {"csrf": self.csrf, "runs": [self._brief(name) for name in self.trainings.names()]}
-        if self.log is None or self.queue is None:
-            kind = None if self.shown is None else self.shown.kind
-            return {**found, "only": True, "classes": [], "title": self.trainings.names()[0], "kind": kind}
-        log, queue = self.log, self.queue
-        corrected = Counter(queue.known[name] for name in list(log.values) if name in queue.known)
-        counts, own = log.counts(), queue.known_counts - corrected
-        names = list(dict.fromkeys([*sorted(own), *counts]))
-        values = list(log.values.values())
-        return {
-            **found,
-            "only": False,
-            "title": Path(queue.shown.where).name or queue.shown.where,
-            "project": str(log.folder),
-            "epoch": queue.shown.epoch,
-            "kind": queue.shown.kind,
-            "total": len(queue.shown),
-            "classes": [{"name": name, "count": counts.get(name, 0) + own.get(name, 0)} for name in names],
-            "labeled": sum(value.label is not None for value in values),
-            "random": sum(value.label is not None and value.purpose == RANDOM for value in values),
-            "skipped": sum(value.label is None for value in values),
-            "given": len(queue.known),
-            "undo": log.can_undo,
-            "redo": log.can_redo,
-            "version": log.version,
-            "progress": queue.progress,
-            "ready": queue.features is not None,
-            "fresh": queue.version == log.version,
-            "problem": queue.problem,
-            "command": self.trainings.command(),
-        }
-
-    def _brief(self, name: str) -> dict[str, Any]:
-        return {"name": name, "state": self.trainings.state(name)}
-
-    def next(self, about: dict[str, Any]) -> dict[str, Any]:
-        """The next samples of a tab."""
-        _, queue = self._labelling
-        held = [self._position(each) for each in _listed(about.get("held"))]
-        found = queue.next(min(_count(about.get("number")), 20), _text(about.get("tab")), held)
-        rows = [
-            {
-                **queue.shown.show(each.position),
-                "purpose": each.purpose,
-                "reason": each.reason,
-                "prediction": each.prediction,
-                "confidence": each.confidence,
-            }
-            for each in found
-        ]
-        return {"samples": rows, "epoch": queue.shown.epoch}
-
-    def act(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Write labels. The answer is given when they are on disk."""
-        log, queue = self._labelling
-        how: How = about.get("how")  # type: ignore[assignment]  # checked next
-        if how not in ACTS or not (request := _text(about.get("request"))):
-            raise InputError("an act needs a request and one of the known ways.")
-        positions = self._samples(about)
-        if not positions:
-            raise InputError("an act needs a sample.")
-        label = None if how in (NONE, SKIP) else class_name(about.get("label"))
-        if how == "new" and label is not None:  # "Boot" is "boot" where that exists
-            label = next((name for name in [*queue.known_counts, *log.counts()] if name.casefold() == label.casefold()), label)
-        names, purpose = queue.shown.records.names, dict[str, str]()
-        for position in positions:
-            before = log.values.get(names[position])
-            usual = RANDOM if queue.is_random(position) else GROUP if how == GROUP else CHOSEN
-            kept = usual if before is None or before.label is None else before.purpose  # a correction changes the label only
-            purpose[names[position]] = how if label is None else kept
-        if how == GROUP and any(queue.is_random(position) for position in positions):
-            raise InputError("a group has no samples that measure the error.")
-        samples = [(names[position], queue.shown.digest(position)) for position in positions]
-        log.write(request, how, samples, label, purpose)
-        self._changed()
-        return self.state()
-
-    def turn(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Undo or redo, and name the samples concerned."""
-        log, queue = self._labelling
-        request, back = _text(about.get("request")), about.get("how") == "undo"
-        if not request or about.get("how") not in ("undo", "redo"):
-            raise InputError("give a request, and undo or redo.")
-        self._same_samples(about)
-        act = log.undo(request) if back else log.redo(request)
-        self._changed()
-        names = [] if act is None else [change.name for change in act.changes if change.name in queue.shown.ids]
-        found = {**self.state(), "samples": [queue.shown.ids[name] for name in names], "acted": act is not None, "sample": None}
-        if len(names) == 1:  # which the page shows again
-            value = log.values.get(names[0])
-            label = None if value is None else value.label
-            found["sample"] = {
-                **queue.shown.show(queue.shown.ids[names[0]]),
-                "label": label,
-                "reason": "Shown again.",
-                "prediction": None,
-            }
-        return found
-
-    def group(self, about: dict[str, Any]) -> dict[str, Any]:
-        """A cluster to label at once."""
-        _, queue = self._labelling
-        passed = [_count(each) for each in _listed(about.get("passed"))]
-        return {"group": queue.group(passed), "ready": queue.features is not None}
-
-    def review(self, about: dict[str, Any]) -> dict[str, Any]:
-        """A part of a list of the Review screen."""
-        label = about.get("label")
-        which, offset, number = _text(about.get("list")), _count(about.get("offset")), _count(about.get("number"))
-        return self.reviews.find(which, _text(label) if label else None, offset, min(number, MOST_AT_ONCE))
-
-    def train(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Start, stop or resume a training."""
-        log, _ = self._labelling
-        match about.get("how"):
-            case "start":
-                name = self.trainings.start(log)
-            case "stop":
-                self.trainings.stop(name := _text(about.get("name")))
-            case "resume":
-                self.trainings.resume(name := _text(about.get("name")))
-            case _:
-                raise InputError("give start, stop or resume.")
-        return {"name": name}
-
-    def run(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Figures of a training."""
-        return self.trainings.details(_text(about.get("name")))
-
-    def runs(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Figures of all trainings, for the curve over the number of labels."""
-        return {"runs": [self.trainings.summary(name) for name in self.trainings.names()], "command": self.trainings.command()}
-
-    def command(self, about: dict[str, Any]) -> dict[str, Any]:
-        """Predict the source or export a model."""
-        self._labelling  # noqa: B018  # raises where only a run is shown
-        name = _text(about.get("name"))
-        if about.get("what") == "predict":
-            self.trainings.predict(name)
-        else:
-            self.trainings.export(name, _text(about.get("to")))
-        return {"command": self.trainings.command()}
-
-    def _changed(self) -> None:
-        """Update suggestions, and write labels.csv when no further act has come for a moment."""
-        log, queue = self._labelling
-        queue.update()
-        if self._later is not None:
-            self._later.cancel()
-        self._later = threading.Timer(SAVE_AFTER, _quietly, [log.write_table])
-        self._later.daemon = True
-        self._later.start()
-
-    def _position(self, value: Any) -> int:
-        position = _count(value)
-        if self.shown is None or position >= len(self.shown):
-            raise InputError(f"there is no sample {position}.")
-        return position
-
-    def _samples(self, about: dict[str, Any]) -> list[int]:
-        """Positions of the samples of an act; by their names where it waited in a browser while files were added."""
-        assert self.queue is not None
-        ids, names = self.queue.shown.ids, _listed(about.get("names"))
-        if (
-            about.get("epoch") != self.queue.shown.epoch
-            and names
-            and all(isinstance(name, str) and name in ids for name in names)
-        ):
-            return list(dict.fromkeys(ids[name] for name in names))
-        self._same_samples(about)
-        return list(dict.fromkeys(self._position(each) for each in _listed(about.get("samples"))))
-
-    def _same_samples(self, about: dict[str, Any]) -> None:
-        if self.queue is not None and about.get("epoch") != self.queue.shown.epoch:
-            raise HTTPException(409, "The source has changed since this page was loaded: reload it.")
-
-    def close(self) -> None:
-        """End the thread, and write labels.csv."""
-        if self._later is not None:
-            self._later.cancel()
-        if self.queue is not None:
-            self.queue.end()
-        if self.log is not None:
-            self.log.close()
 
 
 def make_app(page: LabelPage) -> Starlette:
@@ -285,7 +66,7 @@ def make_app(page: LabelPage) -> Starlette:
         if page.shown is None or side not in map(str, SIDES) or page.shown.kind != "image":
             raise HTTPException(404)
         try:
-            position = page._position(request.path_params["id"])
+            position = page.position(request.path_params["id"])
             content, kind = await run_in_threadpool(page.shown.image, position, int(side))
         except UnreadableImage as error:
             return JSONResponse({"error": str(error)}, 422)
@@ -310,6 +91,15 @@ def make_app(page: LabelPage) -> Starlette:
         # Its own policy allows its script by hash. In a sandbox without our origin, it cannot use the page's session.
         return FileResponse(path, media_type="text/html", headers={"content-security-policy": "sandbox allow-scripts"})
 
+    async def download(request: Request) -> Response:
+        try:
+            path = await run_in_threadpool(page.trainings.download, request.path_params["name"])
+        except InputError as error:
+            raise HTTPException(404, str(error)) from error
+        return FileResponse(
+            path, media_type="application/octet-stream", filename=path.name, headers={"cache-control": "no-store"}
+        )
+
     async def failed(request: Request, error: Exception) -> Response:
         return JSONResponse({"error": f"This failed on the server: {first_line(error)}"}, 500)
 
@@ -325,6 +115,7 @@ def make_app(page: LabelPage) -> Starlette:
             Route("/static/{name:path}", static),
             Route("/image/{id:int}", image),
             Route("/report/{name}", report),
+            Route("/download/{name}", download),
             *(Route(f"/api/{name}", read(work)) for name, work in reads.items()),
             *(Route(f"/api/{name}", written(work), methods=["POST"]) for name, work in writes.items()),
         ],
@@ -366,10 +157,11 @@ def serve(page: LabelPage, host: str, port: int | None, tell: Callable[[str], No
     if page.log is not None:
         page.log.announce(f"http://{name}:{number}")
     if browse:
-        threading.Thread(target=_quietly, args=[webbrowser.open, address(guard.token)], daemon=True).start()
+        threading.Thread(target=quietly, args=[webbrowser.open, address(guard.token)], daemon=True).start()
     config = uvicorn.Config(
         guard, log_level="error", access_log=False, server_header=False, lifespan="off", timeout_graceful_shutdown=2
     )
+    sys.setswitchinterval(0.001)  # so that an answer does not wait for the thread that computes suggestions
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # uvicorn raises its signals again when it has ended
     try:
@@ -399,34 +191,3 @@ def _bind(host: str, port: int | None) -> socket.socket:
             ) from error
         return bound
     raise AssertionError
-
-
-def _quietly(work: Callable[..., object], *arguments: Any) -> None:
-    """Do something that may fail without harm: the log has the labels, and the terminal has the address."""
-    with suppress(OSError, SoftmatchError, webbrowser.Error):
-        work(*arguments)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > 4 * LONGEST_ID:
-        raise InputError("a value of the request is not a short text.")
-    return value
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not (
-        isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal())
-    ):
-        raise InputError("a value of the request is not a number.")
-    number = int(value) if len(str(value)) < 12 else -1
-    if number < 0:
-        raise InputError("a number of the request is out of range.")
-    return number
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list) or len(value) > MOST_AT_ONCE:
-        raise InputError(f"a list of the request has more than {MOST_AT_ONCE} members.")
-    return value

@@ -143,7 +143,7 @@ def _predictions(queue: SuggestionQueue, label: str | None, doubtful: bool, offs
     rows = rows[np.argsort(confidence[rows] if doubtful else -confidence[rows], kind="stable")]
     part = rows[offset : offset + number]
     made = [_row(queue, row, None, head.classes[predicted[row]], float(confidence[row])) for row in part]
-    return {"total": len(rows), "rows": [_shown(queue.shown, queue, row) for row in made]}
+    return {"total": len(rows), "reserved": queue.reserved, "rows": [_shown(queue.shown, queue, row) for row in made]}
 
 
 def _compared(queue: SuggestionQueue) -> npt.NDArray[np.int64]:
@@ -189,8 +189,9 @@ def _outliers(queue: SuggestionQueue) -> list[Row]:
     distance = mean_distance(among, USUAL_NEIGHBOURS)
     far = np.flatnonzero(far_out(among, among) | (distance >= np.sort(distance)[-min(24, len(rows))]))
     labels = dict(zip(*_lists(*queue.labeled_rows()), strict=True))
-    order = far[np.argsort(-distance[far], kind="stable")]
-    return [_row(queue, int(rows[k]), labels.get(int(rows[k])), None, None) for k in order]
+    order, usual = far[np.argsort(-distance[far], kind="stable")], max(float(np.median(distance)), 1e-9)
+    said = {k: f"{distance[k] / usual:.1f} times as far from its neighbours as usual" for k in order}
+    return [_row(queue, int(rows[k]), labels.get(int(rows[k])), None, None, said=said[k]) for k in order]
 
 
 def _labels(queue: SuggestionQueue) -> list[Row]:

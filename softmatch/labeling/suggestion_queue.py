@@ -39,6 +39,8 @@ MOST_FITTED = 3000
 """Labels that the light model uses at most."""
 REGULARIZATION = 0.1
 """Inverse strength at which the confidence of the light model was about its accuracy, with 30 to 300 labels on three sets."""
+QUIET, LATEST = 0.1, 0.5
+"""Seconds without a new label after which suggestions are updated, and at the latest: a key press does not wait for that."""
 LEASE = 120.0
 """Seconds for which a sample that one tab has fetched is not given to another."""
 SHOWN = 48
@@ -85,7 +87,8 @@ class SuggestionQueue:
         self.known = shown.known
         self.known_counts = Counter(self.known.values())
         order = np.argsort(marks, kind="stable")
-        free = np.array([label is None for label in shown.records.labels])[order]
+        self._unknown = np.array([label is None for label in shown.records.labels], dtype=bool)
+        free = self._unknown[order]
         self._random, self._others = order[free & self._reserved[order]], order[free & ~self._reserved[order]][::-1]
         number = min(len(names), MOST[shown.kind])
         self.places: npt.NDArray[np.int64] = np.sort(order[::-1][:number])
@@ -116,6 +119,13 @@ class SuggestionQueue:
     def is_random(self, position: int) -> bool:
         """True for a sample that measures the error. Its name decides, so that no model and no other file has a say."""
         return bool(self._reserved[position])
+
+    @property
+    def reserved(self) -> int:
+        """Number of samples with features that measure the error and have no label yet: their predictions are not shown."""
+        labeled = self._rows(self.log.labels())
+        measuring = self._reserved[self.places] & self._unknown[self.places]
+        return int(measuring.sum() - measuring[labeled[labeled >= 0]].sum())
 
     def next(self, number: int, tab: str, held: Collection[int]) -> list[Suggestion]:
         """Choose the next samples for a tab of the browser.
@@ -165,6 +175,10 @@ class SuggestionQueue:
             self.problem = f"Samples come in random order: {first_line(error)}"
         while not self._ended.is_set():
             self._wake.wait()
+            latest = time.monotonic() + LATEST
+            while self._wake.is_set() and not self._ended.is_set() and time.monotonic() < latest:
+                self._wake.clear()
+                self._wake.wait(QUIET)
             self._wake.clear()
             if self.features is not None and not self._ended.is_set():
                 self.refresh()
@@ -208,24 +222,35 @@ class SuggestionQueue:
             raise InputError("stopped")
         self.progress = (min(done, total - 1), total)
 
+    def _rows(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
+        """Rows of features of samples; −1 for one without. It takes time for these samples only, not for all that there are."""
+        positions = np.array([self.shown.ids.get(name, -1) for name in names], dtype=np.int64)
+        if not len(self.places):
+            return np.full(len(positions), -1)
+        rows = np.minimum(np.searchsorted(self.places, positions), len(self.places) - 1)
+        return np.where(self.places[rows] == positions, rows, -1)
+
+    def _without(self, names: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Mask of the rows of features without these samples, those with a label of the source and those for measuring."""
+        free: npt.NDArray[np.bool_] = ~self._reserved[self.places] & self._unknown[self.places]
+        rows = self._rows(list(names))
+        free[rows[rows >= 0]] = False
+        return free
+
     def _free_rows(self) -> npt.NDArray[np.bool_]:
         """Mask of the rows of features that may be suggested: not seen, without a label of the source, not for measuring."""
-        names, seen = self.shown.records.names, self.log.values
-        free = [not self._reserved[k] and names[k] not in seen and names[k] not in self.known for k in self.places]
-        return np.array(free, dtype=bool)
+        return self._without(self.log.values)
 
     def unlabeled_rows(self) -> npt.NDArray[np.bool_]:
         """Mask of the rows of features without a label; samples for measuring are not among them."""
-        names, labels = self.shown.records.names, self.log.labels()
-        free = [not self._reserved[k] and names[k] not in labels and names[k] not in self.known for k in self.places]
-        return np.array(free, dtype=bool)
+        return self._without(self.log.labels())
 
     def labeled_rows(self) -> tuple[npt.NDArray[np.int64], list[str]]:
         """Rows of features with a label, and the labels; those of the page go before those of the source."""
-        own = {name: str(value.label) for name, value in self.log.labels().items()}
-        labels = {**self.known, **own}
-        rows = [row for row, k in enumerate(self.places) if self.shown.records.names[k] in labels]
-        return np.array(rows, dtype=np.int64), [labels[self.shown.records.names[self.places[row]]] for row in rows]
+        labels = {**self.known, **{name: str(value.label) for name, value in self.log.labels().items()}}
+        rows = dict(zip(self._rows(labels).tolist(), labels.values(), strict=True))
+        found = sorted(row for row in rows if row >= 0)
+        return np.array(found, dtype=np.int64), [rows[row] for row in found]
 
     def refresh(self) -> None:
         """Fit the light model to the labels, and choose the next samples."""
@@ -265,33 +290,38 @@ class SuggestionQueue:
         said = (
             f"{one} ({high:.0%}) or {other} ({low:.0%})?" if high - low <= SURE else f"{one} ({high:.0%}), the model is certain."
         )
-        return Suggestion(int(self.places[row]), CHOSEN, f"{said} Represents {similar:,} similar samples.", one, high)
+        represents = f" Represents {similar:,} similar samples." if similar > 1 else ""
+        return Suggestion(int(self.places[row]), CHOSEN, f"{said}{represents}", one, high)
 
-    def group(self, passed: Collection[int]) -> dict[str, Any] | None:
+    def group(self, passed: Collection[int], again: int | None = None) -> dict[str, Any] | None:
         """Choose a cluster of similar samples without a label, none of them for measuring.
 
         Args:
             passed: clusters that the user does not want.
+            again: cluster that the user has begun with, which is chosen if samples of it are left.
         """
         features, clusters, head = self.features, self.clusters, self.head
         if features is None or clusters is None:
             return None
         free = np.flatnonzero(self._free_rows())
-        best: tuple[float, int] | None = None
-        for cluster, size in zip(*np.unique(clusters[free], return_counts=True), strict=True):
-            if size < min(SMALLEST_GROUP, len(free)) or int(cluster) in passed:
-                continue
-            sure = 1.0 if head is None else float(head.probs[free[clusters[free] == cluster]].mean(0).max())
-            rank = sure * min(int(size), SHOWN)
-            best = max(best or (rank, int(cluster)), (rank, int(cluster)))
-        if best is None:
+        names, counts = np.unique(clusters[free], return_counts=True)
+        sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
+        wanted = [each for each, size in sizes.items() if size >= min(SMALLEST_GROUP, len(free)) and each not in passed]
+        wanted = [again] if again in sizes else wanted
+        if not wanted:
             return None
-        members = free[clusters[free] == best[1]]
-        distance = np.linalg.norm(features[members] - features[clusters == best[1]].mean(0), axis=1)
+
+        def rank(cluster: int) -> tuple[float, int]:
+            sure = 1.0 if head is None else float(head.probs[free[clusters[free] == cluster]].mean(0).max())
+            return sure * min(sizes[cluster], SHOWN), cluster
+
+        best = max(wanted, key=rank)
+        members = free[clusters[free] == best]
+        distance = np.linalg.norm(features[members] - features[clusters == best].mean(0), axis=1)
         members = members[np.argsort(distance, kind="stable")]
         said = _predicted(head, members) if head is not None else (None, None)
         return {
-            "cluster": best[1],
+            "cluster": best,
             "size": len(members),
             "samples": [self.shown.show(int(self.places[row]), brief=True) for row in members[:SHOWN]],
             "prediction": said[0],

@@ -26,6 +26,7 @@ from softmatch.formatting import visible_lines
 from softmatch.labeling.label_log import LabelLog
 from softmatch.metrics import wilson_interval
 from softmatch.report import wording
+from softmatch.report.label_curve import curve_points
 from softmatch.report.page_data import page_data
 from softmatch.report.run_contents import Contents, mapping, number, read
 from softmatch.runs.folder import LOCK, RunFolder, is_finished
@@ -55,6 +56,7 @@ class Trainings:
         self.folder, self._source, self._words, self._columns, self._only = folder, source, [*words], [*columns], only
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._command: tuple[str, subprocess.Popen[bytes], Path, Path] | None = None
+        self._results: dict[str, tuple[Path, subprocess.Popen[bytes]]] = {}
         self._guard = threading.Lock()
 
     def names(self) -> list[str]:
@@ -139,22 +141,23 @@ class Trainings:
 
     def summary(self, name: str) -> dict[str, Any]:
         """State and final figures of a training."""
-        found = self._result(name)
+        found = self._written(name, "result.json")
         figures = {key: found.get(key) for key in FIGURES}
         baseline, tested = number(found.get("supervised_test_error")), number(found.get("test_samples"))
         interval = wilson_interval(round(baseline * tested), int(tested)) if baseline is not None and tested else None
         labels = found.get("labels") or self._about(name).get("labels")
-        return {**figures, "name": name, "state": self.state(name), "labels": labels, "baseline_interval": interval}
+        about = {"name": name, "state": self.state(name), "labels": labels, "baseline_interval": interval}
+        return {**figures, **about, "path": str(self.path(name)), "curve": curve_points(self._written(name, "curve.json"))}
 
-    def _result(self, name: str) -> dict[str, Any]:
+    def _written(self, name: str, file: str) -> dict[str, Any]:
         with suppress(InputError):
-            return mapping(RunFolder(self.path(name)).read_json("result.json"))
+            return mapping(RunFolder(self.path(name)).read_json(file))
         return {}
 
     def details(self, name: str) -> dict[str, Any]:
         """Everything that the page draws about a training, while it runs or later."""
         path, about = self.path(name), self._about(name)
-        share, part, active = self._progress(name)
+        share, part, active, figures_of = self._progress(name)
         contents = read(RunFolder(path))
         shown = contents
         if not contents.result and active is not None and active != path:
@@ -172,6 +175,7 @@ class Trainings:
             "moment": next((moment for moment in reversed(data["moments"]) if moment["all"]), None),
             "share": 1.0 if contents.result else share,
             "part": part,
+            "figures_of": figures_of,
             "left": left,
             "verdict": sentence,
             "kind": kind,
@@ -182,41 +186,36 @@ class Trainings:
             "report": (path / "report.html").is_file(),
         }
 
-    def _progress(self, name: str) -> tuple[float, str, Path | None]:
-        """Share of the work that is done, name of the network that is trained now, and the folder of its figures."""
+    def _progress(self, name: str) -> tuple[float, str, Path | None, str]:
+        """Share of the work that is done, network that is trained now, folder of the newest figures, and whose they are."""
         path = self.path(name)
         if not (path / RUN_SETTINGS).is_file():
-            return 0.0, "Reading the data", None
+            return 0.0, "Reading the data", None, ""
         config = Contents(config=read(RunFolder(path)).config)
         steps, folds, compared = (
             number(config.setting("steps")),
             number(config.setting("folds")) or 5,
             config.setting("baseline") is not False,
         )
-        parts = [(path, "Method"), (path / "twin", "Baseline")]
-        crossfit = (path / "folds").is_dir()
-        if crossfit:
-            parts = [(path, "Final model on all labels")]
-            for fold in range(1, int(folds) + 1):
-                where = path / "folds" / str(fold)
-                parts += [
-                    (where, f"Fold {fold} of {int(folds)}: method"),
-                    (where / "twin", f"Fold {fold} of {int(folds)}: baseline"),
-                ]
+        parts = [(path / "twin", "Baseline"), (path, "Method")]  # in the order of their training
+        if (path / "folds").is_dir():
+            places = [(path / "folds" / str(fold), f"Fold {fold} of {int(folds)}") for fold in range(1, int(folds) + 1)]
+            parts = [
+                each for where, said in places for each in ((where / "twin", f"{said}: baseline"), (where, f"{said}: method"))
+            ]
+            parts += [(path, "Final model on all labels")]
+        if not compared:
+            parts = [(folder, said) for folder, said in parts if folder.name != "twin"]
         done = total = 0.0
-        newest: tuple[float, str, Path] | None = None
+        now, active, figures_of = "", None, ""
         for folder, said in parts:
-            weight = BASELINE_COST if folder.name == "twin" else 1.0
-            total += weight if weight == 1.0 or compared else 0.0
-            metrics = folder / "metrics.jsonl"
-            if metrics.is_file() and (records := RunFolder(folder).records()):
-                done += weight * min(1.0, records[-1]["step"] / (steps or records[-1]["step"] or 1))
-                newest = max(
-                    newest or (0.0, "", path), (metrics.stat().st_mtime, said, folder.parent if folder.name == "twin" else folder)
-                )
-        if newest is None:
-            return 0.0, "First steps", None
-        return min(done / total, 1.0), newest[1], newest[2]
+            weight, share = BASELINE_COST if folder.name == "twin" else 1.0, 0.0
+            if (folder / "metrics.jsonl").is_file() and (records := RunFolder(folder).records()):
+                share = min(1.0, records[-1]["step"] / (steps or records[-1]["step"] or 1))
+                active, figures_of = (folder.parent if folder.name == "twin" else folder), said
+            now = said if share < 1.0 and not now else now
+            done, total = done + weight * share, total + weight
+        return done / total, now or "Last figures", active, figures_of
 
     def held_out(self, name: str) -> list[dict[str, str]]:
         """Rows of held_out.csv of a run, mistakes first; none where there is no such file."""
@@ -233,25 +232,26 @@ class Trainings:
     def predict(self, name: str) -> None:
         """Predict the whole source with a run, into predictions/ of the project."""
         out = self.folder / "predictions" / f"{name}-{int(time.time())}.csv"
-        self._order("predict", ["predict", str(self.path(name)), self._source, "--out", str(out), *self._columns], out)
+        self._order("predict", ["predict", str(self.path(name)), self._source, "--out", str(out), *self._columns], out, out)
 
     def export(self, name: str, to: str) -> None:
         """Export the model of a run, into exports/ of the project."""
         if to not in FORMATS:
             raise InputError(f"{to[:20]!r} is not a format: {', '.join(FORMATS)}.")
-        suffix = {"onnx": ".onnx", "torchscript": ".pt"}.get(to, "")
-        out = self.folder / "exports" / f"{name}-{int(time.time())}{suffix}"
-        self._order("export", ["export", str(self.path(name)), "--to", to, "--out", str(out)], out)
+        folder = self.folder / "exports" / f"{name}-{int(time.time())}"
+        out = {"onnx": folder / "model.onnx", "torchscript": folder / "model.pt"}.get(to, folder)
+        self._order("export", ["export", str(self.path(name)), "--to", to, "--out", str(out)], out, folder)
 
-    def _order(self, what: str, words: list[str], out: Path) -> None:
+    def _order(self, what: str, words: list[str], out: Path, result: Path) -> None:
         if self._only is not None:
             raise InputError("this page only shows a run.")
         with self._guard:
             if self._command is not None and self._command[1].poll() is None:
                 raise InputError(f"{self._command[0]} is still at work: wait for its end.")
-            out.parent.mkdir(exist_ok=True)
+            out.parent.mkdir(parents=True, exist_ok=True)
             place = self.folder / "command.log"
             self._command = what, _spawn(words, place), place, out
+            self._results[result.name] = result, self._command[1]
 
     def command(self) -> dict[str, Any] | None:
         """State and output of the last command."""
@@ -260,7 +260,26 @@ class Trainings:
         what, process, place, out = self._command
         code = process.poll()
         state = "running" if code is None else "finished" if code == 0 else "failed"
-        return {"what": what, "state": state, "output": _tail(place), "file": str(out)}
+        result = next(reversed(self._results), None)
+        return {"what": what, "state": state, "output": _tail(place), "file": str(out), "result": result}
+
+    def download(self, name: str) -> Path:
+        """File of a result, by its name; a folder is packed into a zip file beside it.
+
+        Raises:
+            InputError: it is not a finished result of this server.
+        """
+        path, process = self._results.get(name, (None, None))
+        if path is None or process is None or process.poll() != 0:
+            raise InputError(f"there is no result {name[:40]!r}.")
+        if not path.is_dir():
+            return path
+        with self._guard:
+            packed = path.with_name(f"{path.name}.zip")
+            if not packed.exists():
+                made = shutil.make_archive(str(path.with_name(f".{path.name}")), "zip", path)
+                Path(made).replace(packed)
+            return packed
 
 
 def _spawn(words: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":

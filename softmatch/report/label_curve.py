@@ -12,9 +12,10 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 620, 14, 252
 
 def curve_section(contents: Contents) -> dict[str, Any] | None:
     """Points with their whiskers in a diagram, the same as rows, and the sentences; None where there is no curve."""
-    points = [*_points(contents, "measured"), *_points(contents, "predicted")]
-    if len(points) < 2:
+    found = curve_points(contents.curve)
+    if found is None:
         return None
+    points = found["points"]
     few, many = (math.log(pick(point["labels"] for point in points)) for pick in (min, max))
     top = _round_up(max(point["high"] for point in points))
 
@@ -28,14 +29,21 @@ def curve_section(contents: Contents) -> dict[str, Any] | None:
         point |= {"x": place(point["labels"]), "y": height(point["error"])}
         point |= {"from": height(point["low"]), "to": height(point["high"])}
         point["row"] = (count(point["labels"]), percent(point["error"]), f"{percent(point['low'])} to {percent(point['high'])}")
-    said = [text for key in ("verdict", "tested") if isinstance(text := contents.curve.get(key), str)]
+    said = [found[key] for key in ("verdict", "tested") if found[key]]
     ticks = [{"y": height(top * share / 4), "text": percent(top * share / 4)} for share in range(5)]
     frame = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
     return {"points": _spaced(points), "sentences": said, "ticks": ticks, **frame}
 
 
-def _points(contents: Contents, key: str) -> list[dict[str, Any]]:
-    found = contents.curve.get(key)
+def curve_points(curve: dict[str, Any]) -> dict[str, Any] | None:
+    """Points and sentences of a run's curve.json; None where there is no curve."""
+    points = [*_points(curve, "measured"), *_points(curve, "predicted")]
+    said = {key: text if isinstance(text := curve.get(key), str) else "" for key in ("verdict", "tested")}
+    return {"points": points, **said} if len(points) >= 2 else None
+
+
+def _points(curve: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = curve.get(key)
     points = []
     for one in map(mapping, found if isinstance(found, list) else ()):
         labels, error, ends = number(one.get("labels")), number(one.get("error")), pair(one.get("interval"))

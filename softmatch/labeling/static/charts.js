@@ -23,7 +23,7 @@ export class Chart {
     const width = this.box.clientWidth;
     if (!width) return;
     const { data, options } = { histogram, enough }[chart.name]?.(chart) ?? lines(chart);
-    const form = JSON.stringify([chart.name, options.series.map((series) => series.label), chart.name === "enough" && chart.runs.length]);
+    const form = JSON.stringify([chart.name, options.series.map((series) => series.label), chart.name === "enough" && [chart.runs, chart.predicted]]);
     if (this.plot && form === this.form) {
       this.plot.setData(data);
       restLegend(this.plot);
@@ -80,15 +80,15 @@ function histogram({ moment, confidence, truth, top }) {
     paths: uPlot.paths.bars({ size: [0.86, 60], align: 0 }), value: (plot, value) => (value == null ? "–" : percent(value)),
   });
   const data = [centers, share(moment.all)];
-  const series = [{ label: "Confidence", value: (plot, value) => (value === null ? "–" : value.toFixed(2)) }, bar("All pseudo-labels", "all")];
-  const axes = [axis((value) => decimal(Number(value.toFixed(3))), { space: 48, ...named("Confidence p") }), axis(tickPercent, { size: wide })];
+  const series = [{ label: "Confidence", value: (plot, value) => (value === null ? "–" : value.toFixed(2)) }, bar("Samples", "all")];
+  const axes = [axis((value) => decimal(Number(value.toFixed(3))), { space: 48, ...named("Confidence") }), axis(tickPercent, { size: wide })];
   if (truth && moment.wrong) {
     data.push(share(moment.wrong));
     series.push(bar("Wrong", "wrong"));
   }
   if (confidence && moment.weights) {
     data.push(centers.map((x) => interpolate(confidence, moment.weights, x)));
-    series.push({ label: "Weight λ(p)", scale: "weight", stroke: color("run"), width: 2.5, points: { show: false }, value: (plot, value) => (value == null ? "–" : decimal(Number(value.toFixed(3)))) });
+    series.push({ label: "Weight", scale: "weight", stroke: color("run"), width: 2.5, points: { show: false }, value: (plot, value) => (value == null ? "–" : decimal(Number(value.toFixed(3)))) });
     axes.push(axis(decimal, { scale: "weight", side: 1, size: wide, grid: { show: false }, stroke: color("run") }));
   }
   const scales = {
@@ -107,14 +107,16 @@ function interpolate(grid, values, x) {
 }
 
 /** Errors over the number of labels, with their intervals as lines. */
-function enough({ runs }) {
+function enough({ runs: done, predicted }) {
+  const foreseen = predicted.map((point) => ({ labels: point.labels, predicted: point.error, test_error_interval: [point.low, point.high] }));
+  const runs = [...done, ...foreseen].sort((one, other) => one.labels - other.labels);
   const whiskers = (plot) => {
     const { ctx } = plot;
     ctx.save();
     [["test_error_interval", "run", 0], ["baseline_interval", "baseline", 4]].forEach(([key, name, shift]) => {
-      ctx.strokeStyle = color(name);
       ctx.lineWidth = 1.5 * devicePixelRatio;
       for (const run of runs.filter((each) => each[key])) {
+        ctx.strokeStyle = color(run.predicted === undefined ? name : "quality");
         const x = plot.valToPos(run.labels, "x", true) + shift * devicePixelRatio;
         ctx.beginPath();
         run[key].forEach((value, place) => ctx[place ? "lineTo" : "moveTo"](x, plot.valToPos(value, "y", true)));
@@ -123,16 +125,16 @@ function enough({ runs }) {
     });
     ctx.restore();
   };
-  const most = Math.max(...runs.flatMap((run) => [run.test_error, run.supervised_test_error ?? 0, ...(run.test_error_interval ?? []), ...(run.baseline_interval ?? [])]));
+  const most = Math.max(...runs.flatMap((run) => [run.test_error ?? 0, run.supervised_test_error ?? 0, ...(run.test_error_interval ?? []), ...(run.baseline_interval ?? [])]));
   const labels = runs.map((run) => run.labels);
   const spare = Math.max(10, (Math.max(...labels) - Math.min(...labels)) * 0.08);
   const series = (label, name, dash) => ({ label, stroke: color(name), width: 2, dash, spanGaps: true, points: { show: true, size: 8, fill: color(name) }, value: (plot, value) => (value == null ? "–" : percent(value)) });
   return {
-    data: [labels, runs.map((run) => run.test_error), runs.map((run) => run.supervised_test_error)],
+    data: [labels, ...["test_error", "supervised_test_error", ...(foreseen.length ? ["predicted"] : [])].map((key) => runs.map((run) => run[key] ?? null))],
     options: {
       scales: { x: { time: false, range: [Math.max(0, Math.min(...labels) - spare), Math.max(...labels) + spare] }, y: { range: [0, Math.min(1, most * 1.06)] } },
       axes: [axis(count, { space: 64, ...named("Labels") }), axis(tickPercent, { size: wide })],
-      series: [{ label: "Labels", value: (plot, value) => (value === null ? "–" : count(value)) }, series("Method", "run"), series("Baseline", "baseline", [6, 4])],
+      series: [{ label: "Labels", value: (plot, value) => (value === null ? "–" : count(value)) }, series("Method", "run"), series("Baseline", "baseline", [6, 4]), ...(foreseen.length ? [series("Predicted", "quality", [2, 4])] : [])],
       hooks: { draw: [whiskers] },
     },
   };

@@ -1,7 +1,7 @@
 // Grids of samples: a cluster to label at once, and the lists of the Review screen.
 
 import { page, read, save, turn } from "/static/server.js";
-import { askName, classButtons, classOf, counted, make, percent, sampleView, speak, warn } from "/static/parts.js";
+import { askName, classButtons, classOf, counted, fail, make, percent, sampleView, speak } from "/static/parts.js";
 
 const PART = 60;
 const CELL = { width: 132, height: 168 };
@@ -25,6 +25,7 @@ class Grid {
     const part = keepPlace ? Math.floor(this.focus / PART) : 0;
     const found = await this.load(part * PART, PART);
     if (turn !== this.turn) return this.total;
+    this.reserved = found.reserved ?? 0;
     Object.assign(this, { rows: new Map(), asked: new Set([part]) });
     if (!keepPlace) { this.focus = 0; this.box.scrollTop = 0; }
     this.take(part, found);
@@ -92,16 +93,17 @@ const back = async (how, after) => {
     const found = await turn(how);
     speak(found.acted ? `${how === "undo" ? "Undone" : "Done again"}: ${found.samples.length} samples.` : `There is nothing to ${how}.`);
     await after();
-  } catch (error) { warn(error.message); }
+  } catch (error) { fail(error); }
 };
 
 /* ---- Group ---- */
 
+const passed = []; // these four are kept when another screen is opened
+let group = null;
+let label = null;
+let out = new Set();
+
 export function groupScreen(main) {
-  const passed = [];
-  let group = null;
-  let label = null;
-  let out = new Set();
   const said = make("p", { class: "lead" });
   const classes = make("div", { class: "classes", role: "group", "aria-label": "Class of the group" });
   const apply = make("button", { type: "button", class: "main", onclick: () => enter() });
@@ -124,12 +126,15 @@ export function groupScreen(main) {
   };
   const pick = (chosen) => { label = chosen; speak(`Class ${chosen}.`); render(); };
   const name = async () => { const given = group && await askName(); if (given) pick(given); };
-  async function next(pass) {
+  async function next(pass, again = null) {
     if (pass && group) passed.push(group.cluster);
-    const found = await read("group", { passed: passed.slice(-150).join(",") });
+    const found = await read("group", { passed: passed.slice(-150).join(","), ...(again ? { again: again.cluster } : {}) });
     group = found.group;
-    out = new Set();
-    label = group?.prediction ?? null;
+    if (!again || group?.cluster !== again.cluster) {
+      out = new Set();
+      label = group?.prediction ?? null;
+    }
+    out = new Set(group?.samples.map((row) => row.id).filter((id) => out.has(id)));
     await grid.reload();
     if (!group) said.textContent = found.ready ? "No group of similar samples is left." : "Similar samples are still being found. Label single samples meanwhile.";
     render();
@@ -140,7 +145,7 @@ export function groupScreen(main) {
     if (!rows.length || !label) return speak("Choose a class, and at least one sample.");
     speak(`${rows.length} samples labelled ${label}.`);
     const cluster = group.cluster;
-    await save({ how: "group", samples: rows.map((row) => row.id), names: rows.map((row) => row.name), label }, (error) => warn(error.message));
+    await save({ how: "group", samples: rows.map((row) => row.id), names: rows.map((row) => row.name), label }, fail);
     if (out.size) passed.push(cluster);
     return next(false);
   }
@@ -158,9 +163,10 @@ export function groupScreen(main) {
     grid.render();
   }
   render();
-  next(false).catch((error) => warn(error.message));
+  next(false, group).catch(fail);
   return {
-    refresh: () => { if (!group && page.state.ready) next(false); else render(); },
+    again: () => next(false, group).catch(fail),
+    refresh: () => { if (!group && page.state.ready) next(false).catch(fail); else render(); },
     close: () => grid.close(),
     press: (key, event) => {
       const chosen = classOf(key);
@@ -216,8 +222,8 @@ export function reviewScreen(main) {
       const total = await grid.reload(keepPlace);
       version = page.state.version;
       const none = { disagreements: "Needs ten labels or more.", mistakes: "Needs a finished training that has measured its error.", predictions: "Needs labels of two classes." }[chosenList] ?? "";
-      said.textContent = total ? `${counted(total)} samples. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}` : `Nothing here. ${none}`;
-    } catch (error) { warn(error.message); }
+      said.textContent = total ? `${counted(total)} samples. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}${grid.reserved ? ` ${counted(grid.reserved)} more samples are kept for measuring the error, so their predictions are not shown.` : ""}` : `Nothing here. ${none}`;
+    } catch (error) { fail(error); }
     render();
   }
   const correct = async (label) => {
@@ -226,7 +232,7 @@ export function reviewScreen(main) {
     row.now = label;
     speak(`${row.name}: ${label}.`);
     grid.move(1);
-    await save({ how: "review", samples: [row.id], names: [row.name], label }, (error) => { warn(error.message); open(true); });
+    await save({ how: "review", samples: [row.id], names: [row.name], label }, (error) => { fail(error); open(true); });
     version = page.state.version;
   };
   const name = async () => { const given = await askName(); if (given) correct(given); };
@@ -241,6 +247,7 @@ export function reviewScreen(main) {
   render();
   open();
   return {
+    again: () => open(true),
     refresh: () => { if (!only && page.state.version !== version && page.state.fresh) open(true); else render(); },
     close: () => grid.close(),
     press: (key, event) => {

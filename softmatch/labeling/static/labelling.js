@@ -1,7 +1,7 @@
 // The Label screen: one large sample, a key for each class, the next samples fetched ahead.
 
 import { flush, page, read, save, tab, turn } from "/static/server.js";
-import { askName, cellTable, classButtons, classOf, counted, make, percent, pictureOf, sampleView, speak, warn } from "/static/parts.js";
+import { askName, cellTable, classButtons, classOf, counted, fail, make, percent, pictureOf, renameClass, sampleView, speak, warn } from "/static/parts.js";
 
 const AHEAD = 6;
 let queue = []; // the first one is shown; kept when another screen is opened
@@ -24,7 +24,7 @@ export function labelScreen(main) {
     if (!sample || sample.id === undefined) return;
     queue.shift();
     warn("");
-    save({ samples: [sample.id], names: [sample.name], ...values }, (error) => { warn(error.message); queue.unshift(sample); shown = null; render(); }).then(fill);
+    save({ samples: [sample.id], names: [sample.name], ...values }, (error) => { fail(error); queue.unshift(sample); shown = null; render(); }).then(fill);
     speak(`${label}. ${queue[0] ? describe(queue[0]) : ""}`);
     render();
     fill();
@@ -39,6 +39,7 @@ export function labelScreen(main) {
     const given = await askName();
     if (given) choose(given, "new");
   };
+  const rename = async () => { if (page.state.classes.length) await renameClass(); };
   const back = async (how) => {
     try {
       const found = await turn(how);
@@ -49,7 +50,7 @@ export function labelScreen(main) {
       shown = null;
       render();
       fill();
-    } catch (error) { warn(error.message); }
+    } catch (error) { fail(error); }
   };
 
   async function fill() {
@@ -64,7 +65,7 @@ export function labelScreen(main) {
       exhausted = !found.samples.length;
       queue.slice(1).forEach(prefetch);
     } catch (error) {
-      if (error.code) warn(error.message);
+      fail(error);
       wait = 1000;
     } finally { fetching = false; }
     if (open) render();
@@ -78,6 +79,12 @@ export function labelScreen(main) {
   function render() {
     const { state } = page;
     const sample = queue[0];
+    for (const each of queue) { // a class that was renamed is not predicted any more
+      if (each.prediction && !state.classes.some(({ name }) => name === each.prediction)) {
+        Object.assign(each, { prediction: null, reason: "Its prediction had the former name of a class." });
+        if (each === shown) shown = null;
+      }
+    }
     if (shown !== sample) {
       shown = sample;
       showSample(sample);
@@ -128,6 +135,7 @@ export function labelScreen(main) {
     action("↵", "Accept", accept, { "data-prediction": "yes" }), action("N", "New class", name),
     action("X", "None of these", () => act("None of these", { how: "none" })), action("S", "Skip", () => act("Skipped", { how: "skip" })),
     action("Z", "Undo", () => back("undo"), { "data-needs": "undo" }), action("⇧Z", "Redo", () => back("redo"), { "data-needs": "redo" }),
+    make("button", { type: "button", class: "rename", onclick: rename }, "Rename or merge a class"),
   );
   if (!queue.length) exhausted = false;
   render();

@@ -1,6 +1,6 @@
 // Small parts that all screens use: elements, class buttons and their keys, samples, messages.
 
-import { page } from "/static/server.js";
+import { Away, page, save } from "/static/server.js";
 
 const LETTERS = "123456789abcdefghijklmopqrtuvwy"; // without n, s, x and z, which have meanings of their own
 export const classKey = (place) => LETTERS[place] ?? "";
@@ -27,6 +27,11 @@ export function warn(text) {
   const box = document.getElementById("alert");
   box.textContent = text;
   box.hidden = !text;
+}
+
+/** Say what has failed. That the server is away is said by the page as a whole, until it is back. */
+export function fail(error) {
+  if (!(error instanceof Away)) warn(error.message);
 }
 
 export const classOf = (key) => {
@@ -75,6 +80,38 @@ export function pictureOf(sample, small = false) {
 export function cellTable(cells) {
   return make("table", { class: "cells" }, make("tbody", {}, ...Object.entries(cells).map(
     ([name, cell]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", { dir: "auto" }, cell)))));
+}
+
+/** Rename a class; a name that exists merges both classes, which is asked once. Resolves when the server has answered. */
+export function renameClass(first) {
+  const [dialog, form, old, input, problem, ok, cancel] = ["", "-form", "-old", "-new", "-problem", "-ok", "-cancel"].map((part) => document.getElementById(`renaming${part}`));
+  const known = (name) => page.state.classes.find((each) => each.name.toLowerCase() === name.toLowerCase() && each.name !== old.value);
+  document.getElementById("naming-known").replaceChildren(...page.state.classes.map(({ name }) => make("option", { value: name })));
+  old.replaceChildren(...page.state.classes.map(({ name }) => make("option", { value: name, selected: name === first }, name)));
+  let merge = null;
+  const ask = (other) => {
+    merge = other;
+    ok.textContent = other ? "Merge" : "Rename";
+    problem.textContent = other ? `${other.name} exists, with ${counted(other.count)} samples. Merge ${old.value} into it? Undo takes it back.` : "";
+  };
+  input.value = "";
+  ask(null);
+  old.onchange = input.oninput = () => ask(null);
+  dialog.showModal();
+  input.focus();
+  return new Promise((done) => {
+    const end = (act) => { dialog.onclose = null; dialog.close(); done(act); };
+    form.onsubmit = (event) => {
+      event.preventDefault();
+      const name = input.value.trim();
+      const other = known(name);
+      if (!name || name === old.value) problem.textContent = "Give the class another name.";
+      else if (other && !merge) ask(other);
+      else end(save({ how: "rename", old: old.value, label: name, merge: Boolean(other) }, fail).then(() => speak(`${old.value} is now ${other?.name ?? name}.`)));
+    };
+    cancel.onclick = () => end(null);
+    dialog.onclose = () => end(null);
+  });
 }
 
 /** Ask for the name of a class, new or known; null where the user changes their mind. */

@@ -17,6 +17,18 @@ export function update(state) {
 }
 
 export class Refused extends Error {}
+export class Away extends Error {}
+
+async function ask(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch (error) { // the browser says little: "Failed to fetch"
+    page.connected = false;
+    page.problem = "";
+    update({});
+    throw new Away("The server does not answer.", { cause: error });
+  }
+}
 
 async function answered(response) {
   const found = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
@@ -25,31 +37,33 @@ async function answered(response) {
 }
 
 export async function read(name, values = {}) {
-  return answered(await fetch(`/api/${name}?${new URLSearchParams(values)}`, { cache: "no-store" }));
+  return answered(await ask(`/api/${name}?${new URLSearchParams(values)}`, { cache: "no-store" }));
 }
 
 export async function send(name, values) {
   const headers = { "content-type": "application/json", "x-softmatch": page.state.csrf };
-  return answered(await fetch(`/api/${name}`, { method: "POST", headers, body: JSON.stringify(values) }));
+  return answered(await ask(`/api/${name}`, { method: "POST", headers, body: JSON.stringify(values) }));
 }
 
 /* ---- acts ---- */
 
 const waiting = []; // acts that the server has not acknowledged, the oldest first
 let sending = null;
-const place = () => `softmatch ${page.state.project}`;
+const place = () => `softmatch ${page.state.project}`; // what a tab keeps is under its own name: tabs do not overwrite each other
 export const pending = () => waiting.length;
 
 function keep() {
-  if (waiting.length) localStorage.setItem(place(), JSON.stringify(waiting.map(({ act }) => act)));
-  else localStorage.removeItem(place());
+  if (waiting.length) localStorage.setItem(`${place()} ${tab}`, JSON.stringify(waiting.map(({ act }) => act)));
+  else localStorage.removeItem(`${place()} ${tab}`);
 }
 
-/** Acts of an earlier page that were never acknowledged: after a crash of browser or server. */
-export function recover() {
-  const found = JSON.parse(localStorage.getItem(place()) || "[]");
-  for (const act of found) waiting.push({ act, refused: () => {} });
-  return found.length ? flush() : null;
+/** Acts of earlier pages that were never acknowledged: after a crash of browser or server. */
+export function recover(refused) {
+  const names = Object.keys(localStorage).filter((name) => name.startsWith(place()));
+  for (const act of names.flatMap((name) => JSON.parse(localStorage.getItem(name)))) waiting.push({ act, refused });
+  keep();
+  names.forEach((name) => localStorage.removeItem(name));
+  return waiting.length ? flush() : null;
 }
 
 /** Save an act; `refused` is called if the server does not take it. */
@@ -78,7 +92,7 @@ async function sendAll() {
     } catch (error) {
       if (!(error instanceof Refused) || error.code >= 500 || error.code === 403) { // it may work later
         page.connected = false;
-        page.problem = error instanceof Refused ? error.message : "";
+        page.problem = error instanceof Refused && error.code !== 403 ? error.message : page.problem;
         update({});
         await new Promise((done) => setTimeout(done, 1000));
         continue;

@@ -2,13 +2,15 @@
 
 import { page, read, send } from "/static/server.js";
 import { Chart } from "/static/charts.js";
-import { counted, make, percent, speak, warn } from "/static/parts.js";
+import { counted, fail, make, percent, speak, warn } from "/static/parts.js";
 
 const EVERY = 1500;
+const WORDS = { Quantity: "Unlabelled samples used", Quality: "Right among those used" };
+const USE = "Used: the weight that the method gives the unlabelled samples, on average; it grows as the model gets sure of them. Right: the share of that weight on right classes, where they are known.";
 const STATES = { running: "Running", finished: "Finished", stopped: "Stopped; its state is saved", failed: "Failed" };
 
 const interval = (pair) => (pair ? `${percent(pair[0], 1)} to ${percent(pair[1], 1)}` : "");
-const tile = (name, value, note = "") => make("div", {}, make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "note" }, note) : null);
+const tile = (name, value, note = "", title = null) => make("div", { title }, make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "note" }, note) : null);
 const shares = (value) => (value === null || value === undefined ? "–" : percent(value, 1));
 
 function time(seconds) {
@@ -35,7 +37,7 @@ export function trainingScreen(main) {
   const warnings = make("ul", { class: "fine" });
   const output = make("pre", { class: "output" });
   const report = make("p", {});
-  const panels = Object.fromEntries([["error", "Error"], ["pseudo", "Quantity f and quality g"], ["histogram", "Confidence of the pseudo-labels, and λ(p)"]].map(([key, title]) => {
+  const panels = Object.fromEntries([["error", "Error"], ["pseudo", "Use of the unlabelled samples"], ["histogram", "How sure the model is of the unlabelled samples"]].map(([key, title]) => {
     const box = make("div", { class: "chart" });
     const caption = make("p", { class: "figcaption" });
     return [key, { figure: make("figure", { hidden: true }, make("h3", {}, title), box, caption), caption, chart: new Chart(box, title) }];
@@ -49,12 +51,12 @@ export function trainingScreen(main) {
       warn("");
       page.state.runs = (await read("state")).runs;
       await load();
-    } catch (error) { warn(error.message); }
+    } catch (error) { fail(error); }
   }
 
   async function load() {
     if (!name) return render();
-    try { details = await read("run", { name }); } catch (error) { warn(error.message); }
+    try { details = await read("run", { name }); } catch (error) { fail(error); }
     if (open) render();
     return null;
   }
@@ -89,9 +91,12 @@ export function trainingScreen(main) {
     measured.textContent = details.measured;
     warnings.replaceChildren(...details.warnings.map((text) => make("li", {}, text)));
     showTiles();
-    for (const key of ["error", "pseudo"]) show(key, details.charts.find((chart) => chart.name === key));
+    const error = details.charts.find((chart) => chart.name === "error");
+    show("error", error && { ...error, caption: error.caption.replace(/ \(compare .*\)/, "") });
+    const pseudo = details.charts.find((chart) => chart.name === "pseudo");
+    show("pseudo", pseudo && { ...pseudo, caption: USE, series: pseudo.series.map((each) => ({ ...each, label: WORDS[each.label.split(" ")[0]] ?? each.label })) });
     show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
-      caption: `Step ${counted(details.moment.step)}. Bars: share of the unlabelled samples by confidence. Line: the weight λ that the method gives them.` });
+      caption: `Step ${counted(details.moment.step)}. Bars: share of the unlabelled samples by the confidence of their prediction. Line: the weight that the method gives them in training.` });
     report.replaceChildren(...(details.command ? [make("span", { class: "fine" }, `${details.command} `)] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []), ...(!only && details.state === "finished" ? [" · ", make("a", { href: "#enough" }, "Predict and export with this model")] : []));
   }
 
@@ -102,13 +107,13 @@ export function trainingScreen(main) {
     const at = series("error", details.method).findLastIndex((value) => value !== null);
     const error = live ? last("error", details.method) : details.test_error;
     const baseline = live ? (at < 0 ? null : series("error", "Baseline")[at]) ?? last("error", "Baseline") : details.supervised_test_error;
-    const note = live ? "so far, at the last record" : "";
+    const note = live && details.figures_of ? `so far · ${details.figures_of}` : "";
     const quality = last("pseudo", "Quality") ?? details.quality;
     tiles.replaceChildren(
       tile(`Error, ${details.method}`, shares(error), live ? note : interval(details.test_error_interval)),
       tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
-      tile("Quantity f", shares(last("pseudo", "Quantity") ?? details.quantity)),
-      ...(quality === null || quality === undefined ? [] : [tile("Quality g", shares(quality))]),
+      tile(WORDS.Quantity, shares(last("pseudo", "Quantity") ?? details.quantity), "", "Quantity f in the report and the paper: mean weight of the unlabelled samples"),
+      ...(quality === null || quality === undefined ? [] : [tile(WORDS.Quality, shares(quality), "", "Quality g in the report and the paper: share of the weight on right pseudo-labels")]),
     );
   }
 
@@ -129,6 +134,7 @@ export function trainingScreen(main) {
       if (!name && page.state.runs.length) { name = page.state.runs.at(-1).name; load(); } else render();
       if (details && details.state === "running" && page.state.runs.find((run) => run.name === name)?.state !== "running") load();
     },
+    again: load,
     close: () => { open = false; clearInterval(timer); Object.values(panels).forEach((panel) => panel.chart.close()); },
     help: { Tab: "Move between the buttons and charts", "Arrow keys": "Values of a chart that has the focus" },
   };
@@ -141,7 +147,9 @@ export function enoughScreen(main) {
     make("p", { class: "figcaption" }, "Each point is a finished training of this project; the lines at a point are its 95 % interval. When the line is flat, more labels of the same kind will not help much."));
   const chart = new Chart(box, "Error against the number of labels");
   const table = make("tbody", {});
-  const list = make("table", { class: "runs", hidden: true }, make("thead", {}, make("tr", {}, ...["Training", "Labels", "Error", "95 % interval", "Baseline", "State"].map((head) => make("th", { scope: "col" }, head)))), table);
+  const ahead = make("p", { class: "lead" });
+  const how = make("p", { class: "fine" });
+  const list = make("table", { class: "runs", hidden: true }, make("thead", {}, make("tr", {}, ...["Training", "Labels", "Error", "Baseline", "State"].map((head) => make("th", { scope: "col" }, head)))), table);
   const run = make("select", { id: "used", "aria-label": "Training to use" });
   const to = make("select", { id: "to", "aria-label": "Format" }, ...["safetensors", "torchscript", "onnx"].map((format) => make("option", {}, format)));
   const predict = make("button", { type: "button", onclick: () => order({ what: "predict", name: run.value }) }, "Predict all samples");
@@ -149,11 +157,11 @@ export function enoughScreen(main) {
   const result = make("p", { class: "lead", role: "status" });
   const output = make("pre", { class: "output", hidden: true });
   const use = make("section", { hidden: true }, make("h2", {}, "Use the model"), make("div", { class: "row" }, run, predict, exporting, to), result, output);
-  main.append(said, figure, list, use);
+  main.append(said, figure, ahead, how, list, use);
   let timer = 0;
 
   async function order(values) {
-    try { await send("command", values); warn(""); await load(); speak("Started."); } catch (error) { warn(error.message); }
+    try { await send("command", values); warn(""); await load(); speak("Started."); } catch (error) { fail(error); }
   }
 
   async function load() {
@@ -162,25 +170,30 @@ export function enoughScreen(main) {
     const measured = done.filter((each) => each.test_error !== null).sort((a, b) => a.labels - b.labels);
     said.textContent = sentence(measured);
     list.hidden = !runs.length;
-    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), interval(each.test_error_interval), shares(each.supervised_test_error), each.state].map((cell) => make("td", {}, cell)))));
+    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), shares(each.supervised_test_error), each.state].map((cell, place) => make("td", {}, cell, place === 1 && each.test_error_interval ? make("span", { class: "fine" }, interval(each.test_error_interval)) : null)))));
     const chosen = run.value || done.at(-1)?.name;
     run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
     use.hidden = !done.length;
     figure.hidden = !measured.length;
-    if (measured.length) chart.draw({ name: "enough", runs: measured });
+    const foreseen = measured.findLast((each) => each.curve)?.curve;
+    const last = measured.at(-1);
+    ahead.textContent = foreseen?.verdict ?? "";
+    how.replaceChildren(...(last ? [foreseen ? `${foreseen.tested} The last points of the chart are predicted. ` : "What more labels would bring can be predicted from twelve more trainings: ", ...(last.curve ? [] : [make("code", {}, `softmatch curve ${last.path}`)])] : []));
+    if (measured.length) chart.draw({ name: "enough", runs: measured, predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
     const busy = command?.state === "running";
     predict.disabled = exporting.disabled = busy;
     output.hidden = !command;
     if (command) {
-      result.textContent = { running: `${command.what}: at work…`, finished: `${command.what}: done, ${command.file}`, failed: `${command.what} failed:` }[command.state];
+      result.textContent = { running: `${command.what}: at work…`, finished: `${command.what}: done, in ${command.file} on the machine of the server. `, failed: `${command.what} failed:` }[command.state];
+      if (command.state === "finished") result.append(make("a", { href: `/download/${encodeURIComponent(command.result)}`, download: true }, "Download"));
       output.textContent = command.output;
     }
     clearTimeout(timer);
     if (busy) timer = setTimeout(load, EVERY);
   }
 
-  load().catch((error) => warn(error.message));
-  return { refresh: () => { if (page.state.command?.state === "running" && !timer) load(); }, close: () => { clearTimeout(timer); chart.close(); }, help: { Tab: "Move between the buttons" } };
+  load().catch(fail);
+  return { again: () => load().catch(fail), refresh: () => { if (page.state.command?.state === "running" && !timer) load(); }, close: () => { clearTimeout(timer); chart.close(); }, help: { Tab: "Move between the buttons" } };
 }
 
 function sentence(runs) {
