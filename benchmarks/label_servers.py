@@ -167,16 +167,17 @@ class Client:
 
 
 def label_until_killed(server: Server, acknowledged: dict[str, str], moment: random.Random, longest: float = 0.5) -> None:
-    """Label without pause while another thread kills the server; notes what was acknowledged, by request."""
+    """Label without pause while another thread kills the server, after its first answer; notes what was acknowledged."""
     client = Client(server.address)
     killer = threading.Timer(moment.uniform(0.0, longest), server.kill)
-    killer.start()
     try:
         while True:
             request, label = secrets.token_hex(8), moment.choice(LABELS)
             position = moment.randrange(client.state["total"])
             client.label([position], label, request=request)
             acknowledged[request] = label
+            if killer.ident is None:
+                killer.start()
             if moment.random() < 0.1:
                 undone = secrets.token_hex(8)
                 client.post("turn", request=undone, how="undo", epoch=client.state["epoch"])

@@ -92,7 +92,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_is_twice(
     for number in range(6):
         server = servers.start(str(pictures), "--project", str(tmp_path / "p"), "--port", "0")
         label_until_killed(server, acknowledged, random.Random(number), longest=0.25)
-    assert acknowledged
+    assert len(acknowledged) >= 6
     assert lost_or_twice(tmp_path / "p", acknowledged) == (0, 0)
 
 
