@@ -103,6 +103,9 @@ class Config(BaseModel):
         description="Batch normalisation. separate: labelled, weak and strong views each have their own statistics. "
         "joint: they share them, as in the paper's code.",
     )
+    small_images: float = Field(
+        0.0, ge=0, le=1, description="Share of the run that trains on images of five eighths of their side, from 24 pixels on."
+    )
     micro_batch: int | None = Field(
         None, ge=0, description="Largest number of images in one forward pass, with --batch-statistics separate. 0: no limit."
     )

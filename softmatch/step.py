@@ -1,8 +1,8 @@
 """Batch, Seen and Output: the values that pass between data, methods and the loop in one step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
@@ -116,6 +116,15 @@ class Batch:
     index: Tensor
     labeled_index: Tensor = field(default_factory=_none)
     streams: Mapping[str, Labeled] = field(default_factory=dict)
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        """The same batch with each view changed."""
+
+        def each(views: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {name: change(view) for name, view in views.items()}
+
+        streams = {name: stream._replace(views=each(stream.views)) for name, stream in self.streams.items()}
+        return replace(self, labeled=each(self.labeled), unlabeled=each(self.unlabeled), streams=streams)
 
 
 @dataclass(frozen=True)

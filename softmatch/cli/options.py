@@ -34,7 +34,7 @@ PANELS: Mapping[str, str] = {
 MORE: Mapping[str, str] = {
     "Labels from a file": "prefer",
     "Optimiser": "labeled_batch unlabeled_batch optimizer lr schedule weight_decay decay clip warmup views layer_decay "
-    "strong_share neighbours head_rate tuned_layers lora head length_buckets",
+    "strong_share small_images neighbours head_rate tuned_layers lora head length_buckets",
     "Machine": "device precision threads workers compile micro_batch checkpoint_every",
     "Paper and long tail": "recipe imbalance unlabeled_imbalance largest_class_labels largest_class_unlabeled train_per_class "
     "validation_per_class batch_statistics averages teacher statistics_momentum model_momentum batch_norm_momentum",
@@ -43,7 +43,7 @@ MORE: Mapping[str, str] = {
 BY_DATA = "by the data"
 DEFAULTS: Mapping[str, str] = {
     **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "image_size", "max_tokens"), BY_DATA),
-    **dict.fromkeys(("recipe", "schedule", "teacher", "neighbours", "strong_share"), BY_DATA),
+    **dict.fromkeys(("recipe", "schedule", "teacher", "neighbours", "strong_share", "small_images"), BY_DATA),
     **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "warmup"), BY_DATA),
     **dict.fromkeys(("weight_decay", "layer_decay", "head_rate", "model_momentum", "test_fraction", "folds"), BY_DATA),
     **dict.fromkeys(("largest_class_labels", "largest_class_unlabeled"), "the paper's number for CIFAR"),

@@ -15,7 +15,7 @@ from softmatch.formatting import as_json
 STEP = (
     *("recipe", "labels", "method", "method_options", "network", "steps", "seed", "views", "labeled_batch", "unlabeled_batch"),
     *("batch_statistics", "micro_batch", "optimizer", "lr", "schedule", "weight_decay", "decay", "clip", "averages"),
-    *("teacher", "neighbours", "strong_share"),
+    *("teacher", "neighbours", "strong_share", "small_images"),
     *("statistics_momentum", "model_momentum", "batch_norm_momentum", "precision", "device", "threads", "compile"),
 )
 """Settings that decide about a training step of images in memory, which `softmatch bench` reads."""

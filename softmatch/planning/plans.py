@@ -181,7 +181,7 @@ def measured_plan(counted: Counted, device: str) -> dict[str, Any]:
     """Time a few steps of the method, and of its baseline, on this machine (auto, cpu, cuda, mps) with random data."""
     keep_freed_memory()
     found = bench.plan(costs.random_job(counted.setting, counted.setting.data.shape, device))
-    own, baseline = found.measurement.seconds, found.baseline or 0.0
+    own, baseline = found.step, found.baseline or 0.0
     times = tuple(Range(value, value) for value in (own, baseline, own / found.measurement.flops))
     where = f"{bench.device_name(found.task.device)}, {torch.get_num_threads()} threads"
     return _figures(counted, times, 1, f"Measured: {len(found.measurement.step)} steps on {where}, random data")

@@ -237,7 +237,8 @@ class Plan:
     """Plan of a run, with its cost estimated from a few steps. Times are in seconds.
 
     Attributes:
-        baseline: time of a step of the baseline; None without one.
+        step: mean time of a step; steps on small images take less.
+        baseline: mean time of a step of the baseline; None without one.
         evaluation: time of one evaluation, and of the last one, which may have more samples.
         evaluations: number of evaluations of each network.
         encoding: cost of activations to cache first, with --tune last-N.
@@ -245,6 +246,7 @@ class Plan:
 
     task: Task
     measurement: Measurement
+    step: float
     baseline: float | None
     evaluation: tuple[float, float]
     evaluations: int
@@ -264,7 +266,7 @@ class Plan:
     @property
     def step_seconds(self) -> float:
         """Time of a step of all networks."""
-        return (len(self.task.evaluation.folds) + 1) * self.measurement.seconds + self._baselines * (self.baseline or 0.0)
+        return (len(self.task.evaluation.folds) + 1) * self.step + self._baselines * (self.baseline or 0.0)
 
     @property
     def evaluation_seconds(self) -> tuple[float, float]:
@@ -301,21 +303,32 @@ def plan(job: Job, steps: int = 4, budget: float = 30.0, network: Network | None
     began, minutes = time.perf_counter(), job.config.minutes
     task, encoding = prepare_sample(replace(job, config=job.config.model_copy(update={"minutes": None})), network)
     trainer = make_trainer(task, build_method(task, task.config.method))
-    measured = measure(trainer, steps, budget=budget)
+    measured, step = _measure_run(trainer, steps, budget)
     evaluation = _time_evaluation(task, trainer)
     every, baseline = trainer.every, None
     trainer.batches.close()
     del trainer
     if task.has_baseline:
         supervised = make_trainer(task, build_method(task, "supervised"))
-        baseline = measure(supervised, steps, budget=budget / 2).seconds
+        baseline = _measure_run(supervised, steps, budget / 2)[1]
         supervised.batches.close()
-    found = Plan(task, measured, baseline, evaluation, -(-task.config.steps // every), encoding)
+    found = Plan(task, measured, step, baseline, evaluation, -(-task.config.steps // every), encoding)
     if minutes is None:
         return found
     length = _length(found, 60 * minutes - (time.perf_counter() - began))
     task = replace(task, config=task.config.model_copy(update=length))
     return replace(found, task=task, evaluations=-(-length["steps"] // length["evaluate_every"]))
+
+
+def _measure_run(trainer: Trainer, steps: int, budget: float) -> tuple[Measurement, float]:
+    """Measure the largest step of a run, and the mean time of a step, with its share on small images."""
+    share, small = trainer.config.small_images, 0.0
+    if share:
+        small = measure(trainer, max(steps // 2, 1), budget=budget / 2).seconds
+        budget /= 2
+        trainer.config = trainer.config.model_copy(update={"small_images": 0.0})
+    measured = measure(trainer, steps, budget=budget)
+    return measured, share * small + (1.0 - share) * measured.seconds
 
 
 def _time_evaluation(task: Task, trainer: Trainer) -> tuple[float, float]:

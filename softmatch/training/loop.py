@@ -24,6 +24,7 @@ from softmatch.training.arithmetic import HALF
 from softmatch.training.checkpoint import flatten_optimizer, unflatten_optimizer
 from softmatch.training.ema import ModelAverage
 from softmatch.training.schedule import cosine_factor, set_learning_rate, triangular_factor
+from softmatch.views.image import reduced
 
 Record = dict[str, Any]
 
@@ -153,6 +154,11 @@ class Trainer:
         factor = triangular_factor if self.config.schedule == "triangular" else cosine_factor
         return factor(step - begun, end - begun, self.config.warmup)
 
+    def on_small_images(self, step: int) -> bool:
+        """True in the first share of each generation that the settings train on reduced images."""
+        _, begun, end = self._generation(step)
+        return step - begun < self.config.small_images * (end - begun)
+
     def _generation(self, step: int) -> tuple[int, int, int]:
         """Generation of a step: its number, its first step, and the first step of the next one."""
         parts = self.method.generations
@@ -195,6 +201,8 @@ class Trainer:
                 set_learning_rate(optimizer, self.config.lr * self.factor(step))
             with clock("data"):
                 batch = self.batches(step)
+                if self.on_small_images(step):
+                    batch = batch.changed(reduced)
             with clock("weighting and loss"), self._autocast():
                 output = self._loss(step, batch)
             with clock("backward"):

@@ -135,8 +135,9 @@ def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
     if config.last_layers is not None:
         if not is_encoder(network):
             raise InputError(f"--tune {config.tune} trains the last layers of a pretrained encoder. Leave out --network.")
-        if config.compile:
-            raise InputError(f"--compile does not work with --tune {config.tune}. Leave it out.")
+        for key in ("compile", "small_images"):
+            if getattr(config, key):
+                raise InputError(f"--{key.replace('_', '-')} does not work with --tune {config.tune}. Leave it out.")
     if config.tuned_layers is not None and config.tune not in ("head", "all"):
         raise InputError(f"--tuned-layers is for --tune all, and this is --tune {config.tune}. Leave it out.")
     if config.length_buckets is not None and kind != "text":

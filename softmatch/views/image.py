@@ -8,11 +8,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from softmatch.errors import InputError, nearest
 from softmatch.views import randaugment as ops
 from softmatch.views.rows import Rows, check_number, cut
 
+SCALE, SMALLEST_REDUCED = 0.625, 24
+"""Factor of the side of reduced images, and the smallest side that is reduced."""
 Order = Literal["randaugment-first", "crop-first"]
 
 
@@ -116,6 +119,14 @@ def channel_statistics(items: Tensor, chosen: Tensor | None = None, chunk: int =
     mean = (counts * value).sum(1, keepdim=True) / total
     variance = (counts * (value - mean).square()).sum(1, keepdim=True) / (total - 1).clamp_min(1)
     return mean.flatten().tolist(), variance.sqrt().flatten().tolist()
+
+
+def reduced(images: Tensor) -> Tensor:
+    """Scale views of images (B, C, H, W) to five eighths of their side, with antialiasing; leave other views unchanged."""
+    if images.ndim != 4 or min(images.shape[-2:]) < SMALLEST_REDUCED:
+        return images
+    size = [round(SCALE * side) for side in images.shape[-2:]]
+    return F.interpolate(images, size=size, mode="bilinear", antialias=True)
 
 
 class ImageViews:

@@ -1,12 +1,14 @@
 """The loop: repeats bit for bit, resumes exactly from its state, never sees the truth, stops on NaN."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from softmatch import alignments, thresholds, weightings
@@ -210,6 +212,25 @@ class Fails(torch.nn.Module):
 def test_failures_that_a_user_can_fix_are_explained(error: Exception, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         trainer_of(small_task(network=Fails(error))).advance()
+
+
+def test_the_first_share_of_a_run_trains_on_small_images() -> None:
+    task = small_task("digits", steps=10, small_images=0.5, network="shallow-4")
+    items = F.interpolate(task.examples.items.float(), 32).to(torch.uint8)
+    task = replace(task, examples=replace(task.examples, items=items))
+    trainer, sides = trainer_of(task), []
+    trainer.network.register_forward_pre_hook(lambda _, inputs: sides.append(tuple(inputs[0].shape[-2:])))
+    for _ in range(10):
+        before = len(sides)
+        trainer.advance()
+        assert len(set(sides[before:])) == 1, "all views of a step"
+    half = len(sides) // 2
+    assert sides == [(20, 20)] * half + [(32, 32)] * half
+    small = small_task("digits", steps=2, small_images=1.0)
+    trainer = trainer_of(small)
+    trainer.network.register_forward_pre_hook(lambda _, inputs: sides.append(tuple(inputs[0].shape[-2:])))
+    trainer.advance()
+    assert sides[-1] == (8, 8), "images of fewer than 24 pixels are not reduced"
 
 
 @pytest.mark.parametrize("method", ["meta_pseudo_labels", "mean_teacher", "vat", "freematch"])
