@@ -93,7 +93,7 @@ def _how_measured(contents: Contents) -> str | None:
             return (
                 f"{some} labelled samples were divided into {count(folds, 'part', 'parts') if folds else 'parts'}. Each part was "
                 "predicted by a network that was trained without it and saw neither its labels nor its samples. The saved "
-                "model was then trained on all labels, so its own error is expected to be lower, the more so the fewer labels there are."
+                "model was then trained on all labels, so its own error is expected to be lower, the more so the fewer there are."
             )
         case _:
             return None

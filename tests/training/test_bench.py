@@ -112,7 +112,7 @@ def test_arithmetic_per_unlabeled_image() -> None:
 def test_the_step_of_the_sprint() -> None:
     setting, measurement = small_bench(recipe="sprint", network="shallow-2")
     assert (setting["recipe"], setting["network"], setting["precision"]) == ("sprint", "shallow-2", "float32")
-    assert measurement.images == 4 + 2 * 6
+    assert measurement.images == 4 + 6 + 3  # labelled, weak, and half of the strong views
     assert bench({"recipe": "sprint", "network": "shallow-1"}, 8, 1, 2, 40, 1).setting["unlabeled_batch"] == 256
 
 
