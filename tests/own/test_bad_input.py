@@ -15,6 +15,7 @@ from PIL import Image
 from softmatch.cli.app import main
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
+from tests.forked import Forked
 from tests.own.sources import blobs, pictures, texts, write_csv
 
 QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-baseline", "--evaluation", "none")
@@ -207,8 +208,12 @@ def test_a_disk_that_is_read_only_or_full(tmp_path: Path, disk: str, code: int, 
 def test_an_interruption_at_any_moment(tmp_path: Path, moment: str) -> None:
     source, run = texts(tmp_path / "t.csv", 40, 400), tmp_path / "run"
     options = ["--steps", "100000", "--evaluate-every", "20", "--checkpoint-every", "20", "--evaluation", "none"]
-    command = [sys.executable, "-m", "softmatch", "train", str(source), *options, "--out", str(run)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = ["-m", "softmatch", "train", str(source), *options, "--out", str(run)]
+    process: Forked | subprocess.Popen[str]
+    if moment == "training":
+        process = Forked(command, tmp_path)
+    else:  # an interpreter that has nothing yet
+        process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     waiting = time.monotonic() + 60
     if moment == "training":
         while not list(run.glob("checkpoints/*.safetensors")) and time.monotonic() < waiting:

@@ -1,8 +1,6 @@
 """Tests of the learning curve: its statistics, a curve of a real run, and what is refused."""
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +14,8 @@ from softmatch.runs.folder import RunFolder
 from softmatch.training.learning_curve import Trained, extrapolate
 from softmatch.training.loop import Record
 from softmatch.training.task import Task
+from tests import forked
+from tests.forked import Forked
 
 
 def trainings(errors: dict[int, float], tested: int, times: int = 4) -> list[Trained]:
@@ -99,12 +99,12 @@ class Watched:
 
 
 def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "softmatch", *map(str, words)]
+    return ["-m", "softmatch", *map(str, words)]
 
 
 def test_a_curve_that_is_killed_goes_on(run: Path) -> None:
     """The command is killed after some trainings, and repeated: those are not trained again."""
-    process = subprocess.Popen(command("curve", run), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = Forked(command("curve", run), run)
     third = run / "curve" / "3" / "outcome.safetensors"
     while process.poll() is None and not third.exists():
         time.sleep(0.02)
@@ -148,7 +148,7 @@ def test_what_is_refused(run: Path, table: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="have changed"):
         learning_curve(run, moved)
     unmeasured = softmatch.train(table, out=tmp_path / "unmeasured", steps=2, evaluation="none", threads=1).run
-    asked = subprocess.run(command("curve", unmeasured), capture_output=True, text=True, check=False)
+    asked = forked.run(command("curve", unmeasured), tmp_path)
     assert asked.returncode == 2
     assert "was not measured" in asked.stderr
     assert "Traceback" not in asked.stderr
