@@ -1,8 +1,6 @@
 """A classifier as a folder."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from torch import nn
 
 from softmatch.classifier import Classifier
 from softmatch.runs.model import load_model
+from tests import forked
 from tests.refusals import refused
 
 GENERATOR = np.random.default_rng(0)
@@ -50,7 +49,8 @@ def saved(classifier: Classifier, tmp_path: Path) -> Path:
 def test_another_process_predicts_the_same_bit_for_bit(classifier: Classifier, saved: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "images.npy", IMAGES)
     arguments = [str(saved), *(str(tmp_path / name) for name in ("images.npy", "probs.npy"))]
-    subprocess.run([sys.executable, "-c", LOAD, *arguments], check=True)
+    done = forked.run(["-c", LOAD, *arguments], tmp_path)
+    assert done.returncode == 0, done.stderr
     assert (np.load(tmp_path / "probs.npy") == classifier.predict_proba(IMAGES)).all()
 
 

@@ -10,11 +10,12 @@ import textwrap
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Argument, CycloptsError, Group, MissingArgumentError, Parameter, UnknownCommandError, UnknownOptionError
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, Parameter, UnknownCommandError, UnknownOptionError
 from pydantic import ValidationError
 
 from softmatch import __version__
@@ -124,7 +125,8 @@ def _explain(error: BaseException, words: list[str]) -> int:
         case UnknownOptionError():
             _complain(_unknown_option(error, words))
         case MissingArgumentError() if error.argument is not None and error.argument.name not in words:
-            described = {argument.name: argument.parameter.help for argument in _arguments_of(words[0])}
+            arguments = app[words[0]].assemble_argument_collection(parse_docstring=True)
+            described = {argument.name: argument.parameter.help for argument in arguments}
             _complain(f"{words[0]} needs {error.argument.name}: {described[error.argument.name]}")
         case CycloptsError():
             cause = error.__cause__
@@ -162,13 +164,11 @@ def _unknown_option(error: UnknownOptionError, words: list[str]) -> str:
     return f"{command} has no option {given}. {close}"
 
 
+@cache
 def option_names(command: str) -> list[str]:
     """All options of a command."""
-    return [name for argument in _arguments_of(command) for name in argument.names if name.startswith("-")]
-
-
-def _arguments_of(command: str) -> Iterable[Argument]:
-    return app[command].assemble_argument_collection(parse_docstring=True)
+    arguments = app[command].assemble_argument_collection(parse_docstring=False)  # with help texts, all commands take seconds
+    return [name for argument in arguments for name in argument.names if name.startswith("-")]
 
 
 @contextmanager

@@ -52,7 +52,8 @@ class Examples:
             raise InputError(f"there are {len(self.items)} items but {len(self.labels)} labels.")
         if len(self.classes) < 2:
             raise InputError(f"a classifier needs at least two classes, this source has {len(self.classes)}.")
-        if len(self.labels) and (int(self.labels.max()) >= len(self.classes) or int(self.labels.min()) < UNLABELED):
+        found = self.labels if any(self.labels.stride()) else self.labels[:1]  # one value, expanded: a plan's, of any number
+        if len(found) and (int(found.max()) >= len(self.classes) or int(found.min()) < UNLABELED):
             raise InputError(f"labels must lie in −1 … {len(self.classes) - 1}.")
         if self.augmented is not None and (
             len(self.augmented) != len(self.items) or self.augmented.shape[2:] != tuple(self.items.shape[1:])

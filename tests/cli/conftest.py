@@ -1,13 +1,23 @@
 """The command line in this process and a folder of its own: a new process would take seconds to import torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
+import docstring_parser
 import pytest
 
 from softmatch.cli.app import main
 
 Said = Callable[..., str]
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _help_is_read_once() -> Iterator[None]:
+    """Each command finds its help texts by parsing the source of the same classes, which does not change."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(docstring_parser, "parse_from_object", cache(docstring_parser.parse_from_object))
+        yield
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import yaml
 
 from softmatch.methods import METHODS
 from tests.cli.conftest import Said
+from tests.forked import Forked
 
 QUICK = ["--steps", "20", "--threads", "1", "--unlabeled-batch", "32"]
 
@@ -127,8 +129,7 @@ def test_report_writes_the_page_again(tmp_path: Path, said: Said) -> None:
 
 def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
     options = "--steps 1000000 --evaluate-every 5 --out run --no-baseline"
-    command = [sys.executable, "-m", "softmatch", "train", "two-moons", *options.split()]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Forked(["-m", "softmatch", "train", "two-moons", *options.split()], tmp_path)
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 60
     while not metrics.exists() and time.monotonic() < deadline:
@@ -145,10 +146,11 @@ def test_interrupt_keeps_what_was_written(tmp_path: Path) -> None:
 def test_a_terminal_gets_a_live_display(tmp_path: Path) -> None:
     """In a real pseudo-terminal: a bar for the baseline and the run, with step, loss, f, g, error."""
     master, slave = pty.openpty()
-    command = [sys.executable, "-m", "softmatch", "train", *QUICK, "--out", "run"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=slave, stderr=slave, stdin=slave, env=environment)
-    os.close(slave)
+    process = Forked(["-m", "softmatch", "train", *QUICK, "--out", "run"], tmp_path, environment, os.ttyname(slave))
+    while not select.select([master], [], [], 0.1)[0] and process.poll() is None:
+        pass
+    os.close(slave)  # the process has opened it
     shown = b""
     with suppress(OSError):  # at the end of the process
         while part := os.read(master, 4096):

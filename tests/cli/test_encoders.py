@@ -4,13 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from softmatch.encoders.named import NAMED
+from tests import forked
 from tests.cli.conftest import Said
 from tests.hub_server import Hub, serving
 from tests.tiny_encoder import make_text_encoder
@@ -22,7 +22,7 @@ SETTINGS = ("--steps", "2", "--evaluation", "none", "--no-baseline", "--device",
 
 @pytest.fixture
 def softmatch(tmp_path: Path) -> Softmatch:
-    """Run the command line as a new process in a folder with texts.csv, with caches of its own."""
+    """Run the command line as a process of its own in a folder with texts.csv, with caches of its own."""
     rows = [f"{'the cat sat' if k % 2 else 'a dog ran'} {k},{'AB'[k % 2] if k < 12 else ''},{k * 11}" for k in range(40)]
     (tmp_path / "texts.csv").write_text("\n".join(["text,label,customer", *rows]))
 
@@ -34,8 +34,7 @@ def softmatch(tmp_path: Path) -> Softmatch:
             "SOFTMATCH_CACHE": str(tmp_path / "cache"),
         }
         environment = {**{key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}, **given}
-        command = [sys.executable, "-m", "softmatch", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = forked.run(["-m", "softmatch", *arguments], tmp_path, environment)
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done

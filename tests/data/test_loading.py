@@ -30,6 +30,7 @@ from softmatch.seeds import stream
 from softmatch.step import Batch
 from softmatch.views import ImageViews, VectorViews
 from softmatch.views.pillow import PillowViews, to_image
+from tests.forked import Forked
 
 CPU = torch.device("cpu")
 
@@ -200,8 +201,7 @@ def test_a_killed_worker_ends_a_run_with_a_message(folder: Path, tmp_path_factor
             for number in range(6):
                 shutil.copy(folder / f"{2 * number + 1:02}.jpg", tree / part / name / f"{number}.JPEG")
     options = "--labels 4 --labeled-batch 2 --unlabeled-batch 4 --network small-conv --steps 100000 --workers 1 --no-baseline"
-    command = [sys.executable, "-m", "softmatch", "train", "imagenet", "--data", str(tree), *options.split()]
-    run = subprocess.Popen(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = Forked(["-m", "softmatch", "train", "imagenet", "--data", str(tree), *options.split()], tree)
     try:
         os.kill(_child_of(run.pid, tree), signal.SIGKILL)
         _, error = run.communicate(timeout=60)

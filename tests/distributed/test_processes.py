@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -19,6 +17,7 @@ from softmatch.distributed.processes import World, share
 from softmatch.errors import InputError
 from softmatch.methods.forward import Forward
 from tests import several_processes, two_processes
+from tests.forked import Forked
 from tests.several_processes import CASES, NORMALISED, NORMS, SIZES, Cut, Found, first_of_two
 
 PATIENCE = 600.0
@@ -50,9 +49,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
 
 
 def _start(directory: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}  # the same softmatch as here
-    command = [sys.executable, several_processes.__file__ or "", str(directory)]
-    script = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+    script = Forked(["-m", several_processes.__name__, str(directory)], directory)
     try:
         _, errors = script.communicate(timeout=PATIENCE)
         assert script.returncode == 0, errors

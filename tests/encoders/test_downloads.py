@@ -1,13 +1,13 @@
 """Downloads from a real server that answers like the hub: what is fetched and used later, and what happens when it fails."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.hub_server import Hub, serving
 from tests.tiny_encoder import add_sentence_settings, make_text_encoder
 
@@ -46,8 +46,7 @@ def fetch(hub: Hub, home: Path, *arguments: str, code: int = 0, **environment: s
     """Output and messages of a new process that asks for a model of the hub."""
     mine = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     given = {**mine, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": hub.address, "HF_HOME": str(home), **environment}
-    command = [sys.executable, "-c", FETCH, *(arguments or (hub.name,))]
-    done = subprocess.run(command, capture_output=True, text=True, env=given, check=False)
+    done = forked.run(["-c", FETCH, *(arguments or (hub.name,))], home, given)
     assert done.returncode == code, done.stderr
     return done.stdout.strip(), done.stderr
 

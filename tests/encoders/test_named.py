@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from softmatch.encoders.encoder_folder import TextReading, find_encoder, read_im
 from softmatch.encoders.model_folder import HUB_ID
 from softmatch.encoders.named import NAMED, is_named, prefix_of, resolve
 from softmatch.errors import InputError
+from tests import forked
 from tests.tiny_encoder import make_text_encoder
 
 TIMM = '''
@@ -130,7 +129,7 @@ def timm_model(tmp_path: Path) -> Path:
 
 def _use(encoder: str, library: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(library), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run([sys.executable, "-c", USE, encoder], capture_output=True, text=True, env=environment, check=False)
+    done = forked.run(["-c", USE, encoder], library, environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -2,8 +2,6 @@
 
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import torch
 from softmatch.distributed.launching import free_port
 from softmatch.methods import Problem, build
 from softmatch.training.job import train
+from tests.forked import Forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -38,13 +37,12 @@ def test_plain_loop_learns_digits(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 @pytest.mark.parametrize("name", ["own_loop", "plain_loop"])
-def test_a_loop_runs_under_ddp_in_two_processes(name: str) -> None:
+def test_a_loop_runs_under_ddp_in_two_processes(name: str, tmp_path: Path) -> None:
     """own_loop has batch normalisation, plain_loop has none: there both processes end with the same network."""
     code = f"import runpy; print(runpy.run_path({str(EXAMPLES / name)!r} + '.py')['main'](steps=3))"
     meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     ranks = [{**os.environ, **meeting, "RANK": rank, "LOCAL_RANK": rank} for rank in "01"]
-    command = [sys.executable, "-c", code]
-    processes = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for environment in ranks]
+    processes = [Forked(["-c", code], tmp_path, environment) for environment in ranks]
     outputs = [process.communicate(timeout=600)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert "labels, 3 steps" in outputs[0][0]

@@ -2,8 +2,7 @@
 
 import shutil
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from softmatch.inference.suggest import suggest
 from softmatch.inference.unlabeled_pool import open_pool
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model, set_temperature
+from tests.forked import Forked
 from tests.inference.conftest import read_csv
 from tests.own.sources import write_csv
 from tests.refusals import refused
@@ -344,13 +344,13 @@ from softmatch.inference.predict import predict
 predict(sys.argv[1], sys.argv[2], progress=lambda done: print(done, flush=True), rows=10, device="cpu")
 """
     run = shutil.copytree(text_folder / "run", tmp_path / "run")
-    child = subprocess.Popen([sys.executable, "-c", code, run, source], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    lines = [child.stdout.readline() for _ in range(3)]
+    child = Forked(["-c", code, str(run), str(source)], tmp_path)
+    while child.poll() is None and len(child.written().splitlines()) < 3:
+        time.sleep(0.01)
     assert [path.name[:3] for path in (run / "predictions").iterdir()] == [".t."]
     child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=60)
-    assert lines[2] == "30\n"
+    lines, errors = child.communicate(timeout=60)
+    assert lines.splitlines()[2] == "30"
     assert child.returncode != 0
     assert "KeyboardInterrupt" in errors
     assert list((run / "predictions").iterdir()) == []

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from softmatch.data.readers.csv_files import Delimited
 from softmatch.errors import SoftmatchError
 from softmatch.inference.writing import STDOUT, choose_path, free_path, write_table
+from tests import forked
 from tests.refusals import refused
 
 HARD = ['a "b", c', "line\nbreak", "carriage\rreturn", "both\r\n", "😀 ü", "=1+1"]
@@ -154,7 +154,8 @@ for path in sys.argv[1:]:
         print(error)
 """
     paths = [str(tmp_path / f"t.{suffix}") for suffix in ("csv", "parquet")]
-    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True, check=True)
+    done = forked.run(["-c", code, *paths], tmp_path)
+    assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if line]
     assert len(said) == 2
     for path, line in zip(paths, said, strict=True):

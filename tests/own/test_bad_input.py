@@ -1,5 +1,6 @@
 """Bad input, each case as its user meets it: a message that names the place, an exit code, nothing written, nothing lost."""
 
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from PIL import Image
 from softmatch.cli.app import main
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import list_checkpoints, load_checkpoint
+from tests.forked import Forked
 from tests.own.sources import blobs, pictures, texts, write_csv
 
 QUICK = ("--steps", "4", "--unlabeled-batch", "8", "--threads", "1", "--no-baseline", "--evaluation", "none")
@@ -190,16 +192,29 @@ def test_a_file_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.skipif(not NAMESPACES, reason="a disk of one's own, which root cannot write to either, needs user namespaces")
-@pytest.mark.parametrize(("disk", "code", "message"), [("ro", 2, "Read-only file system"), ("size=128k", 1, "No space left")])
-def test_a_disk_that_is_read_only_or_full(tmp_path: Path, disk: str, code: int, message: str) -> None:
-    source, place = blobs(tmp_path / "t.csv"), tmp_path / "disk"
-    place.mkdir()
-    train = f"{sys.executable} -m softmatch train {source} {' '.join(QUICK)} --network mlp-256 --out {place}/run"
-    done = unshared(f"mount -t tmpfs -o {disk} none {place} && {{ {train}; code=$?; ls -A {place}/run/model; exit $code; }}")
-    assert done.returncode == code, done.stdout + done.stderr
-    assert message in done.stderr
+def test_disks_that_are_read_only_or_full(tmp_path: Path) -> None:
+    source, disks = blobs(tmp_path / "t.csv"), {"ro": (2, "Read-only file system"), "size=128k": (1, "No space left")}
+    for disk in disks:
+        (tmp_path / disk).mkdir()
+    mounts = " && ".join(f"mount -t tmpfs -o {disk} none {tmp_path}/{disk}" for disk in disks)
+    train = ["train", str(source), *QUICK, "--network", "mlp-256", "--out"]
+    code = f"""
+import sys
+from pathlib import Path
+from softmatch.cli.app import main
+for disk in {list(disks)}:
+    print(f"--- {{disk}}", file=sys.stderr)
+    print(disk, main([*{train}, f"{tmp_path}/{{disk}}/run"]))
+print("left:", [path.name for path in Path({str(tmp_path)!r}).glob("*/run/model/*")])
+"""
+    done = unshared(f"{mounts} && exec {sys.executable} -c {shlex.quote(code)}")
+    assert done.returncode == 0, done.stderr
+    said = dict(part.split("\n", 1) for part in done.stderr.split("--- ")[1:])
+    for disk, (wanted, message) in disks.items():
+        assert f"{disk} {wanted}\n" in done.stdout
+        assert message in said[disk]
     assert "Traceback" not in done.stderr
-    assert "safetensors" not in done.stdout  # no part of a file that looks whole
+    assert "safetensors" not in done.stdout.partition("left:")[2]  # no part of a file that looks whole
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the moment is known by what the process has loaded")
@@ -207,18 +222,25 @@ def test_a_disk_that_is_read_only_or_full(tmp_path: Path, disk: str, code: int, 
 def test_an_interruption_at_any_moment(tmp_path: Path, moment: str) -> None:
     source, run = texts(tmp_path / "t.csv", 40, 400), tmp_path / "run"
     options = ["--steps", "100000", "--evaluate-every", "20", "--checkpoint-every", "20", "--evaluation", "none"]
-    command = [sys.executable, "-m", "softmatch", "train", str(source), *options, "--out", str(run)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    waiting = time.monotonic() + 60
+    command = ["-m", "softmatch", "train", str(source), *options, "--out", str(run)]
+    process: Forked | subprocess.Popen[str]
     if moment == "training":
-        while not list(run.glob("checkpoints/*.safetensors")) and time.monotonic() < waiting:
-            time.sleep(0.05)
-    else:
-        library = {"importing": "libtorch", "reading": "sklearn"}[moment]
-        while library not in Path(f"/proc/{process.pid}/maps").read_text() and time.monotonic() < waiting:
-            time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+        process = Forked(command, tmp_path)
+    else:  # an interpreter that has nothing yet
+        process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        waiting = time.monotonic() + 60
+        if moment == "training":
+            while not list(run.glob("checkpoints/*.safetensors")) and time.monotonic() < waiting:
+                time.sleep(0.05)
+        else:
+            library = {"importing": "libtorch", "reading": "sklearn"}[moment]
+            while library not in Path(f"/proc/{process.pid}/maps").read_text() and time.monotonic() < waiting:
+                time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == (75 if moment == "training" else 130)
     assert ("stopped by SIGINT" if moment == "training" else "interrupted") in said
     assert "Traceback" not in said

@@ -1,7 +1,5 @@
 """The number format that "auto" stands for, and denormal numbers: zero in every thread while training, as before afterwards."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from softmatch.config import Config
 from softmatch.training import arithmetic
 from softmatch.training.arithmetic import choose_precision, describe_machine, flushes, has_bf16_units, set_flushing, use_threads
 from softmatch.training.setup import restored_state
+from tests import forked
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"steps": 3, "labeled_batch": 4, "unlabeled_batch": 8, "network": "small-conv-2", "threads": 1}
@@ -136,7 +135,7 @@ def test_python_and_the_command_line_give_the_same_bytes(tmp_path: Path) -> None
     denormals()  # a pool that was started before
     softmatch.train("digits", **{**SMALL, "threads": 2, "recipe": "sprint", "network": "shallow-2", "out": tmp_path / "python"})
     options = "--steps 3 --labeled-batch 4 --unlabeled-batch 8 --threads 2 --recipe sprint --network shallow-2 --quiet"
-    command = [sys.executable, "-m", "softmatch", "train", "digits", *options.split(), "--out", str(tmp_path / "command")]
-    subprocess.run(command, check=True)
+    done = forked.run(["-m", "softmatch", "train", "digits", *options.split(), "--out", "command"], tmp_path)
+    assert done.returncode == 0, done.stderr
     models = [(tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("python", "command")]
     assert models[0] == models[1]

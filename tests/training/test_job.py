@@ -138,7 +138,7 @@ class Reshapes(nn.Module):
 
 
 def test_a_network_of_ones_own_from_training_to_prediction(tmp_path: Path) -> None:
-    result = train("digits", network=Reshapes, out=tmp_path / "run", **QUICK)
+    result = train("digits", network=Reshapes, out=tmp_path / "run", baseline=False, **QUICK)
     name = f"{Reshapes.__module__}:Reshapes"
     assert read_file(result.run / "config.yaml")["network"] == name, "the run cannot be repeated with another network by mistake"
     with pytest.raises(InputError, match="network of your own"):
@@ -150,7 +150,7 @@ def test_a_network_of_ones_own_from_training_to_prediction(tmp_path: Path) -> No
 def test_a_network_object_is_not_changed_by_training(tmp_path: Path) -> None:
     given = Reshapes(10)
     before = given.layer.weight.detach().clone()
-    train("digits", network=given, out=tmp_path / "run", **QUICK)
+    train("digits", network=given, out=tmp_path / "run", baseline=False, **QUICK)
     assert torch.equal(given.layer.weight, before)
 
 

@@ -1,8 +1,6 @@
 """Tests of the learning curve: its statistics, a curve of a real run, and what is refused."""
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +15,8 @@ from softmatch.runs.folder import RunFolder
 from softmatch.training.learning_curve import Trained, extrapolate
 from softmatch.training.loop import Record
 from softmatch.training.task import Task
+from tests import forked
+from tests.forked import Forked
 
 
 def trainings(errors: dict[int, float], tested: int, times: int = 4) -> list[Trained]:
@@ -100,7 +100,7 @@ class Watched:
 
 
 def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "softmatch", *map(str, words)]
+    return ["-m", "softmatch", *map(str, words)]
 
 
 def test_a_curve_that_is_killed_goes_on(table: Path, run: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_curve_that_is_killed_goes_on(table: Path, run: Path) -> None:
     asked = command(
         "curve", table, "--out", run, *["--steps", "20", "--evaluation", "crossfit", "--folds", "2", "--threads", "1"]
     )
-    process = subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = Forked(asked, run)
     third = run / "curve" / "3" / "outcome.safetensors"
     while process.poll() is None and not third.exists():
         time.sleep(0.02)
@@ -152,7 +152,7 @@ def test_what_is_refused(run: Path, table: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="have changed"):
         learning_curve(run, moved)
     options = ["--out", tmp_path / "unmeasured", *["--steps", "2", "--evaluation", "none", "--threads", "1"]]
-    asked = subprocess.run(command("curve", table, *options), capture_output=True, text=True, check=False)  # which trains first
+    asked = forked.run(command("curve", table, *options), tmp_path)  # which trains first
     assert asked.returncode == 2
     assert "was not measured" in asked.stderr
     assert "Traceback" not in asked.stderr

@@ -1,7 +1,8 @@
 """The C library's memory: the setting is taken where glibc is, and changes no result."""
 
-import subprocess
-import sys
+from pathlib import Path
+
+from tests import forked
 
 PROGRAM = """
 import platform, torch
@@ -13,5 +14,6 @@ assert float((a + a).sum()) == 2 * 4096**2
 """
 
 
-def test_large_tensors_work_afterwards() -> None:
-    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+def test_large_tensors_work_afterwards(tmp_path: Path) -> None:
+    done = forked.run(["-c", PROGRAM], tmp_path)
+    assert done.returncode == 0, done.stderr

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,8 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import softmatch.__main__
 from softmatch import train
 from softmatch.training.checkpoint import list_checkpoints
+from tests.forked import Forked
 
 STEPS = 120
 SETTINGS = {"labels": 40, "steps": STEPS, "evaluate_every": 40, "checkpoint_every": 10, "network": "mlp-16", "lr": 0.01}
@@ -28,7 +28,7 @@ def options(**more: object) -> list[str]:
     return [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", str(value))]
 
 
-def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+def wait_for_step(run: Path, step: int, process: Forked) -> None:
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         if any(int(path.stem.removeprefix("step-")) >= step for path in list_checkpoints(run / "checkpoints")):
@@ -37,11 +37,9 @@ def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
     pytest.fail(f"no checkpoint of step {step}: {process.communicate()}")
 
 
-def start(command: list[str], folder: Path) -> subprocess.Popen[str]:
+def start(command: list[str], folder: Path) -> Forked:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "RANK", "WORLD_SIZE"))}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    return Forked(command, folder, environment)
 
 
 def free_port() -> int:
@@ -50,7 +48,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def workers(agent: subprocess.Popen[str]) -> list[int]:
+def workers(agent: Forked) -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
 
 
@@ -73,7 +71,7 @@ def test_stopped_killed_and_moved_to_other_machines(tmp_path: Path) -> None:
     train("digits", out=tmp_path / "one", baseline=False, threads=1, **SETTINGS, **BATCHES)
     run = tmp_path / "run"
     command = ["train", "digits", *options(), "--no-baseline", "--out", str(run), "--resume", "auto"]
-    launcher = start([sys.executable, "-m", "softmatch", *command, "--processes", "2"], tmp_path)
+    launcher = start(["-m", "softmatch", *command, "--processes", "2"], tmp_path)
     wait_for_step(run, 10, launcher)
     launcher.send_signal(signal.SIGTERM)
     _, error = launcher.communicate(timeout=60)
@@ -86,8 +84,8 @@ def test_stopped_killed_and_moved_to_other_machines(tmp_path: Path) -> None:
 
     meeting = ["--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-backend", "c10d"]
     meeting += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "run", "--local-addr", "127.0.0.1"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", *meeting, "-m", "softmatch", *command]
-    agents = [start(torchrun, tmp_path) for _ in range(2)]
+    meeting += ["--run-path", "--start-method", "fork"]  # workers are forks of the agents, which have imported all
+    agents = [start(["-m", "torch.distributed.run", *meeting, softmatch.__main__.__file__, *command], tmp_path) for _ in range(2)]
     wait_for_step(run, stopped + 10, agents[0])
     os.kill(workers(agents[1])[0], signal.SIGKILL)
     said = [agent.communicate(timeout=120) for agent in agents]

@@ -2,8 +2,6 @@
 
 import logging
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from softmatch.data.sources import fetch as cache
 from softmatch.data.sources.originals import Data, Found, Piece
 from softmatch.files import cache as files_cache
 from tests.data.sources.copies import Set, draw, load, publish, same, write_cifar10, write_fashion
+from tests.forked import Forked
 
 PARTS = ("train_images", "train_labels", "test_images", "test_labels")
 
@@ -126,8 +125,7 @@ def test_two_processes_at_once_both_get_the_data(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from softmatch.data import find_source;"
         "print(int(find_source('fashion-mnist').load(0, Path(sys.argv[1])).items.long().sum()))"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "files")]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [Forked(["-c", code, str(tmp_path / "files")], tmp_path) for _ in range(2)]
     for process in both:
         out, err = process.communicate(timeout=120)
         assert (int(out), err) == (int(parts["train"].images.sum()), "")

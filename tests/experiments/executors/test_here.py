@@ -3,7 +3,6 @@
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from softmatch.distributed.launching import usable_cpus
 from softmatch.experiments.executors import HEADING, Ended, Job, Where, here, open_executor
 from softmatch.experiments.executors.here import execute, start_child
 from tests.experiments.tiny import wait_for
+from tests.forked import Forked
 
 LONG = shlex.split("train two-moons --network mlp-8 --steps 100000 --checkpoint-every 50000 --threads 1 --no-baseline")
 
@@ -59,13 +59,12 @@ time.sleep(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells children of their parent's end")
 def test_a_child_saves_and_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     logs = [tmp_path / f"{name}.log" for name in ("started", "forked")]
-    command = [sys.executable, "-c", PARENT, *LONG]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
-        children = [int(pid) for pid in parent.stdout.readline().split()]
-        wait_for(lambda: all("run folder" in log.read_text() for log in logs))
-        assert [os.getsid(child) for child in children] == children  # Ctrl-C in the parent's terminal does not reach them
-        parent.kill()
+    parent = Forked(["-c", PARENT, *LONG], tmp_path)
+    wait_for(parent.written)
+    children = [int(pid) for pid in parent.written().split()]
+    wait_for(lambda: all("run folder" in log.read_text() for log in logs))
+    assert [os.getsid(child) for child in children] == children  # Ctrl-C in the parent's terminal does not reach them
+    parent.kill()
     wait_for(lambda: all("stopped by SIGTERM" in log.read_text() for log in logs))
 
 
