@@ -24,11 +24,7 @@ class Forked:
     def __init__(
         self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, terminal: str | None = None
     ) -> None:
-        """Start it.
-
-        Args:
-            terminal: path of the terminal that it reads from and writes to. Default: it reads nothing, and writes to files.
-        """
+        """Start it, in a terminal if the path of one is given."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([*PRELOADED])  # the process from which sweeps fork their runs
         folder = Path(tempfile.mkdtemp(prefix="forked-"))
@@ -43,12 +39,10 @@ class Forked:
         assert self._process.pid is not None
         self.pid = self._process.pid
 
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
-
     def poll(self) -> int | None:
         return self._process.exitcode
+
+    returncode = property(poll)
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -69,7 +63,7 @@ class Forked:
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for its end, and give what it has written."""
         self.wait(timeout)
-        return self._written[0].read_text(encoding="utf-8"), self._written[1].read_text(encoding="utf-8")
+        return self.written(), self._written[1].read_text(encoding="utf-8")
 
 
 def run(words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -153,6 +153,9 @@ def test_a_full_disk_ends_a_run_that_goes_on_when_there_is_room(endurance: Endur
     assert done.steps < 8
 
 
+FULL = OSError(28, "No space left on device")
+
+
 class Broken(Exception):  # noqa: N818  # what the run is
     """Ends a run."""
 
@@ -160,14 +163,15 @@ class Broken(Exception):  # noqa: N818  # what the run is
 class Breaks:
     """A listener that ends the run with its first record."""
 
-    def understood(self, task: Task, run: RunFolder) -> None:
-        pass
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error or Broken()
+
+    def understood(self, task: Task, run: RunFolder) -> None: ...
+
+    def note(self, text: str) -> None: ...
 
     def record(self, role: str, record: Record, steps: int) -> None:
-        raise Broken
-
-    def note(self, text: str) -> None:
-        pass
+        raise self.error
 
 
 def broken(source: Any, out: Path | None, **settings: Any) -> None:
@@ -329,23 +333,12 @@ def test_a_killed_sprint_ends_as_if_nothing_had_happened(endurance: Endurance, p
     assert_endured(tally, 1)
 
 
-class FullDisk:
-    """A listener whose disk is full at the first record."""
-
-    def understood(self, task: Task, run: RunFolder) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-    def record(self, role: str, record: Record, steps: int) -> None:
-        raise OSError(28, "No space left on device")
-
-
 def test_a_run_keeps_the_precision_that_it_has_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {**DIGITS, "recipe": "sprint", "network": "shallow-1", "out": tmp_path / "run"}
     monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: True)
     monkeypatch.setattr(arithmetic, "SMALLEST_SIDE", 8)
     with pytest.raises(TrainingError, match="No space left"):
-        softmatch.train("digits", listener=FullDisk(), **given)
+        softmatch.train("digits", listener=Breaks(FULL), **given)
     assert read_file(tmp_path / "run" / "config.yaml")["precision"] == "bf16"
     monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: False)  # as on another machine
     with pytest.raises(InputError, match=r"precision is 'bf16' in .*, not 'float32'"):
@@ -362,7 +355,7 @@ def test_a_run_keeps_the_precision_that_it_has_chosen(tmp_path: Path, monkeypatc
 def test_a_run_of_some_minutes_is_resumed_with_its_steps(tmp_path: Path) -> None:
     given = {**DIGITS, "minutes": 0.03, "out": tmp_path / "run", "steps": None, "evaluate_every": None}
     with pytest.raises(TrainingError, match="No space left"):
-        softmatch.train("digits", listener=FullDisk(), **given)
+        softmatch.train("digits", listener=Breaks(FULL), **given)
     planned = read_file(tmp_path / "run" / "config.yaml")
     assert planned["minutes"] is None
     result = softmatch.train("digits", resume="auto", **{**given, "minutes": 0.06})

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from safetensors.torch import load_file
 
 import softmatch.__main__
 from softmatch import train
+from softmatch.distributed.launching import free_port
 from softmatch.training.checkpoint import list_checkpoints
 from tests.forked import Forked
 
@@ -40,12 +40,6 @@ def wait_for_step(run: Path, step: int, process: Forked) -> None:
 def start(command: list[str], folder: Path) -> Forked:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "RANK", "WORLD_SIZE"))}
     return Forked(command, folder, environment)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def workers(agent: Forked) -> list[int]:
