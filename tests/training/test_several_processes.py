@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import softmatch.__main__
 from softmatch import train
 from softmatch.distributed.launching import free_port
 from softmatch.training.checkpoint import list_checkpoints
@@ -78,8 +77,7 @@ def test_stopped_killed_and_moved_to_other_machines(tmp_path: Path) -> None:
 
     meeting = ["--nnodes", "2", "--nproc-per-node", "1", "--max-restarts", "3", "--rdzv-backend", "c10d"]
     meeting += ["--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "run", "--local-addr", "127.0.0.1"]
-    meeting += ["--run-path", "--start-method", "fork"]  # workers are forks of the agents, which have imported all
-    agents = [start(["-m", "torch.distributed.run", *meeting, softmatch.__main__.__file__, *command], tmp_path) for _ in range(2)]
+    agents = [start(["-m", "torch.distributed.run", *meeting, "-m", "softmatch", *command], tmp_path) for _ in range(2)]
     wait_for_step(run, stopped + 10, agents[0])
     os.kill(workers(agents[1])[0], signal.SIGKILL)
     said = [agent.communicate(timeout=120) for agent in agents]
