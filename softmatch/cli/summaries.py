@@ -104,7 +104,7 @@ def measured_how(result: Result) -> str:
         "test": f"Measured on {number} test samples.",
         "holdout": f"Measured on {number} held-out samples, which were not trained on.",
         "crossfit": f"Measured on {every}{number} labelled samples, each left out once ({folds} folds). "
-        f"The saved model is trained on all {result.labels:,} labels, the measured ones on about {left}: its own error is "
+        f"The saved model is trained on all {result.labels:,} labels, the measured models on about {left}: its own error is "
         "probably lower.",
         "none": "",
     }[result.evaluation["kind"]]

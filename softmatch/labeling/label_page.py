@@ -27,7 +27,7 @@ SAVE_AFTER = 1.0
 
 
 class LabelPage:
-    """What the page asks for and does. Without a log and a queue, it only shows a run.
+    """Answers to all that the page asks for, and its acts. Without a log and a queue, it only shows a run.
 
     Args:
         shown: the samples, where their source was found.

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -287,3 +288,22 @@ def test_strong_views_of_the_surest_samples_alone(make: Callable[..., Match]) ->
     assert torch.equal(found.pseudo.weights[rows], every.weights[rows])
     for ours, theirs in zip(part.state_dict().values(), whole.state_dict().values(), strict=True):
         assert torch.equal(ours, theirs), "the state learns from all samples"
+
+
+class SecondOfTwo(Forward):
+    """The second of two processes: it has the strong views of the last four samples, and here is told no others."""
+
+    def own(self, whole: Tensor) -> Tensor:
+        return whole[4:]
+
+
+def test_a_process_takes_the_surest_of_its_own_rows() -> None:
+    network, data = torch.nn.Linear(5, 3), batch("weak", "strong", size=8, seed=0)
+    every = softmatch(3).step(Forward(network), data).pseudo
+    assert every is not None
+    rows = 4 + every.weights[4:].argsort(descending=True, stable=True)[:2]
+    own = replace(data, unlabeled={**data.unlabeled, "strong": data.unlabeled["strong"][4:]})
+    found = softmatch(3).step(SecondOfTwo(network, strong_share=0.5), own)
+    strong = network(data.unlabeled["strong"][rows])
+    expected = (every.weights[rows] * F.cross_entropy(strong, every.labels[rows], reduction="none")).mean()
+    close(found.unsupervised_loss, float(expected.detach()))

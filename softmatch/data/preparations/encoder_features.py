@@ -155,7 +155,8 @@ class EncoderPreparation:
         self.progress = lambda done, _: progress(done, number)
         features, _, _ = self._read_images(pictures[:: number // FITTED])
         self.progress = progress
-        self.fit_directions(features)
+        if len(features) > 1:
+            self.fit_directions(features)
 
     def fit_directions(self, features: Tensor) -> None:
         """Choose the principal directions of normalised features (n, D): at most 128, and fewer of few images."""
