@@ -86,6 +86,7 @@ def main(steps: int = 600) -> float:
     if rank == 0:
         print(f"{len(labeled)} labels, {steps} steps, {world} process(es): {100 * error:.1f} % of {len(images):,} images wrong")
     if several:
+        del trained  # first: torch can wait for itself for ever if the group goes before the network that uses it
         dist.destroy_process_group()
     return error
 

@@ -74,6 +74,7 @@ def run(words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -
 
 
 def _become(words: Sequence[str], folder: str, environment: Mapping[str, str], streams: Sequence[str]) -> None:
+    multiprocessing.set_start_method(None, force=True)  # else its own children too would come from a server of forks
     os.setsid()
     for number, path in enumerate(streams):
         os.dup2(os.open(path, os.O_RDWR | os.O_APPEND), number)

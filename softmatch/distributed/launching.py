@@ -6,6 +6,7 @@ ended when one of them is lost. Nothing here imports torch, which takes seconds.
 
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -65,10 +66,12 @@ def launch(processes: int, arguments: Sequence[str], module: str = "softmatch") 
 
 
 def free_port() -> int:
-    """A free port of this machine."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """A free port of this machine, none of those that the system hands out: it could give one away before it is used."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -17,8 +17,8 @@ ACT = {"request": "r", "how": "key", "samples": [0], "label": "cat"}
 
 @pytest.fixture(scope="module")
 def server(servers: LabelServers, tmp_path_factory: pytest.TempPathFactory) -> Server:
-    source = make_pictures(tmp_path_factory.mktemp("attacked") / "pictures", 12)
-    return servers.start(str(source), "--project", "attacked", "--port", "0")
+    folder = tmp_path_factory.mktemp("attacked")  # a new one also when a process of tests comes back to this file
+    return servers.start(str(make_pictures(folder / "pictures", 12)), "--project", str(folder / "p"), "--port", "0")
 
 
 @pytest.fixture

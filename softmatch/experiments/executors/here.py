@@ -53,6 +53,7 @@ def start_job(arguments: Sequence[str], log: Path, environment: Mapping[str, str
 
 def _become(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
     """Be `python -m softmatch` in this forked process, which is told to save and end when the sweep ends, for whatever reason."""
+    multiprocessing.set_start_method(None, force=True)  # that of a new interpreter, for workers that read images
     os.setsid()
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
