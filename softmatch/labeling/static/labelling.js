@@ -24,9 +24,9 @@ export function labelScreen(main) {
     if (!sample || sample.id === undefined) return;
     queue.shift();
     warn("");
+    render();
     save({ samples: [sample.id], names: [sample.name], ...values }, (error) => { fail(error); queue.unshift(sample); shown = null; render(); }).then(fill);
     speak(`${label}. ${queue[0] ? describe(queue[0]) : ""}`);
-    render();
     fill();
   };
   const choose = (label, how = "key") => act(`Labelled ${label}`, { how, label });
@@ -73,7 +73,9 @@ export function labelScreen(main) {
   }
 
   function prefetch(sample) {
-    if (page.state.kind === "image") sample.image ??= pictureOf(sample);
+    if (page.state.kind !== "image" || sample.image) return;
+    sample.image = pictureOf(sample);
+    sample.image.decode().catch(() => {}); // ahead of its turn; a picture that cannot be read says so itself
   }
 
   function render() {
