@@ -34,6 +34,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "teacher": ("--teacher", "network"),
     "mirror": ("--views.mirror", "false"),
     "share": ("--strong-share", "1"),
+    "small": ("--small-images", "0"),
     "muon": ("--recipe", "sprint", "--optimizer", "sgd", "--lr", "0.2"),
     "all": ("--recipe", "none", "--network", "wrn-10-1"),
 }

@@ -55,6 +55,9 @@ class Config(BaseModel):
         "crossfit: each labelled sample is left out once. auto: by the number of labels.",
     )
     folds: int = Field(5, ge=2, le=20, description="Number of parts in a cross-fit.")
+    arrays: Literal["series", "vectors", "images"] | None = Field(
+        None, description="Kind of arrays: series (n, T) or (n, channels, T), vectors (n, D) or images."
+    )
     image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
     encoder: str | None = Field(
         None,

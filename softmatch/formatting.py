@@ -25,6 +25,11 @@ def percent(fraction: float | None) -> str:
     return "–" if fraction is None else f"{100 * fraction:z.1f} %"
 
 
+def series_of(channels: int, length: int) -> str:
+    """Describe series: 'series of 140 values', '… in 3 channels'."""
+    return f"series of {length:,} values{f' in {channels:,} channels' if channels > 1 else ''}"
+
+
 def signed(fraction: float) -> str:
     """Format a difference in percentage points: '−12.8'; with a second decimal where the first would show none."""
     points = 100 * fraction

@@ -104,6 +104,7 @@ SPRINT: Settings = {
     "teacher": "average",
     "neighbours": 0.5,
     "strong_share": 0.5,
+    "small_images": 0.4,
     "labeled_batch": 32,
     "unlabeled_batch": 256,
     "micro_batch": 128,
@@ -143,6 +144,8 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
     if defaults.get("recipe") == "sprint":  # batches and views that suit the data come with it
         defaults = merge(SPRINT, defaults)
     sprint = SPRINT if user.get("recipe") == "sprint" else {}
+    if sprint and (":" in str(user.get("network")) or user.get("encoder") is not None):  # they may need images of one size
+        sprint = {**sprint, "small_images": 0.0}
     if user.get("teacher") == "network":  # which has no neighbours
         sprint, defaults = ({**layer, **({"neighbours": 0.0} if layer else {})} for layer in (sprint, defaults))
     config = make_config(defaults, heads, recipe or sprint, user, where=where)

@@ -142,6 +142,13 @@ def test_a_sprint_is_for_any_images_and_keeps_the_views_of_the_data() -> None:
     assert (config.views, config.steps, config.lr, config.averages) == ({"pad": 3, "mirror": True}, 700, 0.2, "scaled")
 
 
+def test_a_sprint_begins_with_small_images_unless_the_network_may_need_one_size() -> None:
+    assert complete("photos", {}, {"recipe": "sprint"}).small_images == 0.4
+    assert complete("photos", {}, {"recipe": "sprint", "network": "wrn-10-1"}).small_images == 0.4
+    assert complete("photos", {}, {"recipe": "sprint", "network": "mine.py:net"}).small_images == 0.0
+    assert complete("photos", {}, {"recipe": "sprint", "network": "mine.py:net", "small_images": 0.2}).small_images == 0.2
+
+
 def test_a_recipe_of_some_minutes_has_averages_of_a_short_run() -> None:
     assert make("cifar10", recipe="paper", minutes=10).averages == "scaled"
 

@@ -23,10 +23,10 @@ class Folded(DefaultFormatter):
 
 
 PANELS: Mapping[str, str] = {
-    "Your data": "labels label_column text_column feature_columns unlabeled labels_from data image_size",
+    "Your data": "labels label_column text_column feature_columns unlabeled labels_from data arrays image_size",
     "Encoder": "encoder tune max_tokens augmented",
     "Method": "method method_options network baseline keep",
-    "Length and seed": "steps minutes seed split_seed",
+    "Length and seed": "steps minutes seed",
     "Measuring": "test evaluation folds test_fraction evaluate_every",
     "Output": "out",
 }
@@ -36,13 +36,14 @@ MORE: Mapping[str, str] = {
     "Optimiser": "labeled_batch unlabeled_batch optimizer lr schedule weight_decay decay clip warmup views layer_decay "
     "strong_share small_images neighbours head_rate tuned_layers lora head length_buckets",
     "Machine": "device precision threads workers compile micro_batch checkpoint_every",
-    "Paper and long tail": "recipe imbalance unlabeled_imbalance largest_class_labels largest_class_unlabeled train_per_class "
-    "validation_per_class batch_statistics averages teacher statistics_momentum model_momentum batch_norm_momentum",
+    "Paper and long tail": "split_seed recipe imbalance unlabeled_imbalance largest_class_labels largest_class_unlabeled "
+    "train_per_class validation_per_class batch_statistics averages teacher statistics_momentum model_momentum "
+    "batch_norm_momentum",
 }
 """Settings that `--help-all` shows in addition."""
 BY_DATA = "by the data"
 DEFAULTS: Mapping[str, str] = {
-    **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "image_size", "max_tokens"), BY_DATA),
+    **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "arrays", "image_size", "max_tokens"), BY_DATA),
     **dict.fromkeys(("recipe", "schedule", "teacher", "neighbours", "strong_share", "small_images"), BY_DATA),
     **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "warmup"), BY_DATA),
     **dict.fromkeys(("weight_decay", "layer_decay", "head_rate", "model_momentum", "test_fraction", "folds"), BY_DATA),

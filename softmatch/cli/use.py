@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 else:
     Columns, ReadSettings = (
         settings_model(COLUMNS),
-        settings_model((*COLUMNS, "unlabeled", "image_size", "encoder", "labels_from", "prefer")),
+        settings_model((*COLUMNS, "unlabeled", "arrays", "image_size", "encoder", "labels_from", "prefer")),
     )
     StudentSettings = settings_model(("steps", "minutes", "baseline", "image_size"))
 

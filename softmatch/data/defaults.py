@@ -11,6 +11,7 @@ MINUTES = 20.0
 """Length of a run on images of one's own on a CPU, folds and baselines included."""
 ONE_THREAD = 16
 """Largest side of images for which a second thread does not pay."""
+SERIES_STEPS = 500
 EPOCHS, FEWEST_STEPS, BATCHES = 100, 300, (32, 256)
 """On a CPU a run ends earlier if it has seen each unlabelled image that often; its fewest steps, and the size of its batches."""
 
@@ -38,6 +39,9 @@ def suitable(
         return found | {"network": f"encoder={encoder}"} | batches | rates
     if examples.kind == "vector":
         return found | _vectors(examples)
+    if examples.kind == "series":
+        length = {"network": "series-16", "steps": SERIES_STEPS, "unlabeled_batch": 128, "threads": 1}
+        return found | length | {"optimizer": "adam", "lr": 2e-3}
     return found | _images(examples, quick)
 
 

@@ -11,8 +11,10 @@ from torch import Tensor
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation
 from softmatch.errors import InputError
+from softmatch.formatting import series_of
 
 UNLABELED = -1
+Kind = Literal["image", "series", "text", "vector"]
 ROWS = 65536
 
 
@@ -21,8 +23,8 @@ class Examples:
     """Items with their labels, −1 where there is none.
 
     Attributes:
-        items: uint8 images (N, C, H, W), float vectors (N, D), tokens of texts (N, L), or the files of images too many to hold
-            in memory.
+        items: uint8 images (N, C, H, W), float vectors (N, D), float series (N, C, T), tokens of texts (N, L), or the files of
+            images too many to hold in memory.
         labels: (N,) int64, positions in `classes` or −1.
         classes: class names.
         kind: what the items are.
@@ -38,7 +40,7 @@ class Examples:
     items: Tensor | ImageFiles
     labels: Tensor
     classes: tuple[str, ...]
-    kind: Literal["image", "vector", "text"]
+    kind: Kind
     test: "Examples | None" = None
     statistics: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     names: Sequence[str] = ()
@@ -61,9 +63,9 @@ class Examples:
             raise InputError(
                 f"augmented items must be versions of the items: {tuple(self.augmented.shape)} for {tuple(self.items.shape)}."
             )
-        if self.kind == "vector" and isinstance(self.items, Tensor):
+        if self.kind in ("series", "vector") and isinstance(self.items, Tensor):
             for start in range(0, len(self.items), ROWS):  # `isfinite` of all rows would need a copy of them
-                wrong = (~torch.isfinite(self.items[start : start + ROWS])).any(1).nonzero()
+                wrong = (~torch.isfinite(self.items[start : start + ROWS])).flatten(1).any(1).nonzero()
                 if len(wrong):
                     raise InputError(f"item {start + int(wrong[0])} holds NaN or infinity.")
 
@@ -77,6 +79,8 @@ class Examples:
             channels, height, width = self.items.shape[1:]
             what = f"{'grey' if channels == 1 else 'colour'} images of {height}×{width}"
             what += " (made of files when needed)" if isinstance(self.items, ImageFiles) else ""
+        elif self.kind == "series":
+            what = series_of(*self.items.shape[1:])
         elif self.kind == "text":
             what = f"texts of up to {self.items.shape[1]} tokens"
         else:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from softmatch.data.cells import parse_number
 from softmatch.data.checks import advise_encoder, check_classes, check_copies, check_leaks, check_lost, check_versions
-from softmatch.data.examples import UNLABELED, Examples
+from softmatch.data.examples import UNLABELED, Examples, Kind
 from softmatch.data.fingerprint import digests, group
 from softmatch.data.label_file import Prefer, add_labels
 from softmatch.data.pictures import ImageFiles
@@ -44,6 +44,7 @@ class Reading:
         max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own limit.
         labels_from: a file of further labels.
         prefer: the label that counts where this file and the source differ; None: a contradiction stops.
+        arrays: what an array of numbers holds; None: by its shape and levels.
     """
 
     columns: Columns = field(default_factory=Columns)
@@ -55,6 +56,7 @@ class Reading:
     max_tokens: int | None = None
     labels_from: Path | None = None
     prefer: Prefer | None = None
+    arrays: Literal["series", "vectors", "images"] | None = None
 
 
 @dataclass(frozen=True)
@@ -206,16 +208,20 @@ def refuse_unused(kind: InputKind, reading: Reading) -> None:
         raise InputError("--augmented names versions of texts; this source has none.")
     if reading.image_size is not None and kind != "image":
         raise InputError("--image-size is for image files; this source has none.")
+    if reading.arrays is not None and kind != "array":
+        raise InputError(f"--arrays {reading.arrays} is for arrays of numbers (.npz, .npy); this source has none.")
     if kind == "image" and (reading.columns.text is not None or reading.columns.features is not None):
         raise InputError("--text and --features are for tables; this source has images.")
 
 
-def kind_of(preparation: Preparation) -> Literal["image", "vector", "text"]:
+def kind_of(preparation: Preparation) -> Kind:
     """Kind of the items that a preparation makes."""
     settings = preparation.settings()
     if settings["kind"] == "tokens":
         return "text"
-    return "image" if settings["kind"] == "image" or len(settings.get("shape", ())) == 3 else "vector"
+    if settings["kind"] == "image":
+        return "image"
+    return {2: "series", 3: "image"}.get(len(settings.get("shape", ())), "vector")  # type: ignore[return-value]  # a Kind
 
 
 def fit_preparation(records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None) -> Prepared:
@@ -245,7 +251,7 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
     if records.kind == "table":
         preparation, findings = fit_table(records.inputs, records.names)
     else:
-        preparation, findings = fit_array(np.asarray(records.inputs))
+        preparation, findings = fit_array(np.asarray(records.inputs), reading.arrays)
     return Prepared(preparation, preparation(records.inputs), everything, findings)
 
 

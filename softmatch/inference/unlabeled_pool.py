@@ -34,7 +34,7 @@ from softmatch.training.task import Task
 
 ROWS = 4096
 READING = (
-    *("data", "seed", "split_seed", "unlabeled", "image_size", "encoder", "tune", "device"),
+    *("data", "seed", "split_seed", "unlabeled", "arrays", "image_size", "encoder", "tune", "device"),
     *("label_column", "text_column", "feature_columns", "max_tokens", "train_per_class", "validation_per_class"),
     *("labels_from", "prefer"),
 )

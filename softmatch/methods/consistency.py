@@ -168,7 +168,7 @@ class VAT(Consistency):
     """
 
     unlabeled_views = ("weak",)
-    kinds = ("image", "vector")
+    kinds = ("image", "series", "vector")
 
     def __init__(
         self,

@@ -15,20 +15,22 @@ from torch.overrides import TorchFunctionMode
 from softmatch.errors import InputError, nearest
 from softmatch.networks.heads import Tuning
 from softmatch.networks.residual import ResNet, WideResNet
+from softmatch.networks.series_network import SeriesNet
 from softmatch.networks.shallow import Shallow
 from softmatch.networks.small import MLP, SmallConv
 from softmatch.plugins import call_own, find_own
 
 __all__ = [
-    "MLP", "Network", "ResNet", "Shallow", "SmallConv", "Tuning", "WideResNet", "build_network", "choose_network",
+    "MLP", "Network", "ResNet", "SeriesNet", "Shallow", "SmallConv", "Tuning", "WideResNet", "build_network", "choose_network",
     "describe_network", "is_encoder", "is_own", "shapes_only",
 ]  # fmt: skip
 
-NAMES = ("mlp", "shallow", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
+NAMES = ("mlp", "series", "shallow", "small-conv", "wrn-10-2", "wrn-28-2", "wrn-28-8", "wrn-37-2", "resnet-50")
 Network = str | nn.Module | Callable[..., nn.Module]
 """A name, a network, or a function that returns one."""
 ENCODER = "encoder="
 """Prefix of the name of a pretrained encoder, before its folder or its id on the hub."""
+OTHERS = {1: "vectors: use mlp", 2: "series: use series"}
 SIDES = {16: "small-conv", 64: "wrn-28-2", 128: "wrn-37-2"}
 """Network for images up to this side."""
 
@@ -36,14 +38,15 @@ SIDES = {16: "small-conv", 64: "wrn-28-2", 128: "wrn-37-2"}
 def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
     """The name, or the network that "auto" selects.
 
-    mlp for vectors; for images small-conv up to 16 pixels, wrn-28-2 up to 64, wrn-37-2 up to 128, then resnet-50.
+    mlp for vectors, series for series; for images small-conv up to 16 pixels, wrn-28-2 up to 64, wrn-37-2 up to 128, then
+    resnet-50.
     """
     if name != "auto":
         return name
     if kind == "text":
         raise InputError("token ids need the network they were made for: encoder= with the folder or id of the encoder.")
-    if kind == "vector":
-        return "mlp"
+    if kind in ("series", "vector"):
+        return "mlp" if kind == "vector" else "series"
     return next((chosen for side, chosen in SIDES.items() if max(shape[-2:]) <= side), "resnet-50")
 
 
@@ -76,11 +79,12 @@ def build_network(
     """A new network for items of `shape` (without the batch dimension).
 
     Args:
-        network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "shallow" or "small-conv", or with 16 channels
-            instead of 32 "shallow-16", "small-conv-16"; "wrn-d-k"; "resnet-50"; "encoder=…" with a folder or an id of the
-            Hugging Face hub: a pretrained encoder with a new head, for images or token ids; or "file.py:name" or "module:name".
-            These, or the objects themselves, are an nn.Module, which is copied, or a function or class that returns one and gets
-            those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which it has parameters.
+        network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "series", "shallow" or "small-conv", or with 16
+            channels instead of 32 "series-16", "shallow-16", "small-conv-16"; "wrn-d-k"; "resnet-50"; "encoder=…" with a
+            folder or an id of the Hugging Face hub: a pretrained encoder with a new head, for images or token ids; or
+            "file.py:name" or "module:name". These, or the objects themselves, are an nn.Module, which is copied, or a function or
+            class that returns one and gets those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which it
+            has parameters.
         architecture: result of `architecture()` of a saved network with a pretrained encoder: the network is made without the
             encoder's files and without its weights.
         tuning: trained part and head of a pretrained encoder; ignored by other networks.
@@ -96,6 +100,10 @@ def build_network(
         return build_pretrained(name.removeprefix(ENCODER), shape, num_classes, batch_norm_momentum, architecture, tuning)
     if (plain := re.fullmatch(r"mlp(?:-([1-9]\d{0,4}))?", name)) is not None:
         return MLP(prod(shape), num_classes, (int(plain[1] or 64),) * 2)
+    if (along := re.fullmatch(r"series(?:-([1-9]\d{0,3}))?", name)) is not None:
+        if len(shape) != 2:
+            raise InputError(f"network {name!r} is for series; give arrays of series with --arrays series.")
+        return SeriesNet(num_classes, shape[0], shape[1], int(along[1] or 32), batch_norm_momentum)
     wide = re.fullmatch(r"wrn-(\d{1,4})-(\d{1,4})", name)
     small = re.fullmatch(r"(shallow|small-conv)(?:-([1-9]\d{0,3}))?", name)
     if wide is None and small is None and name != "resnet-50":
@@ -104,7 +112,7 @@ def build_network(
             "file.py:name, a pretrained one as encoder=FOLDER."
         )
     if len(shape) != 3:
-        raise InputError(f"network {name!r} is for images, but these items are vectors: use mlp.")
+        raise InputError(f"network {name!r} is for images, but these items are {OTHERS[len(shape)]}.")
     if name == "resnet-50":
         return ResNet(num_classes, in_channels=shape[0], batch_norm_momentum=batch_norm_momentum)
     if small is not None and small[1] == "shallow":

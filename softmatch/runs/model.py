@@ -22,7 +22,7 @@ from softmatch.runs.folder import RunFolder
 from softmatch.runs.schema import FORMAT, describe, refuse_other_weights
 from softmatch.views import Views, views_from_settings
 
-ITEMS = {"image": torch.uint8, "vector": torch.float32, "text": torch.int64}
+ITEMS = {"image": torch.uint8, "series": torch.float32, "vector": torch.float32, "text": torch.int64}
 """Number types of saved items, by the kind of their views."""
 
 

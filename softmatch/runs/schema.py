@@ -15,6 +15,8 @@ from softmatch.networks import ENCODER, build_network, shapes_only
 FORMAT = 1
 LARGEST_ITEM = 2**26
 """Numbers in an item; the largest photographs have fewer."""
+DIMENSIONS = {"image": 3, "series": 2, "text": 1, "vector": 1}
+"""Of an item, by the kind of its views."""
 MANY_LAYERS = 256
 LAYERS = re.compile(r"layer|depth|block|stage|expert", re.IGNORECASE)
 """Names of settings that repeat a part of a network."""
@@ -74,10 +76,10 @@ def describe(about: Any, where: object) -> Description:
 def _misfit(found: Description) -> str | None:
     """Explain where the views or the preparation do not match the shape of the items."""
     kind, shape, mean = found.views.get("kind"), found.shape, found.views.get("mean")
-    if kind in ("image", "text", "vector") and len(shape) != (3 if kind == "image" else 1):
+    if kind in DIMENSIONS and len(shape) != DIMENSIONS[kind]:
         return f"views of kind {kind!r} do not fit items of shape {shape}"
     channels = shape[0]
-    if kind != "text" and isinstance(mean, list) and len(mean) not in (1, channels) and (kind == "vector" or channels != 1):
+    if kind != "text" and isinstance(mean, list) and len(mean) not in (1, channels) and (kind != "image" or channels != 1):
         return f"there are {len(mean)} means for {channels} channels or features"
     made = found.preparation or {}
     if made.get("kind") == "image" and [made.get(key) for key in ("channels", "height", "width")] != shape:

@@ -18,7 +18,7 @@ from softmatch.methods import Method
 from softmatch.seeds import derive
 from softmatch.training.opening import split_seed
 from softmatch.training.task import Task
-from softmatch.views import ImageViews, TextViews, VectorViews, Views
+from softmatch.views import KINDS, TextViews, Views
 from softmatch.views.text_operations import find_continuing
 from softmatch.views.text_statistics import word_statistics
 
@@ -30,7 +30,7 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     """Make the views of a modality with the statistics of the training items."""
     if isinstance(examples.preparation, TokenPreparation):
         return _text_views(examples.preparation, examples, split, options)
-    kind: type[ImageViews] | type[VectorViews] = ImageViews if examples.kind == "image" else VectorViews
+    kind: Callable[..., Views] = KINDS[examples.kind]
     mean: Sequence[float]
     std: Sequence[float]
     if examples.statistics is not None:
@@ -40,6 +40,8 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     else:
         assert isinstance(examples.items, Tensor)
         items = examples.items[split.unlabeled].double()
+        if examples.kind == "series":
+            items = items.movedim(1, -1).flatten(0, 1)
         mean = items.mean(0).tolist()
         spread = items.std(0)
         if examples.preparation is not None and examples.preparation.takes in ("text", "image"):

@@ -31,7 +31,7 @@ from softmatch.runs.folder import refuse_used
 
 OWN_ONLY = (
     *("label_column", "text_column", "feature_columns", "unlabeled", "labels_from", "prefer"),
-    *("test", "evaluation", "folds", "image_size"),
+    *("test", "evaluation", "folds", "arrays", "image_size"),
 )
 """Settings for a user's own files."""
 ENCODED = ("encoder", "tune", "augmented", "max_tokens")
@@ -143,7 +143,7 @@ def reading_of(config: Config) -> Reading:
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
     columns = Columns(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented)
     encoder = config.encoder, config.tune, config.device, config.max_tokens
-    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer)
+    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer, config.arrays)
 
 
 def absolute(source: Any) -> Any:

@@ -8,10 +8,11 @@ from torch import Generator, Tensor
 
 from softmatch.errors import InputError
 from softmatch.views.image import ImageViews
+from softmatch.views.series import SeriesViews
 from softmatch.views.text import TextViews
 from softmatch.views.vector import VectorViews
 
-__all__ = ["ImageViews", "TextViews", "VectorViews", "Views", "views_from_settings"]
+__all__ = ["ImageViews", "SeriesViews", "TextViews", "VectorViews", "Views", "views_from_settings"]
 
 
 class Views(Protocol):
@@ -39,8 +40,8 @@ class Views(Protocol):
         """Numbers and strings from which `views_from_settings` restores the object."""
 
 
-KINDS: dict[str, type[ImageViews] | type[TextViews] | type[VectorViews]]
-KINDS = {"image": ImageViews, "text": TextViews, "vector": VectorViews}
+KINDS: dict[str, type[ImageViews] | type[SeriesViews] | type[TextViews] | type[VectorViews]]
+KINDS = {"image": ImageViews, "series": SeriesViews, "text": TextViews, "vector": VectorViews}
 
 
 def views_from_settings(settings: Mapping[str, Any]) -> Views:

@@ -39,7 +39,7 @@ class Preparation(Protocol):
         """Names of the columns of a table that it needs; none for images and arrays."""
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """Make items (n, …): uint8 images (n, C, H, W) or float vectors (n, D).
+        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D) or float series (n, C, T).
 
         Raises:
             InputError: with the file or row that cannot be used.
@@ -76,7 +76,7 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
         saved = _ANY.validate_json(json.dumps(settings))
     except ValidationError as error:
         raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
-    if isinstance(saved, _Arrays) and len(saved.shape) != (1 if saved.layout == "d" else 3):
+    if isinstance(saved, _Arrays) and len(saved.shape) != {"d": 1, "t": 2, "ct": 2}.get(saved.layout, 3):
         raise InputError(f"the saved preparation is damaged: {saved.layout!r} is not a layout of shape {saved.shape}.")
     if isinstance(saved, _Encoder) and isinstance(saved.reading, ImageReading) != (saved.of == "image"):
         raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")
@@ -116,7 +116,7 @@ class _Images(_Settings):
 class _Arrays(_Settings):
     kind: Literal["array"]
     shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...] = Field(min_length=1, max_length=3)
-    layout: Literal["d", "hw", "hwc", "chw"]
+    layout: Literal["d", "t", "ct", "hw", "hwc", "chw"]
     brightest: Literal[1, 255] | None
 
 

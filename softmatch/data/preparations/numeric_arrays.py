@@ -1,4 +1,4 @@
-"""Arrays of numbers as vectors or images."""
+"""Arrays of numbers as vectors, series or images."""
 
 import math
 from collections.abc import Mapping
@@ -11,18 +11,25 @@ from torch import Tensor
 
 from softmatch.data.records import Finding, InputKind, Inputs
 from softmatch.errors import InputError
+from softmatch.formatting import series_of
 
 CHANNELS = (1, 3)
 BRIGHTEST = 255
 PART = 4096
+SHORTEST = 8
+"""Values of a series."""
+SMOOTH, MANY = 0.9, 32
+"""Neighbours in a row of at least `MANY` numbers that are as alike as this look like a series."""
+DIMENSIONS = {"series": (2, 3), "vectors": (2,), "images": (3, 4)}
+FORMS = {"series": "(n, T) or (n, channels, T)", "vectors": "(n, D)", "images": "(n, H, W), (n, H, W, C) or (n, C, H, W)"}
 
 
 class ArrayPreparation:
-    """See `Preparation`. Vectors become float32 (n, D), images uint8 (n, C, H, W).
+    """See `Preparation`. Vectors become float32 (n, D), series float32 (n, C, T), images uint8 (n, C, H, W).
 
     Args:
-        shape: of one item as it is made: (D,) or (C, H, W).
-        layout: of one item as it is given: "d", "hw", "hwc" or "chw".
+        shape: of one item as it is made: (D,), (C, T) or (C, H, W).
+        layout: of one item as it is given: "d", "t", "ct", "hw", "hwc" or "chw".
         brightest: level of white where images are given as floats: 1 or 255; None: they were whole numbers.
     """
 
@@ -39,13 +46,15 @@ class ArrayPreparation:
             raise InputError(f"items are {_times(given)}, those of the training data were {_times(self._given())}.")
         if self.layout == "d":
             return _vectors(array)
+        if self.layout in ("t", "ct"):
+            return torch.from_numpy(_series(array.reshape(len(array), *self.shape))[0])
         made = np.empty((len(array), *self.shape), np.uint8)
         for start in range(0, len(array), PART):  # a float copy of all would be several times as large
             made[start : start + PART] = self._images(array[start : start + PART], start)
         return torch.from_numpy(made)
 
     def _given(self) -> tuple[int, ...]:
-        return {"hw": self.shape[1:], "hwc": (*self.shape[1:], self.shape[0])}.get(self.layout, self.shape)
+        return {"t": self.shape[1:], "hw": self.shape[1:], "hwc": (*self.shape[1:], self.shape[0])}.get(self.layout, self.shape)
 
     def _images(self, array: npt.NDArray[Any], start: int) -> npt.NDArray[np.uint8]:
         if array.dtype != np.uint8:
@@ -80,20 +89,32 @@ class ArrayPreparation:
     def describe(self) -> str:
         if self.layout == "d":
             return f"vectors of {self.shape[0]:,} numbers"
+        if self.layout in ("t", "ct"):
+            return series_of(*self.shape)
         return f"{'grey' if self.shape[0] == 1 else 'colour'} images of {self.shape[1]}×{self.shape[2]}"
 
 
-def fit_array(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]:
-    """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images."""
+def fit_array(array: npt.NDArray[Any], wanted: str | None = None) -> tuple[ArrayPreparation, list[Finding]]:
+    """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images.
+
+    Arrays (n, channels, T) whose numbers cannot be levels of images are series.
+
+    Args:
+        wanted: "series", "vectors" or "images": what the user says that they are.
+    """
     if array.ndim == 1:
         raise InputError(f"the array has one dimension ({len(array):,}): give (n, D), of single numbers x.reshape(-1, 1).")
     if array.ndim > 4 or 0 in array.shape:
         raise InputError(
             f"the array is {_times(array.shape)}: give vectors (n, D) or images (n, H, W), (n, H, W, C) or (n, C, H, W)."
         )
+    if wanted is not None and array.ndim not in DIMENSIONS[wanted]:
+        raise InputError(f"--arrays {wanted}: the array is {_times(array.shape)}: give {FORMS[wanted]}.")
+    if wanted == "series" or (wanted is None and array.ndim == 3 and array.shape[2] >= SHORTEST and not _are_levels(array)):
+        return _fit_series(array)
     if array.ndim == 2:
         _vectors(array)
-        return ArrayPreparation(array.shape[1:], "d"), []
+        return ArrayPreparation(array.shape[1:], "d"), _hint(array) if wanted is None else []
     layout, shape = _layout(array.shape[1:])
     if array.dtype == np.uint8:
         return ArrayPreparation(shape, layout), []
@@ -104,13 +125,62 @@ def fit_array(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]
     if low < 0 or high > BRIGHTEST:
         raise InputError(
             f"an array of {array.ndim} dimensions is taken as images, whose levels must lie in 0 … 255 or 0 … 1; these reach "
-            f"from {low:g} to {high:g}. If they are not images, give vectors: x.reshape(len(x), -1)."
+            f"from {low:g} to {high:g}. If they are not images, give vectors, x.reshape(len(x), -1), or series (n, channels, T)."
         )
     if array.dtype.kind != "f":
         return ArrayPreparation(shape, layout), []
     white = 1 if high <= 1 else BRIGHTEST
     text = f"Images are given as {array.dtype} with levels of {low:g} … {high:g}: {white} is taken as white, in 256 steps."
     return ArrayPreparation(shape, layout, white), [Finding("note", text)]
+
+
+def _are_levels(array: npt.NDArray[Any]) -> bool:
+    """Tell whether numbers may be levels of images: whole ones, or floats, from 0 to 255."""
+    return array.dtype.kind in "bu" or not bool((np.nanmin(array) < 0) | (np.nanmax(array) > BRIGHTEST))
+
+
+def _hint(array: npt.NDArray[Any]) -> list[Finding]:
+    """Say so where the numbers of a row look like a series: each is nearly the one before it."""
+    if array.shape[1] < MANY:
+        return []
+    some = np.asarray(array[:1000], np.float64)
+    some = some - some.mean(1, keepdims=True)
+    alike = float((some[:, 1:] * some[:, :-1]).sum() / max(float((some**2).sum()), 1e-30))
+    text = "The numbers of a row are like their neighbours. If they were measured one after another, give --arrays series."
+    return [Finding("note", text)] if alike > SMOOTH else []
+
+
+def _fit_series(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding]]:
+    layout, shape = ("t", (1, *array.shape[1:])) if array.ndim == 2 else ("ct", array.shape[1:])
+    if shape[1] < SHORTEST:
+        swapped = ". Give (n, channels, T): x.transpose(0, 2, 1)" if shape[0] >= SHORTEST else ""
+        raise InputError(f"the series have {shape[1]} values, too few: at least {SHORTEST} are needed{swapped}.")
+    gaps = _series(array.reshape(len(array), *shape))[1]
+    findings = []
+    if shape[0] > shape[1]:
+        text = f"The series have {shape[0]:,} channels and {shape[1]:,} values. If it is the other way round, transpose them."
+        findings.append(Finding("warning", text))
+    if gaps:
+        text = f"{gaps:,} series have gaps (NaN): filled with straight lines, beyond the first and last value with that value."
+        findings.append(Finding("note", text))
+    return ArrayPreparation(shape, layout), findings
+
+
+def _series(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], int]:
+    """Fill gaps in series (n, C, T); also the number of series that have some."""
+    with np.errstate(over="ignore"):
+        numbers = np.array(array, np.float32)
+    missing = np.isnan(numbers)
+    if np.isinf(numbers).any():
+        row, channel, time = np.argwhere(np.isinf(numbers))[0]
+        raise InputError(f"series {row + 1} holds {array[row, channel, time]} (channel {channel + 1}, value {time + 1}).")
+    times = np.arange(numbers.shape[2])
+    for row, channel in np.argwhere(missing.any(2)):
+        known = ~missing[row, channel]
+        if not known.any():
+            raise InputError(f"series {row + 1} holds no number in channel {channel + 1}. Leave it out, or fill it.")
+        numbers[row, channel] = np.interp(times, times[known], numbers[row, channel, known])
+    return numbers, int(missing.any((1, 2)).sum())
 
 
 def _vectors(array: npt.NDArray[Any]) -> Tensor:

@@ -116,3 +116,72 @@ def test_many_images_are_scaled_part_by_part() -> None:
     np.testing.assert_array_equal(preparation(array).numpy()[:, 0], np.rint(array * 255).astype(np.uint8))
     with pytest.raises(InputError, match="image 8001 holds levels outside"):
         preparation(np.where(np.arange(9000)[:, None, None] == 8000, 2.0, array))
+
+
+SERIES = np.random.default_rng(0).normal(size=(6, 2, 40)).astype(np.float32)
+"""(n, channels, T), with negative numbers: no images."""
+
+
+def test_numbers_that_no_image_has_are_series() -> None:
+    preparation, findings = fit_array(SERIES)
+    assert (preparation.describe(), findings) == ("series of 40 values in 2 channels", [])
+    np.testing.assert_array_equal(again(preparation)(SERIES).numpy(), SERIES)
+    with pytest.raises(InputError, match="items are 2×30, those of the training data were 2×40"):
+        preparation(SERIES[:, :, :30])
+
+
+def test_the_user_says_what_an_array_holds() -> None:
+    flat = SERIES[:, 0]
+    preparation, _ = fit_array(flat, "series")
+    assert preparation.describe() == "series of 40 values"
+    np.testing.assert_array_equal(again(preparation)(flat).numpy(), flat[:, None])
+    assert fit_array(flat)[0].describe() == "vectors of 40 numbers"
+    assert fit_array(np.abs(SERIES))[0].describe() == "grey images of 2×40"
+    assert fit_array(np.abs(SERIES), "series")[0].describe() == "series of 40 values in 2 channels"
+    with pytest.raises(InputError, match=r"--arrays vectors: the array is 6×2×40: give \(n, D\)"):
+        fit_array(SERIES, "vectors")
+    with pytest.raises(InputError, match="levels must lie in 0 … 255 or 0 … 1"):
+        fit_array(SERIES, "images")
+
+
+def test_rows_of_neighbours_that_are_alike_get_a_hint() -> None:
+    smooth = SERIES[:, 0].cumsum(1).cumsum(1)
+    (finding,) = fit_array(smooth)[1]
+    assert "--arrays series" in finding.text
+    assert fit_array(smooth, "vectors")[1] == []
+    assert fit_array(smooth[:, :20])[1] == []  # too few to tell
+    assert fit_array(SERIES[:, 0])[1] == []
+
+
+def test_gaps_of_series_are_filled_and_counted() -> None:
+    given = SERIES.copy()
+    given[1, 0, 10:13] = np.nan
+    given[1, 1, :2] = np.nan
+    given[4, 1, 30:] = np.nan
+    preparation, (finding,) = fit_array(given)
+    assert finding.text.startswith("2 series have gaps (NaN)")
+    made = preparation(given).numpy()
+    np.testing.assert_allclose(made[1, 0, 9:14], np.linspace(SERIES[1, 0, 9], SERIES[1, 0, 13], 5), rtol=1e-6)
+    assert (made[1, 1, :2] == SERIES[1, 1, 2]).all()
+    assert (made[4, 1, 30:] == SERIES[4, 1, 29]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((2, 1, 5, np.inf), r"series 3 holds inf \(channel 2, value 6\)"),
+        ((3, 0, slice(None), np.nan), "series 4 holds no number in channel 1"),
+    ],
+)
+def test_series_that_cannot_be_learned_from_are_named(change: tuple[Any, ...], message: str) -> None:
+    given = SERIES.copy()
+    given[change[:3]] = change[3]
+    with pytest.raises(InputError, match=message):
+        fit_array(given)
+
+
+def test_series_with_their_dimensions_in_another_order() -> None:
+    with pytest.raises(InputError, match=r"have 2 values, too few: at least 8 .* Give \(n, channels, T\): x.transpose"):
+        fit_array(SERIES.transpose(0, 2, 1), "series")
+    (finding,) = fit_array(np.concatenate([SERIES] * 10, 1).transpose(0, 2, 1)[:, :, :10])[1]
+    assert (finding.level, "40 channels and 10 values" in finding.text) == ("warning", True)
