@@ -22,6 +22,7 @@ from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
+from softmatch.training.inputs import fold_task
 from softmatch.training.measure import HeldOut, Measured, baseline_wins, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
@@ -230,7 +231,7 @@ def _cross_fit(task: Task, to: Fit) -> tuple[HeldOut, Curve, float | None]:
     curve, baseline_curve, parts = Curve(), Curve(), list[HeldOut]()
     seconds, folds, number = 0.0, task.evaluation.folds, len(task.examples.classes)
     for position, split in enumerate(folds, 1):
-        fold = replace(task, split=split)
+        fold = fold_task(task, split)
         folder, role = to.run.fold(position), f"{position}/{len(folds)} "
         supervised = None
         if task.has_baseline:
