@@ -94,7 +94,9 @@ class Config(BaseModel):
     test_fraction: float = Field(0.3, gt=0, lt=1, description="Fraction of the samples held out for testing without a test set.")
     baseline: bool = Field(True, description="Also train the baseline, the same network on the labels only, for comparison.")
     keep: Literal["best", "method"] = Field(
-        "best", description="Model that a cross-fit ends with: the method's, or (best) the baseline where it is clearly better."
+        "best",
+        description="Model to save: the method's, or (best) the baseline where it makes clearly fewer errors on labelled samples "
+        "of your own that were left out, or on --test.",
     )
 
     network: str = Field("auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name for your own.")

@@ -60,18 +60,29 @@ class PseudoLabelMeter:
 
     Ratios are formed from summed numerators and denominators, never averaged. Everything stays on the device until
     `read`; `reset` starts the next window.
+
+    Args:
+        fewest: samples that a window has at least. Until it has them, `reset` does not end it, and `read` adds the window before.
     """
 
-    def __init__(self, num_classes: int, device: torch.device | str = "cpu") -> None:
-        self.num_classes = num_classes
+    def __init__(self, num_classes: int, device: torch.device | str = "cpu", fewest: int = 0) -> None:
+        self.num_classes, self.fewest = num_classes, fewest
         self.device = torch.device(device)
-        self.reset()
+        self._sums, self._earlier = self._zeros(), self._zeros()
+        self._new, self._samples = 0, 0  # since the last reset, and of this window
+
+    def _zeros(self) -> dict[str, Tensor]:
+        return {
+            "class_sums": torch.zeros(5, self.num_classes, device=self.device),  # samples, λ, λ before UA, λ known, λ right
+            "histograms": torch.zeros(3, BINS, device=self.device),  # rows: all, wrong, right
+            "used": torch.zeros((), device=self.device),
+        }
 
     def reset(self) -> None:
-        c = self.num_classes
-        self._class_sums = torch.zeros(5, c, device=self.device)  # rows: samples, λ, λ before UA, λ with known truth, λ right
-        self._histograms = torch.zeros(3, BINS, device=self.device)  # rows: all, wrong, right
-        self._used = torch.zeros((), device=self.device)
+        """Begin what the next `read` is about."""
+        self._new = 0
+        if self._samples >= self.fewest:
+            self._earlier, self._sums, self._samples = self._sums, self._zeros(), 0
 
     @torch.no_grad()
     def update(self, pseudo: PseudoLabels, truth: Tensor) -> None:
@@ -82,27 +93,35 @@ class PseudoLabelMeter:
         rows = torch.stack(
             [torch.ones_like(weights), weights, pseudo.unaligned_weights.float(), weights * known, weights * right]
         )
-        self._class_sums.index_add_(1, pseudo.labels, rows)
+        self._sums["class_sums"].index_add_(1, pseudo.labels, rows)
         bins = (pseudo.confidence.float() * BINS).long().clamp(0, BINS - 1)
-        self._histograms.index_add_(1, bins, torch.stack([torch.ones_like(weights), known - right, right]))
-        self._used += (weights > 0).float().sum()
+        self._sums["histograms"].index_add_(1, bins, torch.stack([torch.ones_like(weights), known - right, right]))
+        self._sums["used"] += (weights > 0).float().sum()
+        self._new += len(weights)
+        self._samples += len(weights)
 
     def state(self) -> dict[str, Tensor]:
         """The sums, for `load_state`."""
-        return {"class_sums": self._class_sums, "histograms": self._histograms, "used": self._used}
+        earlier = {f"earlier_{name}": value for name, value in self._earlier.items()}
+        return {**self._sums, **earlier, "counts": torch.tensor([self._new, self._samples])}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        self._class_sums.copy_(state["class_sums"])
-        self._histograms.copy_(state["histograms"])
-        self._used.copy_(state["used"])
+        """Continue with these sums; those of an older checkpoint have no earlier window."""
+        for name, value in self._sums.items():
+            value.copy_(state[name])
+            self._earlier[name].copy_(state.get(f"earlier_{name}", torch.zeros(())))
+        counts = state.get("counts", state["class_sums"][0].sum().expand(2))
+        self._new, self._samples = (int(count) for count in counts)
 
     def read(self) -> dict[str, object]:
-        """Figures since the last reset, as fractions; None for 0/0."""
-        sums = self._class_sums.double().cpu()
-        samples, weight, unaligned, known, right = sums
-        histograms = self._histograms.cpu()
+        """Figures since the last reset, over `fewest` samples or more where there were so many; as fractions, None for 0/0."""
+        sums = self._sums if self._new else self._zeros()
+        if self._new and self._samples < self.fewest:
+            sums = {name: value + self._earlier[name] for name, value in sums.items()}
+        samples, weight, unaligned, known, right = sums["class_sums"].double().cpu()
+        histograms = sums["histograms"].cpu()
         total = float(samples.sum())
-        used = float(self._used)
+        used = float(sums["used"])
         return {
             "samples": int(total),
             "quantity": _ratio(float(weight.sum()), total),

@@ -90,11 +90,33 @@ def test_a_reset_starts_a_new_window_and_reading_does_not() -> None:
     other = PseudoLabelMeter(CLASSES)
     other.load_state(meter.state())
     assert read(other) == read(meter)
+    first = PseudoLabelMeter(CLASSES, fewest=9)
+    first.load_state({name: meter.state()[name] for name in ("class_sums", "histograms", "used")})  # an older checkpoint
+    assert read(first) == read(meter)
     meter.reset()
     figures = read(meter)
     assert figures["samples"] == 0
     assert figures["quantity"] is figures["quality"] is figures["utilization"] is None
     assert sum(figures["histogram"]["all"]) == 0
+
+
+def test_a_window_has_enough_samples_where_batches_are_small() -> None:
+    """Batches of four, at least six samples: λ is 1 in the first batch, 2 in the second, and so on."""
+    meter, found = PseudoLabelMeter(CLASSES, fewest=6), list[tuple[int, float | None]]()
+    for number in range(1, 6):
+        meter.update(batch(torch.full((4,), float(number)), LABELS), STEP_1.truth)
+        resumed = PseudoLabelMeter(CLASSES, fewest=6)
+        resumed.load_state(meter.state())
+        assert read(resumed) == read(meter)
+        found.append((read(meter)["samples"], read(meter)["quantity"]))
+        meter.reset()
+        meter.reset()  # changes nothing
+    assert found == [(4, 1.0), (8, 1.5), (12, 2.0), (8, 3.5), (12, 4.0)]
+    assert read(meter)["samples"] == 0, "nothing was judged since"
+    meter.update(batch(torch.full((8,), 6.0), torch.cat([LABELS, LABELS])), torch.cat([STEP_1.truth, STEP_1.truth]))
+    meter.reset()
+    meter.update(batch(torch.full((8,), 7.0), torch.cat([LABELS, LABELS])), torch.cat([STEP_1.truth, STEP_1.truth]))
+    assert (read(meter)["samples"], read(meter)["quantity"]) == (8, 7.0), "large batches need no earlier ones"
 
 
 def test_histogram_has_the_extremes_in_the_first_and_last_bin() -> None:

@@ -1,6 +1,6 @@
 """Examples: the items of a source with their labels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -35,6 +35,7 @@ class Examples:
         groups: (N,) equal numbers for items with the same content, where that is known.
         augmented: (N, A, …) other versions of each item for strong views, such as back-translations of a text.
         chosen: (N,) True for items that a model chose to be labelled, on which no error is measured; None: there are none.
+        refit: items and augmented items by a preparation that knows only the items at these positions, where words are counted.
     """
 
     items: Tensor | ImageFiles
@@ -48,6 +49,7 @@ class Examples:
     groups: Tensor | None = None
     augmented: Tensor | None = None
     chosen: Tensor | None = None
+    refit: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ from softmatch.data.preparations.encoder_features import EncoderPreparation, fit
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.preparations.numeric_arrays import fit_array
 from softmatch.data.preparations.table import fit_table
-from softmatch.data.preparations.text_preparations import MOST_TOKENS, fit_tfidf, fit_tokens
+from softmatch.data.preparations.text_preparations import MOST_TOKENS, TfidfPreparation, fit_tfidf, fit_tokens
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Progress, Records, select_inputs
@@ -151,6 +152,7 @@ def understand(
         groups=group(records.kind, contents),
         augmented=prepare_augmented(records, made.preparation),
         chosen=torch.tensor([records.chosen[k] for k in kept]) if records.chosen else None,
+        refit=partial(_refit, records, made.preparation) if isinstance(made.preparation, TfidfPreparation) else None,
     )
     findings += check_copies(examples, contents)
     findings += [] if reading.encoder is not None else advise_encoder(records.kind, examples)
@@ -168,6 +170,13 @@ def _with_all_versions(records: Records) -> Records:
         for column in records.augmented
     ]
     return replace(records, augmented=filled)
+
+
+def _refit(records: Records, fitted: TfidfPreparation, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Prepare all texts and their versions again, with the words of the texts at these positions only."""
+    texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the preparation says
+    again = fit_tfidf([texts[k] for k in positions.tolist()], *fitted.columns, exactly=len(fitted.components))
+    return again(texts), prepare_augmented(records, again)
 
 
 def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | None:

@@ -27,6 +27,7 @@ from softmatch.networks import ENCODER, Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.runs.model import Model, load_model
 from softmatch.training.fit import Fit, Listener, fit
+from softmatch.training.inputs import fold_task
 from softmatch.training.job import Result, run_job
 from softmatch.training.opening import Job, choose_evaluation, open_again, open_job, split_seed
 from softmatch.training.resume import decide, refuse_unnamed_code
@@ -234,7 +235,7 @@ class _Teacher:
         assert self._task is not None, "prepare_folds comes first"
         folds = self._task.evaluation.folds
         number = next(place for place, fold in enumerate(folds, 1) if _same(fold, split))
-        folder, task = RunFolder(RunFolder(self.out).fold(number).path / "teacher"), replace(self._task, split=split)
+        folder, task = RunFolder(RunFolder(self.out).fold(number).path / "teacher"), fold_task(self._task, split)
         method = build_method(task, task.config.method)
         with restored_state(), Stop() as stop:
             fit(task, method, Fit(folder, f"{number}/{len(folds)} teacher", self.listener, stop))

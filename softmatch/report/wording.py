@@ -45,7 +45,9 @@ def verdict(contents: Contents) -> tuple[str, str]:
         return f"{given} {name} {made}{around}. {unknown}", "alone"
     first = f"{given} {name} {made}; the baseline, trained on the labels only, makes {percent(supervised)}."
     sentence, kind = judge(difference, pair(result.get("difference_interval")))
-    kept = " The saved model is the baseline, since it makes clearly fewer errors." if result.get("kept") == BASELINE else ""
+    kept = ""
+    if result.get("kept") == BASELINE:
+        kept = " The saved model is the baseline, since it makes clearly fewer errors; it was chosen by the same samples."
     return f"{first} {sentence.replace(' %', f'{THIN}%')}{kept}", kind
 
 

@@ -1,5 +1,6 @@
 """The trained model in a run folder: saved, loaded, and used on new data."""
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -106,6 +107,13 @@ def save_model(run: RunFolder, model: Model, name: str) -> None:
         "temperature": 1.0,
     }
     run.write_json("model/model.json", about)
+
+
+def copy_model(source: RunFolder, target: RunFolder) -> None:
+    """Replace the model of a run, and its decision boundary if it has one, by those of another run."""
+    shutil.copytree(source.path / "model", target.path / "model", dirs_exist_ok=True)
+    if (source.path / "boundary.json").exists():
+        shutil.copyfile(source.path / "boundary.json", target.path / "boundary.json")
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -23,6 +24,8 @@ from softmatch.views.text_operations import find_continuing
 from softmatch.views.text_statistics import word_statistics
 
 BUCKETS = 50
+HELD_OUT = 0.01
+"""Share of the texts from which on words are counted again without those that a fold holds out; fewer hardly change them."""
 AnyViews = TypeVar("AnyViews", bound=Views)
 
 
@@ -59,6 +62,17 @@ def _text_views(preparation: TokenPreparation, examples: Examples, split: Split,
         assert isinstance(examples.items, Tensor)
         views.statistics = word_statistics(examples.items, split.unlabeled, (views.pad, *views.special), continues)
     return views
+
+
+def fold_task(task: Task, split: Split) -> Task:
+    """The task of a part of a cross-fit: words are counted without the texts that it holds out, where they could matter."""
+    examples, held_out = task.examples, len(task.split.unlabeled) - len(split.unlabeled)
+    if examples.refit is not None and held_out >= HELD_OUT * len(examples):
+        items, augmented = examples.refit(split.unlabeled)
+        examples = replace(examples, items=items, augmented=augmented)
+    elif examples.kind != "text" or task.activations is not None:
+        return replace(task, split=split)
+    return replace(task, split=split, examples=examples, views=make_views(examples, split, task.config.views))
 
 
 def build_views(kind: Callable[..., AnyViews], own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyViews:

@@ -19,9 +19,10 @@ from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
 from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
-from softmatch.runs.model import set_temperature
+from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length
 from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
+from softmatch.training.inputs import fold_task
 from softmatch.training.measure import HeldOut, Measured, baseline_wins, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
@@ -36,7 +37,7 @@ class Result(Measured):
 
     Attributes:
         quantity, quality: of the pseudo-labels at the last record that has them.
-        kept: method of the saved model: `method`, or "supervised" where the baseline was clearly better in a cross-fit.
+        kept: method of the saved model: `method`, or "supervised" where the baseline was clearly better.
         evaluation: kind ("test", "holdout", "crossfit", "none"), samples, folds, reason.
     """
 
@@ -181,7 +182,7 @@ def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
     known, baseline_seconds, run, kept = Curve(), None, to.run, task.config.method
     if task.evaluation.kind == "crossfit":
         found, known, baseline_seconds = _cross_fit(task, to)
-        if task.config.keep == "best" and baseline_wins(found):
+        if task.may_choose and baseline_wins(found):
             kept = "supervised"
             method, to = build_method(task, kept), to._replace(role="baseline")
         fitted = fit(task, method, to, known)
@@ -192,6 +193,10 @@ def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
         fitted = fit(task, method, to)
         found = HeldOut(task.test[1], fitted.probs, None if supervised is None else supervised.probs, task.test_names)
         baseline_seconds = None if supervised is None else supervised.seconds
+        if task.may_choose and baseline_wins(found):
+            kept = "supervised"
+            if world().is_main:
+                copy_model(run.baseline(), run)
     result = _result(task, run, found, fitted, time.perf_counter() - started, baseline_seconds, kept)
     if world().is_main:
         shown = found.baseline if kept != task.config.method else None
@@ -226,7 +231,7 @@ def _cross_fit(task: Task, to: Fit) -> tuple[HeldOut, Curve, float | None]:
     curve, baseline_curve, parts = Curve(), Curve(), list[HeldOut]()
     seconds, folds, number = 0.0, task.evaluation.folds, len(task.examples.classes)
     for position, split in enumerate(folds, 1):
-        fold = replace(task, split=split)
+        fold = fold_task(task, split)
         folder, role = to.run.fold(position), f"{position}/{len(folds)} "
         supervised = None
         if task.has_baseline:

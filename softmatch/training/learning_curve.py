@@ -22,6 +22,7 @@ from softmatch.networks import Network
 from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.training.fit import Fit, Listener, fit
+from softmatch.training.inputs import fold_task
 from softmatch.training.opening import open_again
 from softmatch.training.resume import IN_MEMORY, read_settings, refuse_unnamed_code
 from softmatch.training.setup import build_method, prepare_job, restored_state
@@ -156,7 +157,7 @@ def _train_parts(task: Task, folder: RunFolder, role: str, listener: Listener | 
     found = list[Trained]()
     splits = [(number, split) for number in range(1, PARTS) for split in _splits(task, number)]
     for place, (number, split) in enumerate(splits, 1):
-        part = replace(task, split=split)
+        part = fold_task(task, split)
         labels, name = len(split.labeled), f"{place}/{len(splits)}"
         to = Fit(RunFolder(folder.path / FOLDER / str(place)), f"{name} with {labels:,}", listener, stop, keep=False)
         fitted = fit(part, build_method(part, role), to)

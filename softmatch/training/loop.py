@@ -27,6 +27,8 @@ from softmatch.training.schedule import cosine_factor, set_learning_rate, triang
 from softmatch.views.image import reduced
 
 Record = dict[str, Any]
+SAMPLES = 1000
+"""Unlabelled samples that quantity and quality of a record rest on at least, once there were so many."""
 
 
 class Clock:
@@ -106,7 +108,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         self.step, self.seconds = 0, 0.0
         self._truth = truth.to(device)
-        self._meter = PseudoLabelMeter(num_classes, device)
+        self._meter = PseudoLabelMeter(num_classes, device, SAMPLES)
         self._losses = torch.zeros(3, dtype=torch.float64 if device.type != "mps" else torch.float32, device=device)
         self._since = 0
 
@@ -248,7 +250,7 @@ class Trainer:
             self._meter.update(output.pseudo, self._truth[index])
 
     def _record(self) -> Record:
-        """Figures since the last record. Only here does the host wait for the device."""
+        """Figures since the last record, of pseudo-labels over enough samples. Only here does the host wait for the device."""
         loss, supervised, unsupervised = (self._losses / max(self._since, 1)).tolist()
         if not math.isfinite(loss):
             raise TrainingError(f"training stopped at step {self.step}: the loss is {loss}.")

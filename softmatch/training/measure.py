@@ -24,7 +24,10 @@ POINTS, SIDE = 4000, 80
 TELLING = 3
 """Smallest number of test samples of a class for a warning that none was recognised."""
 HURT = "The unlabelled data hurt: the baseline, trained on the labels only, makes fewer errors. Use --method supervised."
-KEPT = "The saved model is the baseline: it makes clearly fewer errors (--keep method saves the other one)."
+KEPT = (
+    "The saved model is the baseline: it makes clearly fewer errors (--keep method saves the other one). It was chosen by the "
+    "samples that its error is measured on."
+)
 
 
 @dataclass(frozen=True)

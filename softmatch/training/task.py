@@ -11,6 +11,7 @@ from softmatch.data.loading import read_plain
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, plain_preparation
 from softmatch.data.preparations.images import ImagePreparation
+from softmatch.data.sources import SOURCES
 from softmatch.networks import Network, describe_network
 from softmatch.runs.model import Model
 from softmatch.seeds import stream
@@ -89,6 +90,12 @@ class Task(Job):
     def has_baseline(self) -> bool:
         """True if the same network is also trained on the labels only."""
         return self.config.baseline and self.config.method != "supervised" and self.evaluation.kind != "none"
+
+    @property
+    def may_choose(self) -> bool:
+        """True if the baseline is saved where it is clearly better: never by a benchmark's test set or by hidden labels."""
+        own = self.source not in SOURCES and self.config.labels is None and self.config.imbalance is None
+        return own and self.config.keep == "best" and (self.evaluation.kind != "test" or self.config.test is not None)
 
     @property
     def test(self) -> tuple[Tensor | ImageFiles, Tensor]:

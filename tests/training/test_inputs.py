@@ -1,15 +1,24 @@
 """The views of a run: statistics of what is trained on, and options that the kind of data has."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import tokenizers
 import torch
 
+from softmatch.config import make_config
 from softmatch.data import Examples, Split
+from softmatch.data.evaluation import Evaluation
 from softmatch.data.preparations.text_preparations import TokenPreparation
 from softmatch.encoders.backbones import Tokenizer
 from softmatch.errors import InputError
-from softmatch.training.inputs import make_views
+from softmatch.training.inputs import fold_task, make_views
+from softmatch.training.opening import Job
+from softmatch.training.setup import make_task
 from softmatch.views import ImageViews, TextViews, VectorViews
+from tests.own.sources import texts
+from tests.prepared import prepare
 
 LABELS = torch.tensor([0, 1, 0, 1, 0, 1])
 SPLIT = Split(labeled=torch.tensor([0, 1]), unlabeled=torch.arange(4), test=torch.tensor([4, 5]), seed=0)
@@ -93,3 +102,40 @@ def test_views_of_texts_know_words_and_count_those_that_are_trained_on_where_the
     for name in ("continues", "statistics", "pad", "spans"):
         with pytest.raises(InputError, match=f"views: this kind of data has no option '{name}'"):
             make_views(examples, SPLIT, {name: 1})
+
+
+def test_a_fold_counts_words_without_the_texts_that_it_holds_out(tmp_path: Path) -> None:
+    source = texts(tmp_path / "t.csv")
+    task = prepare(str(source), make_config({"folds": 3}))
+    split = task.evaluation.folds[0]
+    rows = source.read_text().splitlines()
+    for position in split.test.tolist():  # other words, the same labels
+        rows[position + 1] = f"quixotic zebras {position} jump,{rows[position + 1].rsplit(',', 1)[1]}"
+    (tmp_path / "other.csv").write_text("\n".join(rows) + "\n")
+    other = prepare(str(tmp_path / "other.csv"), make_config({"folds": 3}))
+    assert torch.equal(other.evaluation.folds[0].test, split.test)
+    assert not torch.allclose(task.examples.items[split.unlabeled], other.examples.items[split.unlabeled], atol=0.01)
+    first, second = fold_task(task, split), fold_task(other, split)
+    assert first.shape == second.shape == task.shape
+    assert torch.equal(first.examples.items[split.unlabeled], second.examples.items[split.unlabeled])
+    assert first.views.settings() == second.views.settings() != task.views.settings()
+    assert fold_task(task, task.split).examples is task.examples, "nothing is held out"
+
+
+def test_a_fold_counts_words_of_tokens_without_the_texts_that_it_holds_out() -> None:
+    examples, _ = _texts()
+    whole = replace(SPLIT, unlabeled=torch.arange(6), test=torch.arange(0))
+    config = make_config({"views": {"replace": 0.2}})
+    views, split = make_views(examples, whole, config.views), SPLIT
+    task = make_task(
+        Job("texts", config, examples), Evaluation("crossfit", whole, (split,)), views, "mlp-8", torch.nn.Linear(1, 1)
+    )
+    found, expected = fold_task(task, split).views, make_views(examples, split, config.views)
+    assert isinstance(views, TextViews)
+    assert isinstance(found, TextViews)
+    assert isinstance(expected, TextViews)
+    assert views.statistics is not None
+    assert found.statistics is not None
+    assert expected.statistics is not None
+    assert torch.equal(found.statistics.idf, expected.statistics.idf)
+    assert not torch.equal(found.statistics.idf, views.statistics.idf)

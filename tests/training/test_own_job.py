@@ -20,7 +20,7 @@ from softmatch.runs.model import load_model
 from softmatch.training.job import Result
 from softmatch.training.measure import HURT, KEPT
 from tests.own.sources import blobs, pictures, texts, write_csv
-from tests.prepared import prepare
+from tests.prepared import prepare, small_task
 from tests.tiny_encoder import make_text_encoder
 
 QUICK: dict[str, Any] = {"steps": 6, "evaluate_every": 3, "unlabeled_batch": 16, "labeled_batch": 8, "threads": 1}
@@ -76,6 +76,33 @@ def test_a_cross_fit_keeps_the_baseline_where_it_is_clearly_better(tmp_path: Pat
     assert (KEPT in best.warnings, HURT in best.warnings) == (True, False)
     assert (KEPT in asked.warnings, HURT in asked.warnings) == (False, True)
     assert "the baseline" in write_pseudo_labels(best.run).reason
+
+
+@pytest.mark.parametrize("left_out", ["holdout", "test", "hidden"])
+def test_a_hold_out_and_a_given_test_set_keep_the_baseline_where_it_is_clearly_better(left_out: str, tmp_path: Path) -> None:
+    quick = {**QUICK, "steps": 15, "method": "pi_model", "method_options": {"max_weight": 1e7}}  # learns nothing yet
+    how: dict[str, dict[str, Any]]
+    how = {"holdout": {"evaluation": "holdout"}, "test": {"test": blobs(tmp_path / "b.csv", 60, 0, 1)}, "hidden": {"labels": 20}}
+    source = blobs(tmp_path / "t.csv", labeled=120)
+    best = softmatch.train(source, out=tmp_path / "run", **quick, **how[left_out])
+    assert best.difference_interval is not None
+    assert best.difference_interval[0] > 0
+    inputs = torch.randn(50, 2)
+    mine, baseline = (load_model(run).network(inputs) for run in (best.run, RunFolder(best.run).baseline().path))
+    chosen = left_out != "hidden"  # labels that the run may not know choose nothing
+    assert torch.equal(mine, baseline) == chosen
+    assert best.kept == ("supervised" if chosen else "pi_model")
+    assert (KEPT in best.warnings, HURT in best.warnings) == (chosen, not chosen)
+    assert ("it was chosen by the same samples" in (best.run / "report.html").read_text()) == chosen
+    boundaries = [(path / "boundary.json").read_bytes() for path in (best.run, RunFolder(best.run).baseline().path)]
+    assert (boundaries[0] == boundaries[1]) == chosen
+
+
+def test_the_test_set_of_a_benchmark_chooses_nothing(tmp_path: Path) -> None:
+    assert not small_task("digits").may_choose
+    source = str(blobs(tmp_path / "t.csv"))
+    assert prepare(source, make_config({})).may_choose
+    assert not prepare(source, make_config({"keep": "method"})).may_choose
 
 
 def test_the_report_and_the_result_are_there(crossfit: Result) -> None:

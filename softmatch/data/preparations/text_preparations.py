@@ -104,12 +104,15 @@ class TfidfPreparation:
         return f"texts as {len(self.components)} directions of {len(self.terms):,} groups of letters (TF-IDF)"
 
 
-def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: int = 0) -> TfidfPreparation:
+def fit_tfidf(
+    texts: Sequence[str], column: str, dimensions: int = 256, seed: int = 0, exactly: int | None = None
+) -> TfidfPreparation:
     """Fit the preparation to these texts, labelled or not; labels are not used.
 
     Args:
         dimensions: maximum of directions; fewer where there are few texts or terms.
         seed: of the decomposition.
+        exactly: number of directions; those that the texts do not have are zero.
     """
     from sklearn.decomposition import TruncatedSVD
 
@@ -122,10 +125,12 @@ def fit_tfidf(texts: Sequence[str], column: str, dimensions: int = 256, seed: in
     if alike:
         text = f"the texts in column {column!r} {alike}: there is nothing to tell classes apart by."
         raise InputError(f"{text} If the texts are in another column, name it with --text.")
-    size = min(dimensions, max(FEWEST, len(texts) // PER_DIRECTION), len(texts) - 1, counts.shape[1] - 1)
+    most = min(dimensions, max(FEWEST, len(texts) // PER_DIRECTION)) if exactly is None else exactly
+    size = min(most, len(texts) - 1, counts.shape[1] - 1)
     decomposed = TruncatedSVD(size, n_iter=ITERATIONS, random_state=seed).fit(counts)
     kept = decomposed.singular_values_ > SMALLEST * decomposed.singular_values_[0]
     components = torch.from_numpy(np.ascontiguousarray(decomposed.components_[kept], np.float32))
+    components = F.pad(components, (0, 0, 0, max(0, (exactly or 0) - len(components))))
     return TfidfPreparation(column, vectorizer.get_feature_names_out().tolist(), torch.from_numpy(vectorizer.idf_), components)
 
 

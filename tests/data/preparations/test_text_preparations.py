@@ -54,6 +54,13 @@ def test_vectors_by_hand() -> None:
     assert float(one @ both) == pytest.approx(math.sqrt(0.5), abs=1e-6)
 
 
+def test_an_exact_number_of_directions() -> None:
+    assert fit_tfidf(REVIEWS, "t", exactly=5)(REVIEWS).shape == (9, 5)
+    few = fit_tfidf(REVIEWS[:4], "t", exactly=5)(REVIEWS)
+    assert few.shape == (9, 5)
+    assert few[:, 3:].abs().sum() == 0 < few[:, :3].abs().sum()  # four texts have three directions
+
+
 def test_texts_of_one_topic_are_close() -> None:
     vectors = fit_tfidf(REVIEWS, "t")(REVIEWS)
     assert vectors.dtype == torch.float32
