@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from features import read_features
+from features import given_features
 from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.neighbors import NearestNeighbors
@@ -183,11 +183,8 @@ def read(store: Path) -> list[Row]:
 
 def sets(options: argparse.Namespace) -> dict[str, tuple[Array, Array, Row]]:
     """Samples, classes and settings of training of each data set."""
-    given = [(kind, *text.partition("=")[::2]) for kind in ("image", "text") for text in vars(options)[f"{kind}_features"]]
-    if not given:
-        digits = load_digits()
-        return {"digits": (digits.data.astype(np.float32), digits.target, {})}
-    return {name: read_features(Path(path), kind) for kind, name, path in given}
+    digits = load_digits()
+    return given_features(options) or {"digits": (digits.data.astype(np.float32), digits.target, {})}
 
 
 def show(rows: list[Row]) -> None:

@@ -1,5 +1,6 @@
 """Features of pretrained encoders from files, as `softmatch train --encoder` prepares them and trains on them."""
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,9 @@ def read_features(path: Path, kind: str) -> tuple[npt.NDArray[Any], npt.NDArray[
     if kind == "image":
         items = PCA(DIRECTIONS, random_state=0).fit_transform(normalize(items)) @ hadamard(DIRECTIONS).astype(np.float32)
     return items, classes, {"unlabeled_batch": 512, "views": VIEWS[kind]}
+
+
+def given_features(options: Namespace) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]]]:
+    """Read the files of the options --image-features and --text-features NAME=FILE, by name."""
+    given = [(kind, *text.partition("=")[::2]) for kind in VIEWS for text in vars(options)[f"{kind}_features"]]
+    return {name: read_features(Path(path), kind) for kind, name, path in given}

@@ -146,7 +146,7 @@ class SuggestionQueue:
             plan = iter([each for each in self._plan if self._is_free(each.position, seen, taken)])
             random, rest = self._unseen(self._random, seen, taken), self._unseen(self._others, seen, taken)
             while len(found) < number:
-                turn = measured < _measuring_due(measured + others + 1)
+                turn = measured < measuring_due(measured + others + 1)
                 each = (_measuring(random) if turn else None) or next(plan, None) or self._any(rest) or _measuring(random)
                 if each is None:
                     break
@@ -263,13 +263,16 @@ class SuggestionQueue:
         version, free = self.log.version, self._free_rows()
         rows, labels = self.labeled_rows()
         head = fit_head(self.features, rows, labels, self.seed)
+        early = head is None or len(rows) < FEW * len(head.classes)
+        if early and free.any() and not any(free[row] for row, _ in self._typical):  # many classes: all are labelled
+            self._typical = self._find_typical(self.features)
         explored = [(row, size) for row, size in self._typical if free[row]][:PLAN]
         explore = [
             Suggestion(int(self.places[row]), CHOSEN, f"Typical of {size:,} similar samples.", *_predicted(head, row))
             for row, size in explored
         ]
         plan = explore
-        if head is not None and len(rows) >= FEW * len(head.classes) and free.any():
+        if head is not None and not early and free.any():
             plan = _interleave(self._doubtful(head, np.flatnonzero(free)), explore)
         with self._guard:
             self.head, self._plan, self.version = head, plan, version
@@ -374,7 +377,7 @@ def _marks(names: Sequence[str]) -> npt.NDArray[np.uint64]:
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
 
 
-def _measuring_due(number: int) -> int:
+def measuring_due(number: int) -> int:
     """Random samples among the first `number`: none of 20, 20 of 100, and a fifth from there on."""
     return min(number // FIFTH, max(0, (number - LATER) * (UNTIL // FIFTH) // (UNTIL - LATER)))
 
