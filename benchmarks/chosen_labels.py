@@ -1,7 +1,8 @@
 """Measure how far an error is off when the labels were chosen: on all labels, and on those of random samples.
 
-    python benchmarks/chosen_labels.py                              # digits, 16 seeds, about 15 minutes on one thread
-    python benchmarks/chosen_labels.py --features fashion.npz       # x (N, D) or images, and y, of other data
+    python benchmarks/chosen_labels.py --store chosen.jsonl                    # digits, 16 seeds, about 15 minutes on one thread
+    python benchmarks/chosen_labels.py --store chosen.jsonl --image-features NAME=features.npz     # arrays x and y of other data
+    python benchmarks/chosen_labels.py --store chosen.jsonl --text-features NAME=features.npz
 
 A labeller who knows the truth labels what `softmatch suggest` proposes, round by round: typical samples first, then doubtful
 ones, and a share of random ones. After the last round a model is trained in two ways on the same labels: without their purposes,
@@ -10,20 +11,22 @@ with the error of the saved model on a large test set that took no part in anyth
 
 There are two settings: few labels of the pool, and so many that the random samples of later rounds come from an easier rest. The
 third figure of a setting would correct that: it weighs the errors on chosen and on random samples by the shares of the pool that
-they stand for. Prints Markdown and writes it to benchmarks/results/chosen_labels.md.
+they stand for. Features are read as in benchmarks/choosing.py. Seeds in the store are not repeated. Prints Markdown.
 """
 
 import argparse
 import csv
+import json
 import statistics
 import tempfile
-import time
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from features import given_features
 from sklearn.datasets import load_digits
 
 import softmatch
@@ -31,7 +34,6 @@ from softmatch.data.readers.csv_files import read_columns
 from softmatch.inference.suggest import cold_start, suggest
 from softmatch.training.job import Result
 
-RESULTS = Path(__file__).parent / "results" / "chosen_labels.md"
 QUICK: dict[str, Any] = {
     "unlabeled_batch": 64,
     "labeled_batch": 32,
@@ -56,15 +58,20 @@ class Outcome(NamedTuple):
 
 
 def simulate(
-    x: npt.NDArray[Any], y: npt.NDArray[Any], options: argparse.Namespace, rounds: int, seed: int, folder: Path
+    data: tuple[npt.NDArray[Any], npt.NDArray[Any], dict[str, Any]],
+    options: argparse.Namespace,
+    rounds: int,
+    seed: int,
+    folder: Path,
 ) -> Outcome:
     """Label in rounds, and measure in both ways."""
+    x, y, own = data
     order = np.random.default_rng(seed).permutation(len(x))
     pool, test = order[: options.pool], order[options.pool : options.pool + options.test]
     np.savez(folder / "pool.npz", x=x[pool], y=np.full(len(pool), -1))
     source, labels = str(folder / "pool.npz"), folder / "labels.csv"
     given: list[dict[str, str]] = []
-    settings = {**QUICK, "steps": options.steps, "seed": seed, "labels_from": labels}
+    settings = {**own, **QUICK, "steps": options.steps, "seed": seed, "labels_from": labels}
     for number in range(rounds):
         out, share = folder / f"{number}.csv", options.random_share
         if not given:
@@ -131,7 +138,8 @@ def rows_of(found: list[Outcome]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=Path, help=".npz with x and y; default: digits of scikit-learn, as vectors")
+    parser.add_argument("--image-features", nargs="*", default=(), metavar="NAME=FILE")
+    parser.add_argument("--text-features", nargs="*", default=(), metavar="NAME=FILE", help="default: digits, as vectors")
     parser.add_argument("--pool", type=int, default=1000, help="samples that may be labelled")
     parser.add_argument("--test", type=int, default=797, help="samples for the true error")
     parser.add_argument("--rounds", type=int, nargs="+", default=[2, 5])
@@ -139,34 +147,32 @@ def main() -> None:
     parser.add_argument("--random-share", type=float, default=0.2)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=16)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--store", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    began = time.process_time()
-    if options.features is None:
-        title, (x, y) = "digits", load_digits(return_X_y=True)
-        x = (x / 16).astype(np.float32)
-    else:
-        with np.load(options.features, allow_pickle=False) as file:
-            title, x, y = options.features.stem, file["x"].astype(np.float32), file["y"]
-    lines = ["# Errors measured on labels that were chosen", ""]
-    for rounds in options.rounds:
+    sets = given_features(options)
+    if not sets:
+        x, y = load_digits(return_X_y=True)
+        sets = {"digits": ((x / 16).astype(np.float32), y, {})}
+    numbers = {key: getattr(options, key) for key in ("pool", "test", "per_round", "random_share", "steps")}
+    for (title, data), rounds in product(sets.items(), options.rounds):
         found = []
         for seed in range(options.seeds):
-            with tempfile.TemporaryDirectory() as folder:
-                found.append(simulate(x, y, options, rounds, seed, Path(folder)))
-            print(f"{rounds} rounds, seed {seed}: {found[-1]}", flush=True)
+            key = {"data": title, "rounds": rounds, "seed": seed, **numbers}
+            stored = [json.loads(line) for line in options.store.read_text().splitlines()] if options.store.exists() else []
+            known = [row["found"] for row in stored if key.items() <= row.items()]
+            if not known:
+                with tempfile.TemporaryDirectory() as folder:
+                    known = [simulate(data, options, rounds, seed, Path(folder))]
+                with options.store.open("a") as file:
+                    file.write(json.dumps({**key, "found": known[0]}) + "\n")
+            found.append(Outcome(*known[0]))
         labels = f"{rounds} rounds of {options.per_round} labels, {found[0].random} of them random"
-        lines += [f"## {title}: {labels}, in a pool of {options.pool:,}", ""]
-        lines += ["| error measured on | measured % | true % | bias | mean deviation | 95 % interval contains the truth |"]
-        lines += ["|---|---|---|---|---|---|", *rows_of(found), ""]
-    minutes = (time.process_time() - began) / 60
-    about = (
-        f"{options.seeds} seeds, {options.steps} steps, test set of {min(options.test, len(x) - options.pool):,}; bias: measured"
-    )
-    lines.append(f"{about} minus true, mean ± standard error. `python benchmarks/chosen_labels.py`, {minutes:.0f} CPU-minutes.")
-    options.out.write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+        print(f"## {title}: {labels}, in a pool of {options.pool:,}\n")
+        print("| error measured on | measured % | true % | bias | mean deviation | 95 % interval contains the truth |")
+        print("|---|---|---|---|---|---|", *rows_of(found), sep="\n")
+        about = f"{options.seeds} seeds, {options.steps} steps, test set of {min(options.test, len(data[0]) - options.pool):,}"
+        print(f"\n{about}; bias: measured minus true, mean ± standard error.\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Queue of samples to label: typical ones first, then those that a light model doubts, and a fifth at random for measuring."""
+"""Queue of samples to label: typical ones first, then those that a light model doubts, and random ones for measuring."""
 
 import hashlib
 import threading
@@ -24,7 +24,9 @@ from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.shown_samples import ShownSamples
 from softmatch.seeds import derive
 
-FIFTH = 5
+FIFTH, LATER, UNTIL = 5, 20, 100
+"""Every fifth sample is random for measuring; none of the first 20, which teach more if they are chosen. By 100 all are made up
+for: only then are there the 20 random labels that an error needs."""
 MOST = {"image": 100_000, "text": 30_000, "table": 100_000}
 """Samples that get features, by kind; of a larger source, suggestions are made among this many at random."""
 SIDE = 32
@@ -144,7 +146,7 @@ class SuggestionQueue:
             plan = iter([each for each in self._plan if self._is_free(each.position, seen, taken)])
             random, rest = self._unseen(self._random, seen, taken), self._unseen(self._others, seen, taken)
             while len(found) < number:
-                turn = FIFTH * (measured + 1) <= measured + others + 1
+                turn = measured < measuring_due(measured + others + 1)
                 each = (_measuring(random) if turn else None) or next(plan, None) or self._any(rest) or _measuring(random)
                 if each is None:
                     break
@@ -196,10 +198,13 @@ class SuggestionQueue:
             with replacing(stored) as folder:
                 np.save(folder / "features.npy", features, allow_pickle=False)
                 np.save(folder / "kept.npy", np.asarray(kept, dtype=np.int64), allow_pickle=False)
-        features = np.load(stored / "features.npy", allow_pickle=False)
-        features /= max(float(features.std()), 1e-6)  # all alike: the first directions say more than the last
         self.places = self.places[np.load(stored / "kept.npy", allow_pickle=False)]
         self.progress = (len(records), len(records))
+        self.use_features(np.load(stored / "features.npy", allow_pickle=False))
+
+    def use_features(self, features: Array) -> None:
+        """Find clusters and typical samples by the features of the samples at `places`."""
+        features = features / max(float(features.std()), 1e-6)  # all alike: the first directions say more than the last
         self._typical = self._find_typical(features)
         self.clusters = k_means(features, int(np.clip(len(features) // PER_CLUSTER, 1, MOST_CLUSTERS)), self.seed)
         self.features = features
@@ -258,13 +263,16 @@ class SuggestionQueue:
         version, free = self.log.version, self._free_rows()
         rows, labels = self.labeled_rows()
         head = fit_head(self.features, rows, labels, self.seed)
+        early = head is None or len(rows) < FEW * len(head.classes)
+        if early and free.any() and not any(free[row] for row, _ in self._typical):  # many classes: all are labelled
+            self._typical = self._find_typical(self.features)
         explored = [(row, size) for row, size in self._typical if free[row]][:PLAN]
         explore = [
             Suggestion(int(self.places[row]), CHOSEN, f"Typical of {size:,} similar samples.", *_predicted(head, row))
             for row, size in explored
         ]
         plan = explore
-        if head is not None and len(rows) >= FEW * len(head.classes) and free.any():
+        if head is not None and not early and free.any():
             plan = _interleave(self._doubtful(head, np.flatnonzero(free)), explore)
         with self._guard:
             self.head, self._plan, self.version = head, plan, version
@@ -367,6 +375,11 @@ def _marks(names: Sequence[str]) -> npt.NDArray[np.uint64]:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
+
+
+def measuring_due(number: int) -> int:
+    """Random samples among the first `number`: none of 20, 20 of 100, and a fifth from there on."""
+    return min(number // FIFTH, max(0, (number - LATER) * (UNTIL // FIFTH) // (UNTIL - LATER)))
 
 
 def _measuring(random: Any) -> Suggestion | None:

@@ -1,4 +1,4 @@
-"""The queue: a fifth at random and without a prediction, the others typical or doubtful, and no sample twice."""
+"""The queue: typical samples, then doubtful ones; after the first 20 a fifth at random, without a prediction; no sample twice."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from softmatch.data.understanding import Reading
+from softmatch.labeling import suggestion_queue
 from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.review_lists import ReviewLists
 from softmatch.labeling.shown_samples import ShownSamples
-from softmatch.labeling.suggestion_queue import SuggestionQueue
+from softmatch.labeling.suggestion_queue import SuggestionQueue, measuring_due
 from softmatch.labeling.trainings import Trainings
 from tests.labeling.conftest import make_pictures
 
@@ -31,7 +32,7 @@ def put(queue: SuggestionQueue, position: int, label: str | None = None) -> None
     queue.log.write(f"{name} {queue.log.version}", "key", [(name, "")], label or KINDS[position % 3], purpose)
 
 
-def test_samples_come_before_features_and_a_fifth_are_random(queue: SuggestionQueue) -> None:
+def test_samples_come_before_features_and_random_ones_after_twenty(queue: SuggestionQueue) -> None:
     purposes = []
     for _ in range(40):
         (each,) = queue.next(1, "tab", [])
@@ -39,10 +40,25 @@ def test_samples_come_before_features_and_a_fifth_are_random(queue: SuggestionQu
         purposes.append(each.purpose)
         put(queue, each.position)
     random = sum(queue.is_random(position) for position in range(60))
-    assert purposes.count("random") == min(8, random)
-    assert purposes[4] == "random"
-    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - min(8, random)
+    assert purposes.count("random") == 5 <= random
+    assert purposes.index("random") == 23
+    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - 5
     assert len(queue.next(100, "tab", [])) == 20
+
+
+@pytest.mark.parametrize(("number", "random"), [(20, 0), (24, 1), (40, 5), (60, 10), (99, 19), (100, 20), (105, 21), (1000, 200)])
+def test_no_random_samples_at_first_and_a_fifth_from_100_on(number: int, random: int) -> None:
+    assert measuring_due(number) == random
+
+
+def test_typical_samples_are_found_again_when_all_are_labelled(queue: SuggestionQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suggestion_queue, "ROUNDS", (2,))
+    queue.find_features()
+    for position in range(10):  # of ten classes, so that it is early
+        queue.refresh()
+        (each,) = queue.next(1, "tab", [])
+        assert each.reason.startswith("Typical of")
+        put(queue, each.position, f"class {position}")
 
 
 def test_what_is_random_depends_on_the_name_alone(queue: SuggestionQueue, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ export function labelScreen(main) {
     const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
     progress.replaceChildren(...[
       make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),
-      make("p", {}, `${counted(state.random)} of them at random, to measure the error${state.random < 20 ? " (20 are needed; every fifth sample is one)" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
+      make("p", {}, `${counted(state.random)} of them at random, to measure the error${state.random < 20 ? " (20 are needed; they come after the first 20 labels, and are there with 100)" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
       finding && make("p", { class: "finding" }, finding),
     ].filter(Boolean));
   }
