@@ -16,7 +16,7 @@ FORMAT = 1
 LARGEST_ITEM = 2**26
 """Numbers in an item; the largest photographs have fewer."""
 DIMENSIONS = {"image": 3, "series": 2, "text": 1, "vector": 1}
-"""Of an item, by the kind of its views."""
+"""Number of dimensions of an item, by the kind of its views."""
 MANY_LAYERS = 256
 LAYERS = re.compile(r"layer|depth|block|stage|expert", re.IGNORECASE)
 """Names of settings that repeat a part of a network."""

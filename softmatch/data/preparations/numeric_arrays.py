@@ -110,8 +110,14 @@ def fit_array(array: npt.NDArray[Any], wanted: str | None = None) -> tuple[Array
         )
     if wanted is not None and array.ndim not in DIMENSIONS[wanted]:
         raise InputError(f"--arrays {wanted}: the array is {_times(array.shape)}: give {FORMS[wanted]}.")
-    if wanted == "series" or (wanted is None and array.ndim == 3 and array.shape[2] >= SHORTEST and not _are_levels(array)):
+    if wanted == "series":
         return _fit_series(array)
+    if wanted is None and array.ndim == 3 and array.shape[2] >= SHORTEST and not _are_levels(array):
+        preparation, findings = _fit_series(array)
+        text = (
+            f"The numbers cannot be levels of images, 0 … 255 or 0 … 1: taken as {preparation.describe()}. Images must be scaled."
+        )
+        return preparation, [Finding("note", text), *findings]
     if array.ndim == 2:
         _vectors(array)
         return ArrayPreparation(array.shape[1:], "d"), _hint(array) if wanted is None else []
@@ -136,7 +142,7 @@ def fit_array(array: npt.NDArray[Any], wanted: str | None = None) -> tuple[Array
 
 def _are_levels(array: npt.NDArray[Any]) -> bool:
     """Tell whether numbers may be levels of images: whole ones, or floats, from 0 to 255."""
-    return array.dtype.kind in "bu" or not bool((np.nanmin(array) < 0) | (np.nanmax(array) > BRIGHTEST))
+    return array.dtype.kind in "bu" or bool(np.nanmin(array, initial=0) >= 0 and np.nanmax(array, initial=0) <= BRIGHTEST)
 
 
 def _hint(array: npt.NDArray[Any]) -> list[Finding]:

@@ -123,8 +123,10 @@ SERIES = np.random.default_rng(0).normal(size=(6, 2, 40)).astype(np.float32)
 
 
 def test_numbers_that_no_image_has_are_series() -> None:
-    preparation, findings = fit_array(SERIES)
-    assert (preparation.describe(), findings) == ("series of 40 values in 2 channels", [])
+    preparation, (finding,) = fit_array(SERIES)
+    assert preparation.describe() == "series of 40 values in 2 channels"
+    assert "cannot be levels of images, 0 … 255 or 0 … 1: taken as series of 40 values in 2 channels" in finding.text
+    assert fit_array(SERIES, "series")[1] == []
     np.testing.assert_array_equal(again(preparation)(SERIES).numpy(), SERIES)
     with pytest.raises(InputError, match="items are 2×30, those of the training data were 2×40"):
         preparation(SERIES[:, :, :30])
@@ -158,7 +160,7 @@ def test_gaps_of_series_are_filled_and_counted() -> None:
     given[1, 0, 10:13] = np.nan
     given[1, 1, :2] = np.nan
     given[4, 1, 30:] = np.nan
-    preparation, (finding,) = fit_array(given)
+    preparation, (finding,) = fit_array(given, "series")
     assert finding.text.startswith("2 series have gaps (NaN)")
     made = preparation(given).numpy()
     np.testing.assert_allclose(made[1, 0, 9:14], np.linspace(SERIES[1, 0, 9], SERIES[1, 0, 13], 5), rtol=1e-6)
@@ -183,5 +185,5 @@ def test_series_that_cannot_be_learned_from_are_named(change: tuple[Any, ...], m
 def test_series_with_their_dimensions_in_another_order() -> None:
     with pytest.raises(InputError, match=r"have 2 values, too few: at least 8 .* Give \(n, channels, T\): x.transpose"):
         fit_array(SERIES.transpose(0, 2, 1), "series")
-    (finding,) = fit_array(np.concatenate([SERIES] * 10, 1).transpose(0, 2, 1)[:, :, :10])[1]
+    (finding,) = fit_array(np.concatenate([SERIES] * 10, 1).transpose(0, 2, 1)[:, :, :10], "series")[1]
     assert (finding.level, "40 channels and 10 values" in finding.text) == ("warning", True)
