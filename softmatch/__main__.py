@@ -5,7 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-from softmatch.errors import INTERRUPTED, STOPPED
+from softmatch.errors import HEARD, INTERRUPTED, STOPPED
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 
@@ -15,13 +15,12 @@ def main() -> int:
 
     Signals other than SIGINT give the exit code "try again", also when there is nothing to save yet.
     """
-    heard = 0
+    HEARD.clear()
     if {"-q", "--quiet"} & set(sys.argv):
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # before the hub's library is imported
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal heard
-        heard = number
+        HEARD.append(number)
         raise KeyboardInterrupt
 
     for name in SIGNALS:
@@ -33,12 +32,12 @@ def main() -> int:
 
         code = run()
     except BaseException:
-        if not heard:
+        if not HEARD:
             raise
         print("softmatch: interrupted.", file=sys.stderr)
         code = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done, and an interruption while torch ends changes nothing
-    return STOPPED if code == INTERRUPTED and heard not in (0, signal.SIGINT) else code
+    return STOPPED if code == INTERRUPTED and HEARD and HEARD[-1] != signal.SIGINT else code
 
 
 if __name__ == "__main__":

@@ -41,6 +41,10 @@ STOPPED = 75
 """Exit code of a run that was stopped, has saved its state and can be resumed; EX_TEMPFAIL of sysexits.h."""
 
 
+HEARD: list[int] = []
+"""Signals that the command has received. Libraries drop a KeyboardInterrupt now and then (in a destructor, in a callback)."""
+
+
 class Stopped(KeyboardInterrupt):
     """Training was stopped by a signal and has saved its state. Not an Exception: nothing went wrong."""
 

@@ -3,11 +3,14 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from softmatch import __main__
 from softmatch.cli import app as cli
+from softmatch.errors import HEARD
+from softmatch.training.stop import Stop
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +22,7 @@ def handlers() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+    HEARD.clear()
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 75), ("SIGUSR1", 75), ("SIGHUP", 75)])
@@ -35,3 +39,18 @@ def test_other_codes_are_left_as_they_are(code: int, monkeypatch: pytest.MonkeyP
     """130 without a signal heard here: a second Ctrl-C, which training hears by itself."""
     monkeypatch.setattr(cli, "main", lambda: code)
     assert __main__.main() == code
+
+
+def test_an_interruption_that_a_library_dropped_still_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = []
+
+    def command() -> int:
+        with suppress(BaseException):  # what a destructor does with it
+            signal.raise_signal(signal.SIGINT)
+        with Stop():
+            entered.append(True)
+        return 0
+
+    monkeypatch.setattr(cli, "main", command)
+    assert __main__.main() == 130
+    assert not entered

@@ -6,6 +6,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from softmatch.distributed.processes import largest
+from softmatch.errors import HEARD
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP")
 """SIGUSR1 is the usual warning from Slurm; SIGHUP comes when a terminal or connection closes."""
@@ -27,6 +28,8 @@ class Stop:
 
     def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():
+            if HEARD:  # a library has dropped the interruption
+                raise KeyboardInterrupt
             for name in SIGNALS:
                 number = getattr(signal, name, None)  # Windows has no SIGUSR1
                 if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # by nohup

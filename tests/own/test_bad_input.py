@@ -231,6 +231,7 @@ def test_an_interruption_at_any_moment(tmp_path: Path, moment: str) -> None:
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()
+        process.communicate()
     assert process.returncode == (75 if moment == "training" else 130)
     assert ("stopped by SIGINT" if moment == "training" else "interrupted") in said
     assert "Traceback" not in said
