@@ -81,6 +81,8 @@ class Examples:
             channels, height, width = self.items.shape[1:]
             what = f"{'grey' if channels == 1 else 'colour'} images of {height}×{width}"
             what += " (made of files when needed)" if isinstance(self.items, ImageFiles) else ""
+        elif self.preparation is not None and self.preparation.takes == "sound":
+            what = "recordings"
         elif self.kind == "series":
             what = series_of(*self.items.shape[1:])
         elif self.kind == "text":

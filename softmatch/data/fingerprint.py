@@ -10,8 +10,8 @@ from torch import Tensor
 
 from softmatch.data.cells import as_text, is_missing, parse_number
 from softmatch.data.examples import Examples
-from softmatch.data.pictures import ImageFiles, Picture, UnreadableImage, content_digest
-from softmatch.data.records import InputKind, Inputs, Records
+from softmatch.data.pictures import ImageFiles, Picture, content_digest
+from softmatch.data.records import InputKind, Inputs, Records, UnreadableFile
 
 MOSTLY = 0.9
 """Share of rows that must differ for equal ones to be copies: in a table of a few categories they are different samples."""
@@ -25,9 +25,9 @@ def digests(kind: InputKind, inputs: Inputs, items: Tensor | ImageFiles) -> list
     """
     if kind == "text":
         return [_text_digest(str(text)) for text in inputs]
-    if kind == "image":
-        pictures: Sequence[Picture] = inputs  # type: ignore[assignment]  # as the kind says
-        return list(map(content_digest, pictures))
+    if kind in ("image", "sound"):
+        files: Sequence[Picture] = inputs  # type: ignore[assignment]  # as the kind says
+        return list(map(content_digest, files))
     assert isinstance(items, Tensor)
     flat = (items + 0.0 if items.is_floating_point() else items).flatten(1).contiguous().numpy()  # −0.0 + 0.0 is 0.0
     return [_digest(row.tobytes()) for row in flat]
@@ -44,8 +44,8 @@ def group(kind: InputKind, found: Sequence[bytes]) -> Tensor:
 def sample_digest(records: Records, position: int) -> str:
     """Compute a digest, in hex, of the content of one sample: it stays when a table is sorted or gets more rows.
 
-    The same as `digests` for texts and images; of the cells of a row, whatever their order; of the values of an array. "" where
-    an image cannot be opened.
+    The same as `digests` for texts and files; of the cells of a row, whatever their order; of the values of an array. "" where
+    a file cannot be opened.
     """
     if isinstance(records.inputs, Mapping):
         cells = sorted((name, _cell(column[position])) for name, column in records.inputs.items())
@@ -53,10 +53,10 @@ def sample_digest(records: Records, position: int) -> str:
     one = records.inputs[position]
     if records.kind == "text":
         return text_digest(str(one))
-    if records.kind == "image":
+    if records.kind in ("image", "sound"):
         try:
             return content_digest(one).hex()  # type: ignore[arg-type]  # as the kind says
-        except UnreadableImage:
+        except UnreadableFile:
             return ""
     return _digest(np.ascontiguousarray(one).tobytes()).hex()
 

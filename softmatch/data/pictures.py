@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from softmatch.errors import InputError
+from softmatch.data.records import UnreadableFile
 from softmatch.formatting import printable
 
 REDUCED = ("JPEG", "MPO")
@@ -69,12 +69,11 @@ class Header(NamedTuple):
     animated: bool
 
 
-class UnreadableImage(InputError):  # noqa: N818  # says what it is
-    """An image that cannot be read; `reason` is the part of the message that says why."""
+class UnreadableImage(UnreadableFile):
+    """An image that cannot be read."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"the image {name} cannot be read: {reason}. Replace or remove it, and start again.")
-        self.reason = reason
+        super().__init__(f"the image {name}", reason)
 
 
 def load(path: Path) -> EncodedImage:
@@ -90,7 +89,7 @@ def load(path: Path) -> EncodedImage:
 
 
 def content_digest(picture: Picture) -> bytes:
-    """Compute the SHA-256 digest of the content of an image: of its bytes, or of the pixels of a Pillow image.
+    """Compute the SHA-256 digest of the content of a file, or of the pixels of a Pillow image.
 
     Raises:
         UnreadableImage: the file cannot be opened.

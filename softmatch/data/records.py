@@ -11,11 +11,11 @@ import numpy.typing as npt
 from softmatch.errors import InputError
 from softmatch.formatting import some, visible
 
-InputKind = Literal["image", "text", "table", "array"]
+InputKind = Literal["image", "sound", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
 """Column of a table: numbers, NaN where one is missing, or texts as they are."""
 Inputs = Sequence[Path] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
-"""Image files, texts, the columns of a table, or numbers (n, …), by the kind."""
+"""Image or sound files, texts, the columns of a table, or numbers (n, …), by the kind."""
 Progress = Callable[[int, int], None]
 """Called with the number of inputs that are done, and their total."""
 Piece = Mapping[str, Sequence[object] | npt.NDArray[Any]]
@@ -77,6 +77,14 @@ def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
     if isinstance(inputs, np.ndarray):
         return np.take(inputs, positions, axis=0)
     return [inputs[position] for position in positions]  # type: ignore[return-value]  # of the same kind as they were
+
+
+class UnreadableFile(InputError):  # noqa: N818  # says what it is
+    """A file that cannot be read; `reason` is the part of the message that says why."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} cannot be read: {reason}. Replace or remove it, and start again.")
+        self.reason = reason
 
 
 @dataclass(frozen=True)

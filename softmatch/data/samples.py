@@ -118,9 +118,9 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
         if not is_texts(samples):
             raise InputError("this classifier was fitted to texts: give a list of texts.")
         return list(samples)
-    if takes == "image":
+    if takes in ("image", "sound"):
         if not isinstance(samples, list | tuple) or not all(is_path(sample) for sample in samples):
-            raise InputError("this classifier was fitted to image files: give a folder, or a list of paths.")
+            raise InputError(f"this classifier was fitted to {takes} files: give a folder, or a list of paths.")
         return [Path(sample) for sample in samples]
     if takes == "table":
         rows = validate_data(estimator, samples, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")

@@ -22,6 +22,7 @@ from softmatch.data.preparations import Preparation, Prepared
 from softmatch.data.preparations.encoder_features import EncoderPreparation, fit_image_encoder, fit_text_encoder
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.preparations.numeric_arrays import fit_array
+from softmatch.data.preparations.sounds import SoundPreparation, fit_sounds
 from softmatch.data.preparations.table import fit_table
 from softmatch.data.preparations.text_preparations import MOST_TOKENS, TfidfPreparation, fit_tfidf, fit_tokens
 from softmatch.data.readers.columns import NoColumn
@@ -247,6 +248,8 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
         if reading.encoder is None or reading.tune != "head":
             return fit_images(paths, _side(reading), progress=progress, names=records.names)
         return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
+    if records.kind == "sound":
+        return fit_sounds(records.inputs, progress, records.names)  # type: ignore[arg-type]  # as the kind says
     if records.kind == "text":
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
         name = column or "text"
@@ -302,7 +305,7 @@ def _test_examples(
     items: Tensor | ImageFiles
     if isinstance(examples.items, ImageFiles):
         items = replace(examples.items, paths=[Path(str(path)) for path in inputs])
-    elif records.kind == "image" and isinstance(preparation, (ImagePreparation, EncoderPreparation)):
+    elif records.kind in ("image", "sound") and isinstance(preparation, (ImagePreparation, EncoderPreparation, SoundPreparation)):
         made = preparation.read(inputs, [records.names[position] for position in known])  # type: ignore[arg-type]  # as the kind says
         items, contents, findings = made.items, made.contents, [*findings, *made.findings]
         known = [known[position] for position in made.kept]

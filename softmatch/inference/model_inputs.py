@@ -11,6 +11,7 @@ from softmatch.inference.graphs import Tokens, pixels_of
 INSIDE = {
     "image": "uint8 pixels: read and resize images first",
     "array": "the numbers of the arrays",
+    "sound": "the spectrogram that the preparation makes of a recording, not the recording itself",
     "table": "the features that the preparation makes from the columns, not their cells",
     "tfidf": "the output of the preparation for a text, not the text itself",
     "tokens": "token ids and their mask: tokenise texts first, with the tokenizer beside the file",

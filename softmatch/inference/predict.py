@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from softmatch.config import read_file
-from softmatch.data.pictures import UnreadableImage
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.preparations.table import TablePreparation
-from softmatch.data.readers.class_folders import SUFFIXES
+from softmatch.data.readers.class_folders import media_kind
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import HUB, HUB_ID, open_source
 from softmatch.data.readers.table_source import OpenedTable, is_table
-from softmatch.data.records import Columns, Found, Inputs, Opened, Records
+from softmatch.data.records import Columns, Found, Inputs, Opened, Records, UnreadableFile
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
@@ -35,7 +34,7 @@ Progress = Callable[[int], None]
 """Called with the number of samples done."""
 
 PIECE_VALUES = 2**25
-FEWEST_ROWS, MOST_IMAGES, MOST_ROWS = 64, 512, 4096
+FEWEST_ROWS, MOST_FILES, MOST_ROWS = 64, 512, 4096
 """Samples in a piece; fewer images, since a piece is repeated if one of them cannot be read."""
 SHOWN = 5
 ARRAYS = (".npy", ".npz")
@@ -43,7 +42,7 @@ TEXT = "text:"
 """Prefix that makes it clear that owner/name is a text."""
 OWN = ("name", "label", "confidence", "problem")
 """Columns of the predictions, in addition to p_… of each class."""
-WHAT = {"image": "images", "text": "texts", "table": "tables of features", "array": "arrays of numbers"}
+WHAT = {"image": "images", "sound": "recordings", "text": "texts", "table": "tables of features", "array": "arrays of numbers"}
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def predict(
         source: a folder or file, an id of the hub, a frame or array. For a model of texts, a string that is not a path and
             does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
         out: a name in .csv, .tsv, .jsonl or .parquet, or - for CSV on standard output. Default: a new file in predictions/ of
-            the run; a single image or text is only returned.
+            the run; a single image, recording or text is only returned.
         columns: columns of the source, if their names differ from those in training. Labels, if any, are compared with the
             predictions.
         probabilities: write p_… of each class.
@@ -170,8 +169,8 @@ def predict(
     model = load_model(run, network)
     use_encoder(model, encoder_path, run)
     use_device(model, choose_device(device))
-    image = model.preparation.takes == "image" and isinstance(source, (str, Path)) and Path(source).suffix.lower() in SUFFIXES
-    single = _is_text(model, source) or (image and expand_home(source).is_file())
+    file = isinstance(source, (str, Path)) and media_kind(str(source)) == model.preparation.takes
+    single = _is_text(model, source) or (file and expand_home(source).is_file())
     columns = replace(columns or Columns(), kept=tuple(keep))
     try:
         pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
@@ -224,7 +223,7 @@ def predict_pieces(
     trained: Columns | None = None,
 ) -> Iterator[Predicted]:
     """Predict a source piece by piece; for `where` and `trained` see `open_records`."""
-    most = MOST_IMAGES if model.preparation.takes == "image" else MOST_ROWS
+    most = MOST_FILES if model.preparation.takes in ("image", "sound") else MOST_ROWS
     usual = min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
     found = open_records(model, source, columns, rows or usual, where, trained)
 
@@ -269,7 +268,8 @@ def open_records(
         )
     if columns.kept and not isinstance(opened, OpenedTable):
         raise InputError(f"--keep names columns of a table, and {opened.where} has none. Leave it out.")
-    if isinstance(opened, Found) and opened.kind == "image" and opened.test is not None:  # the test folder is predicted too
+    if isinstance(opened, Found) and opened.kind in ("image", "sound") and opened.test is not None:
+        # The test folder is predicted too.
         return chain(opened.stream(rows), opened.test.stream(rows))
     return opened.stream(rows)
 
@@ -331,7 +331,7 @@ def _try_inputs(model: Model, inputs: Inputs, number: int, single: bool = False)
     try:
         return model.predict_proba(model.preparation(inputs)), [""] * number
     except InputError as error:
-        if not single and not isinstance(error, UnreadableImage):
+        if not single and not isinstance(error, UnreadableFile):
             model.preparation(_cut(inputs, 0, 0))  # raises a problem that is not in the inputs
         if number == 1:
             return torch.full((1, len(model.classes)), torch.nan), [str(error)]

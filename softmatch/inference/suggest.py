@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from softmatch.data.fingerprint import digests, group, sample_digest
 from softmatch.data.label_file import CHOSEN, RANDOM, locate, read_label_file
@@ -30,6 +31,8 @@ from softmatch.networks import Network
 from softmatch.runs.model import Model
 from softmatch.seeds import stream
 
+SOUND_SIDE = 16
+"""Bands and moments of a spectrogram by which recordings are compared."""
 CANDIDATES = 10
 """Most doubtful samples that are clustered, as a multiple of the requested number."""
 SURE = 0.9
@@ -350,6 +353,8 @@ def cold_features(
         raise InputError(reasons or f"{where} has no samples that can be read.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
+    elif made.preparation.takes == "sound":
+        features = _vectors(adaptive_avg_pool2d(items[:, None], SOUND_SIDE))  # a small shift in time or pitch changes little
     elif made.preparation.settings()["kind"] in ("table", "array"):
         features = standardized(_vectors(items))
     else:

@@ -20,7 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from softmatch.data.pictures import UnreadableImage, quiet_pillow
+from softmatch.data.pictures import quiet_pillow
+from softmatch.data.records import UnreadableFile
 from softmatch.errors import InputError, SoftmatchError, first_line
 from softmatch.labeling.label_page import LabelPage, quietly
 from softmatch.labeling.shown_samples import SIDES
@@ -63,16 +64,25 @@ def make_app(page: LabelPage) -> Starlette:
 
     async def image(request: Request) -> Response:
         side = request.query_params.get("side", str(SIDES[1]))
-        if page.shown is None or side not in map(str, SIDES) or page.shown.kind != "image":
+        if page.shown is None or side not in map(str, SIDES) or page.shown.kind not in ("image", "sound"):
             raise HTTPException(404)
         try:
             position = page.position(request.path_params["id"])
             content, kind = await run_in_threadpool(page.shown.image, position, int(side))
-        except UnreadableImage as error:
+        except UnreadableFile as error:
             return JSONResponse({"error": str(error)}, 422)
         except InputError as error:
             return JSONResponse({"error": str(error)}, 404)
         return Response(content, media_type=kind, headers={"cache-control": "private, max-age=3600"})
+
+    async def sound(request: Request) -> Response:
+        if page.shown is None or page.shown.kind != "sound":
+            raise HTTPException(404)
+        try:
+            content = await run_in_threadpool(page.shown.sound, page.position(request.path_params["id"]))
+        except InputError as error:
+            return JSONResponse({"error": str(error)}, 422 if isinstance(error, UnreadableFile) else 404)
+        return Response(content, media_type="audio/wav", headers={"cache-control": "private, max-age=3600"})
 
     async def static(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
@@ -114,6 +124,7 @@ def make_app(page: LabelPage) -> Starlette:
             Route("/", static),
             Route("/static/{name:path}", static),
             Route("/image/{id:int}", image),
+            Route("/sound/{id:int}", sound),
             Route("/report/{name}", report),
             Route("/download/{name}", download),
             *(Route(f"/api/{name}", read(work)) for name, work in reads.items()),

@@ -10,6 +10,7 @@ from typing import Any
 
 from softmatch.data.fingerprint import sample_digest
 from softmatch.data.pictures import Picture, content_digest, decode, load, look
+from softmatch.data.preparations.sounds import as_wav, draw_spectrogram
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Records
@@ -56,7 +57,9 @@ class ShownSamples:
         self.records: Records = opened.read()
         stop(opened.findings)
         if self.records.kind == "array":
-            raise InputError(f"{opened.where} holds arrays, which cannot be shown. Give a folder of images, or a table.")
+            raise InputError(
+                f"{opened.where} holds arrays, which cannot be shown. Give a folder of images or recordings, or a table."
+            )
         if not len(self.records):
             raise InputError(f"{opened.where} has no samples.")
         self.where, self.column = opened.where, opened.columns.text
@@ -96,13 +99,22 @@ class ShownSamples:
         return self._digests[position]
 
     def image(self, position: int, side: int) -> tuple[bytes, str]:
-        """Decode an image and encode it anew, at most `side` pixels large; also gives its media type. Grids get cached ones."""
+        """Decode an image and encode it anew, at most `side` pixels large; also gives its media type. Grids get cached ones.
+
+        The picture of a recording is its spectrogram.
+        """
         place = None
         if side == SIDES[0]:
             place = self._cached(position)
             if place is not None and place.is_file():
                 return _typed(place.read_bytes())
         picture = self._picture(position)
+        if self.kind == "sound":
+            assert isinstance(picture, Path)
+            made = BytesIO()
+            self._digests[position] = content_digest(picture).hex()
+            draw_spectrogram(picture).save(made, "PNG")
+            return _typed(made.getvalue())
         stored = load(picture) if isinstance(picture, Path) else picture
         self._digests[position] = content_digest(stored).hex()
         header = look(stored)
@@ -118,6 +130,12 @@ class ShownSamples:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(place, made.getvalue())
         return _typed(made.getvalue())
+
+    def sound(self, position: int) -> bytes:
+        """Decode a recording and encode it anew as WAV, which every browser plays."""
+        path = self._picture(position)
+        assert isinstance(path, Path)
+        return as_wav(path)
 
     def _cached(self, position: int) -> Path | None:
         digest = self._digests.get(position)

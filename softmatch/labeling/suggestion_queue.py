@@ -27,7 +27,7 @@ from softmatch.seeds import derive
 FIFTH, LATER, UNTIL = 5, 20, 100
 """Every fifth sample is random for measuring; none of the first 20, which teach more if they are chosen. By 100 all are made up
 for: only then are there the 20 random labels that an error needs."""
-MOST = {"image": 100_000, "text": 30_000, "table": 100_000}
+MOST = {"image": 100_000, "sound": 30_000, "text": 30_000, "table": 100_000}
 """Samples that get features, by kind; of a larger source, suggestions are made among this many at random."""
 SIDE = 32
 """Side of the images that features are computed from, if there is no encoder."""
@@ -191,7 +191,7 @@ class SuggestionQueue:
             self.shown.records.select([int(k) for k in self.places]) if len(self.places) < len(self.shown) else self.shown.records
         )
         made_of = [self.shown.epoch, self._reading.encoder, self._reading.max_tokens, self.seed, records.kind, len(records)]
-        files = [path for path in records.inputs if isinstance(path, Path)] if records.kind == "image" else []
+        files = [path for path in records.inputs if isinstance(path, Path)] if records.kind in ("image", "sound") else []
         stored = entry("label-features", [*made_of, _summary(files) if files else _content(records.inputs)])
         if not stored.is_dir():
             features, kept = cold_features(records, self._reading, self.shown.where, self.shown.column, self.seed, self._tell)

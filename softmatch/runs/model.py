@@ -76,7 +76,7 @@ class Model:
             return self.preparation(columns[self.preparation.columns[0]] if self.preparation.takes == "text" else columns)
         if isinstance(given, (str, Path)):
             raise InputError("give a list, even for one sample. For whole folders and tables, use `softmatch predict`.")
-        files = self.preparation.takes == "image"
+        files = self.preparation.takes in ("image", "sound")
         return self.preparation([Path(each) if files and isinstance(each, str) else each for each in given])
 
 

@@ -20,6 +20,7 @@ from softmatch.seeds import derive
 from softmatch.training.opening import split_seed
 from softmatch.training.task import Task
 from softmatch.views import KINDS, TextViews, Views
+from softmatch.views.series import SOUNDS
 from softmatch.views.text_operations import find_continuing
 from softmatch.views.text_statistics import word_statistics
 
@@ -51,6 +52,8 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
             # Directions of an embedding share a scale: scaled by itself, one that hardly varies would amplify noise.
             spread = spread.square().mean().sqrt().expand_as(spread)
         std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # a constant feature has no scale
+    if examples.preparation is not None and examples.preparation.takes == "sound":
+        options = {"allowed": SOUNDS, **options}
     return build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
 
 

@@ -151,14 +151,37 @@ def channel_drop(series: Tensor, drawn: Draw) -> Tensor:
     return series if channels == 1 else series.masked_fill(lost[:, :, None], 0.0)
 
 
+def band_mask(series: Tensor, drawn: Draw) -> Tensor:
+    """Of a spectrogram: set up to 40 % of the bands in one piece to their mean."""
+    return time_mask(series.transpose(1, 2), drawn).transpose(1, 2)
+
+
+def pitch(series: Tensor, drawn: Draw) -> Tensor:
+    """Of a spectrogram: move all bands up or down by up to 10 % of their number."""
+    bands = series.transpose(1, 2)
+    return pull(bands, _times(bands) - (0.1 * drawn.sign * drawn.strength * bands.shape[-1])[:, None]).transpose(1, 2)
+
+
+def equalise(series: Tensor, drawn: Draw) -> Tensor:
+    """Of a spectrogram: make bands louder or quieter by a slow curve of up to one standard deviation."""
+    return series + _each(drawn.strength) * (2 * _curve(drawn.knots, series.shape[1]) - 1).transpose(1, 2)
+
+
+def hiss(series: Tensor, drawn: Draw) -> Tensor:
+    """Of a spectrogram: a noise behind the sound, as loud as the quietest band at most."""
+    level = _each(2 * drawn.strength - 2.5) + 0.2 * drawn.noise
+    return torch.maximum(series, level)
+
+
 OPERATIONS: dict[str, Callable[[Tensor, Draw], Tensor]] = {
     operation.__name__: operation
     for operation in (
         *(noise, gain, polarity, drift, magnitude_warp, time_mask, shift, stretch, time_warp, permute, smooth),
-        *(frequency_mask, channel_drop),
+        *(frequency_mask, channel_drop, band_mask, pitch, equalise, hiss),
     )
 }
 SENSORS = ("noise", "gain", "drift", "magnitude_warp", "time_mask", "shift", "stretch", "time_warp", "smooth", "channel_drop")
+SOUNDS = ("time_mask", "band_mask", "pitch", "equalise", "hiss", "shift", "stretch", "time_warp")
 
 
 class SeriesViews:

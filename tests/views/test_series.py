@@ -11,7 +11,7 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.views import SeriesViews, views_from_settings
-from softmatch.views.series import KNOTS, OPERATIONS, SEGMENTS, SENSORS, Draw
+from softmatch.views.series import KNOTS, OPERATIONS, SEGMENTS, SENSORS, SOUNDS, Draw
 
 Array = npt.NDArray[np.float64]
 LENGTHS = (24, 57, 256)
@@ -80,6 +80,10 @@ PLAIN: dict[str, Callable[[Array, float, float, Array, Array], Array]] = {
     "smooth": lambda x, m, s, k, n: _smoothed(x, m),
     "frequency_mask": lambda x, m, s, k, n: _without_band(x, m, k),
     "channel_drop": lambda x, m, s, k, n: _without_channel(x, k),
+    "band_mask": lambda x, m, s, k, n: _masked(x.T, m, k).T,
+    "pitch": lambda x, m, s, k, n: _pulled(x.T, np.arange(len(x)) - 0.1 * s * m * len(x)).T,
+    "equalise": lambda x, m, s, k, n: x + m * (2 * _line(k, len(x)) - 1)[:, None],
+    "hiss": lambda x, m, s, k, n: np.maximum(x, 2 * m - 2.5 + 0.2 * n),
 }
 
 
@@ -94,7 +98,7 @@ def _drawn(number: int, channels: int, length: int) -> tuple[torch.Tensor, Draw]
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_equals_its_plain_version(name: str, length: int) -> None:
-    series, drawn = _drawn(40, 2, length)
+    series, drawn = _drawn(40, 6, length)
     made = OPERATIONS[name](series, drawn)
     for row in range(len(series)):
         strength, sign, knots, noise = (part[row].numpy() for part in drawn)
@@ -104,7 +108,7 @@ def test_an_operation_equals_its_plain_version(name: str, length: int) -> None:
 
 
 def test_every_operation_is_allowed_by_its_name_and_one_channel_is_never_dropped() -> None:
-    assert OPERATIONS.keys() == PLAIN.keys() > set(SENSORS)
+    assert OPERATIONS.keys() == PLAIN.keys() > {*SENSORS, *SOUNDS}
     series, drawn = _drawn(5, 1, 20)
     assert torch.equal(OPERATIONS["channel_drop"](series, drawn), series)
 

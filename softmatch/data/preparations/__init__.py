@@ -19,6 +19,7 @@ __all__ = ["Preparation", "Prepared", "plain_preparation", "preparation_from"]
 KINDS = {
     "image": ("images", "ImagePreparation"),
     "array": ("numeric_arrays", "ArrayPreparation"),
+    "sound": ("sounds", "SoundPreparation"),
     "table": ("table", "TablePreparation"),
     "tfidf": ("text_preparations", "TfidfPreparation"),
     "encoder": ("encoder_features", "EncoderPreparation"),
@@ -39,7 +40,7 @@ class Preparation(Protocol):
         """Names of the columns of a table that it needs; none for images and arrays."""
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D) or float series (n, C, T).
+        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D), float series or spectrograms (n, C, T).
 
         Raises:
             InputError: with the file or row that cannot be used.
@@ -120,6 +121,13 @@ class _Arrays(_Settings):
     brightest: Literal[1, 255] | None
 
 
+class _Sounds(_Settings):
+    kind: Literal["sound"]
+    rate: Annotated[int, Field(ge=100, le=2**20)]
+    length: Annotated[int, Field(ge=8, le=2**25)]
+    shape: tuple[Annotated[int, Field(ge=8, le=1024)], Annotated[int, Field(ge=8, le=2**16)]]
+
+
 class _Table(_Settings):
     kind: Literal["table"]
     columns: list[Annotated[NumberColumn | CategoryColumn, Field(discriminator="form")]] = Field(min_length=1)
@@ -152,5 +160,5 @@ class _Encoder(_Settings):
 
 
 _ANY: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_Images | _Arrays | _Table | _Tfidf | _Tokens | _Encoder, Field(discriminator="kind")]
+    Annotated[_Images | _Arrays | _Sounds | _Table | _Tfidf | _Tokens | _Encoder, Field(discriminator="kind")]
 )

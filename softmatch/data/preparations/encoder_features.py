@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from softmatch.data.pictures import Picture, UnreadableImage
+from softmatch.data.pictures import Picture
 from softmatch.data.preparations import Prepared
 from softmatch.data.preparations.feature_cache import FeatureCache
-from softmatch.data.preparations.images import ImagePreparation, picture_names, unreadable
+from softmatch.data.preparations.file_reading import unreadable
+from softmatch.data.preparations.images import ImagePreparation, picture_names
 from softmatch.data.preparations.text_preparations import as_texts
-from softmatch.data.records import Inputs, Progress
+from softmatch.data.records import Inputs, Progress, UnreadableFile
 from softmatch.distributed.devices import choose_device
 from softmatch.encoders.backbones import (
     Backbone,
@@ -137,11 +138,11 @@ class EncoderPreparation:
         kept = [position for position in range(len(pictures)) if position not in failed]
         return Prepared(self, features, kept, unreadable(failed, picture_names(pictures, names)), contents)
 
-    def _read_images(self, pictures: Sequence[Picture]) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
+    def _read_images(self, pictures: Sequence[Picture]) -> tuple[Tensor, list[bytes], dict[int, UnreadableFile]]:
         """Give features, digests, and errors by position."""
         assert isinstance(self.reading, ImageReading)
         pixels = ImagePreparation(3, self.reading.side, self.reading.side)
-        parts, every, errors = list[Tensor](), list[bytes](), dict[int, UnreadableImage]()
+        parts, every, errors = list[Tensor](), list[bytes](), dict[int, UnreadableFile]()
         for start in range(0, len(pictures), IMAGES):
             items, contents, failed = pixels.read_part(pictures[start : start + IMAGES])
             errors |= {start + position: error for position, error in failed.items()}

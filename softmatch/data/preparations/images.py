@@ -1,23 +1,20 @@
 """Images become uint8 pixels of one size."""
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from softmatch.data.loading import count_workers
 from softmatch.data.pictures import (
     EXPORT,
     EncodedImage,
     Header,
     ImageFiles,
     Picture,
-    UnreadableImage,
     content_digest,
     decode,
     load,
@@ -25,19 +22,16 @@ from softmatch.data.pictures import (
     quiet_pillow,
 )
 from softmatch.data.preparations import Prepared
-from softmatch.data.records import Finding, InputKind, Inputs, Progress
+from softmatch.data.preparations.file_reading import by_threads, unreadable
+from softmatch.data.records import Finding, InputKind, Inputs, Progress, UnreadableFile
 from softmatch.errors import InputError
 from softmatch.formatting import printable, some
 from softmatch.views.pillow import to_tensor
-
-Found = TypeVar("Found")
 
 LIMIT = 2 * 2**30
 """Bytes of pixels to hold in memory."""
 HELD = 2**29
 """Bytes of encoded files to hold between their headers and their pixels; files beyond this are opened a second time."""
-PART = 512
-"""Images that threads work on before the next ones are begun, which bounds the results that wait."""
 SMALLEST = 8
 """Pixels per side, below which networks have nothing to see."""
 AS_THEY_ARE = 128
@@ -104,13 +98,13 @@ class ImagePreparation:
 
     def read_part(
         self, pictures: Sequence[Picture], progress: Progress | None = None
-    ) -> tuple[Tensor, list[bytes], dict[int, UnreadableImage]]:
+    ) -> tuple[Tensor, list[bytes], dict[int, UnreadableFile]]:
         """Give the pixels of all images that can be read, the digest of each, and by position why others cannot be read."""
         items = torch.empty(len(pictures), self.channels, self.height, self.width, dtype=torch.uint8)
-        contents, failed = list[bytes](), dict[int, UnreadableImage]()
+        contents, failed = list[bytes](), dict[int, UnreadableFile]()
         with quiet_pillow():
-            for position, made in enumerate(_by_threads(self._pixels_and_digest, pictures, progress)):
-                if isinstance(made, UnreadableImage):
+            for position, made in enumerate(by_threads(self._pixels_and_digest, pictures, progress)):
+                if isinstance(made, UnreadableFile):
                     failed[position] = made
                 else:
                     items[len(contents)] = made[0]  # closing the gaps at once: afterwards, that would be a second copy
@@ -141,11 +135,11 @@ def fit_images(
         names: of the files in findings; None: their paths.
     """
     names = picture_names(paths, names)
-    headers, contents, failed, held = dict[int, Header](), list[bytes](), dict[int, UnreadableImage](), 0
+    headers, contents, failed, held = dict[int, Header](), list[bytes](), dict[int, UnreadableFile](), 0
     stored: list[Picture] = list(paths)
     with quiet_pillow():
-        for position, looked in enumerate(_by_threads(_look, paths)):
-            if isinstance(looked, UnreadableImage):
+        for position, looked in enumerate(by_threads(_look, paths)):
+            if isinstance(looked, UnreadableFile):
                 failed[position] = looked
                 continue
             headers[position], picture, digest = looked
@@ -194,24 +188,6 @@ def picture_names(pictures: Sequence[Picture], names: Sequence[str] | None) -> S
     return [each.name if isinstance(each, EncodedImage) else name for each, name in zip(pictures, names, strict=True)]
 
 
-def _by_threads(
-    work: Callable[[Picture], Found], pictures: Sequence[Picture], progress: Progress | None = None
-) -> Iterator[Found | UnreadableImage]:
-    """Give the result for each in order, or the error. Pillow decodes without holding Python's lock."""
-
-    def attempt(picture: Picture) -> Found | UnreadableImage:
-        try:
-            return work(picture)
-        except UnreadableImage as error:
-            return error
-
-    with ThreadPoolExecutor(count_workers()) as pool:
-        for start in range(0, len(pictures), PART):
-            yield from pool.map(attempt, pictures[start : start + PART])
-            if progress is not None:
-                progress(min(start + PART, len(pictures)), len(pictures))
-
-
 def _choose_side(headers: Sequence[Header]) -> int:
     sizes = {(header.width, header.height) for header in headers}
     width, height = next(iter(sizes))
@@ -221,18 +197,6 @@ def _choose_side(headers: Sequence[Header]) -> int:
     middle = statistics.median(min(header.width, header.height) for header in headers)
     rounded = int(middle / 8 + 0.5) * 8
     return min(max(rounded, SMALLEST), LARGEST_ACCELERATED if accelerated else LARGEST)
-
-
-def unreadable(failed: Mapping[int, UnreadableImage], names: Sequence[str]) -> list[Finding]:
-    """Report images that cannot be read; where they are more than half, training stops."""
-    if not failed:
-        return []
-    named = [f"{names[position]!r} ({error.reason})" for position, error in failed.items()]
-    places = tuple(f"{names[position]}: {error.reason}" for position, error in failed.items())
-    what = f"{len(failed):,} of {len(names):,} images cannot be read: {some(named)}."
-    if 2 * len(failed) > len(names):
-        return [Finding("stop", f"{what} Replace or remove them: so many point to a common cause.", places)]
-    return [Finding("warning", f"{what} They are left out. Replace or remove them.", places)]
 
 
 def _about_sizes(headers: Mapping[int, Header], names: Sequence[str]) -> list[Finding]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Literal
 
 from softmatch.data.readers.labels import clean_label
 from softmatch.data.records import Finding, about
@@ -16,7 +17,11 @@ from softmatch.formatting import printable, some
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"})
 """Suffixes of image files, in lower case."""
+SOUNDS = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au"})
+NOUNS = {"image": "images", "sound": "recordings"}
+"""Kinds of files that are samples, and what they are called."""
 TABLES = frozenset({".csv", ".tsv"})
+MediaKind = Literal["image", "sound"]
 IGNORED = frozenset({"thumbs.db", "desktop.ini", "__macosx", "@eadir"})
 """Left behind by operating systems, in addition to hidden files."""
 
@@ -26,13 +31,15 @@ class Walked:
     """Everything below a folder; names are relative to it, with / between folders, and sorted.
 
     Attributes:
+        samples: images or recordings, of which the folder has more; the others count as other files.
         folders: all that were entered.
-        others: number of files by suffix that are neither images nor tables.
+        others: number of files by suffix that are neither samples nor tables.
         again: links to folders that are read anyway.
         closed: folders that cannot be entered, and the reason.
     """
 
-    images: list[str] = field(default_factory=list)
+    samples: list[str] = field(default_factory=list)
+    kind: MediaKind = "image"
     tables: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
@@ -46,7 +53,7 @@ class Walked:
         text = "links that form a circle or lead to folders that are read anyway are not followed"
         found += about("note", text, [repr(printable(name)) for name in self.again])
         if self.others:
-            found.append(Finding("note", f"files that are not readable images are left out: {self.kinds()}."))
+            found.append(Finding("note", f"files that are not readable {NOUNS[self.kind]} are left out: {self.kinds()}."))
         return found
 
     def kinds(self) -> str:
@@ -57,6 +64,7 @@ class Walked:
 def walk(root: Path) -> Walked:
     """Look into a folder and all folders in it, through links too, each of them once."""
     found, seen = Walked(), set[str]()
+    samples: dict[str, list[str]] = {kind: [] for kind in NOUNS}
     above = {str(parent) for parent in Path(os.path.realpath(root)).parents}
     pending, links = [""], list[str]()
     while pending or links:
@@ -78,29 +86,38 @@ def walk(root: Path) -> Walked:
             inner, kind = posixpath.join(name, entry.name), _kind(entry)
             if kind == "folder":
                 (links if entry.is_symlink() else pending).append(inner)
-            elif kind == "image":
-                found.images.append(inner)
+            elif kind in samples:
+                samples[kind].append(inner)
             elif kind in TABLES:
                 found.tables.append(inner)
             else:
                 found.others[kind] += 1
-    for names in (found.images, found.tables, found.folders, found.again):
+    found.kind = "sound" if len(samples["sound"]) > len(samples["image"]) else "image"
+    found.samples = samples.pop(found.kind)
+    found.others.update(posixpath.splitext(name)[1].lower() for names in samples.values() for name in names)
+    for names in (found.samples, found.tables, found.folders, found.again):
         names.sort()
     found.folders.remove("")
     return found
 
 
-def images_in(folder: Path) -> list[str]:
-    """Names of the images directly in a folder, sorted; none where it cannot be opened."""
+def files_in(folder: Path, kind: MediaKind) -> list[str]:
+    """Names of the images or recordings directly in a folder, sorted; none where it cannot be opened."""
     try:
-        return [entry.name for entry in _entries(folder) if _kind(entry) == "image"]
+        return [entry.name for entry in _entries(folder) if _kind(entry) == kind]
     except OSError:
         return []
 
 
 def is_image(name: str) -> bool:
     """Tell whether a file has the suffix of an image."""
-    return posixpath.splitext(name)[1].lower() in SUFFIXES
+    return media_kind(name) == "image"
+
+
+def media_kind(name: str) -> MediaKind | None:
+    """Tell by its suffix whether a file is an image or a recording."""
+    suffix = posixpath.splitext(name)[1].lower()
+    return "image" if suffix in SUFFIXES else "sound" if suffix in SOUNDS else None
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -110,7 +127,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _kind(entry: os.DirEntry[str]) -> str:
-    """Tell "folder", "image" and "not a file" apart, or give the suffix. A broken link is a file that cannot be read later."""
+    """Tell "folder", "image", "sound" and "not a file" apart, or give the suffix. A broken link cannot be read later."""
     if not entry.is_file(follow_symlinks=False):
         try:
             mode = entry.stat().st_mode
@@ -118,7 +135,7 @@ def _kind(entry: os.DirEntry[str]) -> str:
             mode = stat.S_IFREG
         if not stat.S_ISREG(mode):  # a pipe or a device would be waited for
             return "folder" if stat.S_ISDIR(mode) else "not a file"
-    return "image" if is_image(entry.name) else posixpath.splitext(entry.name)[1].lower()
+    return media_kind(entry.name) or posixpath.splitext(entry.name)[1].lower()
 
 
 UNLABELED_FOLDERS = frozenset({"unlabeled", "unlabelled"})
@@ -148,9 +165,9 @@ class Parts:
 
     def labels(self, walked: Walked, word: str | None) -> dict[str, str | None]:
         """Label every image with the class folder that it is in, or None. `word` is the user's for unlabelled."""
-        labels: dict[str, str | None] = dict.fromkeys(walked.images)
+        labels: dict[str, str | None] = dict.fromkeys(walked.samples)
         for base in self.bases:
-            for image in below(walked.images, base):
+            for image in below(walked.samples, base):
                 top, *inner = relative(image, base).split("/")
                 if inner and not is_unlabeled(top):
                     label = clean_label(printable(top)) or printable(top)
@@ -168,20 +185,20 @@ class Parts:
 
     def about_classes(self, walked: Walked, labels: Mapping[str, str | None]) -> list[Finding]:
         """Report what is odd about the class folders."""
-        findings = list[Finding]()
+        findings, noun = list[Finding](), NOUNS[walked.kind]
         for base in self.bases:
             tops = [relative(name, base) for name in below(walked.folders, base) if "/" not in relative(name, base)]
             for top in tops:
                 if not is_unlabeled(top) and get_close_matches(top.lower(), UNLABELED_FOLDERS, 1, 0.85):
-                    advice = "If its images have no label, rename it to unlabeled."
+                    advice = f"If its {noun} have no label, rename it to unlabeled."
                     findings.append(Finding("warning", f"the folder {printable(top)!r} is taken as a class. {advice}"))
-            full = {relative(image, base).split("/")[0] for image in below(walked.images, base)}
+            full = {relative(image, base).split("/")[0] for image in below(walked.samples, base)}
             empty = [repr(printable(posixpath.join(base, top))) for top in tops if top not in full]
-            findings += about("warning", "there are folders without an image", empty, "A class without images cannot be learned.")
+            findings += about("warning", f"there are folders without {noun}", empty, "A class without any cannot be learned.")
         known = {label for label in labels.values() if label is not None}
         loose = [repr(printable(image)) for image in labels if labels[image] is None and self._is_loose(image)]
         if known:
-            findings += about("note", "images outside of the class folders are taken as unlabelled", loose)
+            findings += about("note", f"{noun} outside of the class folders are taken as unlabelled", loose)
         return findings + (_about_wrapping(walked, self.bases[0]) if len(known) == 1 else [])
 
     def _is_loose(self, image: str) -> bool:
@@ -190,7 +207,7 @@ class Parts:
 
 def find_parts(walked: Walked) -> Parts:
     """Take train/ and test/ as parts where no other folder holds images; else they are classes of that name."""
-    folders = sorted({image.split("/")[0] for image in walked.images if "/" in image})
+    folders = sorted({image.split("/")[0] for image in walked.samples if "/" in image})
     train, test = (_first(folders, wanted) for wanted in (TRAIN, TEST))
     if train is None:
         return Parts()
@@ -201,7 +218,8 @@ def find_parts(walked: Walked) -> Parts:
         advice = "If they are parts of the data, move the other folders away."
         return Parts() if test is None else Parts(findings=about("warning", text, others, advice))
     unused = [name for name in parts if name not in (train, test)]
-    text = f"the images in {some(list(map(repr, unused)))} are not used: {train!r} is for training, {test!r} for testing."
+    which = f"the {NOUNS[walked.kind]} in {some(list(map(repr, unused)))}"
+    text = f"{which} are not used: {train!r} is for training, {test!r} for testing."
     return Parts((train,) if test is None else (train, test), test, unused, [Finding("note", text)] if unused else [])
 
 
@@ -228,7 +246,7 @@ def _first(folders: Sequence[str], wanted: Sequence[str]) -> str | None:
 
 def _about_wrapping(walked: Walked, base: str) -> list[Finding]:
     """Point out a single class that consists of folders: most likely these are the classes."""
-    paths = [relative(image, base).split("/") for image in below(walked.images, base)]
+    paths = [relative(image, base).split("/") for image in below(walked.samples, base)]
     deep = {(path[0], repr(printable(path[1]))) for path in paths if len(path) > 2 and not is_unlabeled(path[0])}
     if len(deep) < 2:
         return []

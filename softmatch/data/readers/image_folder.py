@@ -1,4 +1,4 @@
-"""Image folders as sources. Folders name the classes, or a table does:
+"""Folders of images, or of recordings, as sources. Folders name the classes, or a table does:
 
 photos/cat/1.jpg              photos/train/cat/1.jpg         photos/1.jpg
 photos/dog/2.jpg              photos/test/cat/2.jpg          photos/2.jpg
@@ -17,7 +17,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from softmatch.data.readers.class_folders import Parts, Walked, below, find_parts, images_in, is_image, relative, walk
+from softmatch.data.readers.class_folders import (
+    NOUNS,
+    MediaKind,
+    Parts,
+    Walked,
+    below,
+    files_in,
+    find_parts,
+    media_kind,
+    relative,
+    walk,
+)
 from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.csv_files import read_columns
 from softmatch.data.readers.labels import clean_label, clean_labels
@@ -28,48 +39,54 @@ from softmatch.formatting import printable, quoted, some
 
 PIECE = 65536
 """Rows of a table at a time."""
-FILE_NAMES = frozenset({"file", "filename", "path", "filepath", "image", "img", "imagepath", "imagefile", "picture", "photo"})
+FILE_NAMES = frozenset(
+    {"file", "filename", "path", "filepath", "image", "img", "imagepath", "imagefile", "picture", "photo"}
+    | {"sound", "audio", "recording"}
+)
 PERHAPS_FILE_NAMES = frozenset({"name", "id", "imageid", "imagename", "key"})
 EXPECTED = """Expected one folder for each class, for example
   {where}/cat/1.jpg
   {where}/dog/2.jpg
   {where}/unlabeled/3.jpg
-or images beside a table with their labels, {where}/labels.csv with the columns file and label."""
+or images beside a table with their labels, {where}/labels.csv with the columns file and label. Recordings likewise."""
 
 
 def open_folder(path: Path, columns: Columns, walked: Walked | None = None) -> Found:
     """Find the images in a folder and their labels; `walked` are its contents, where they are known."""
     walked, where = walked or walk(path), printable(path)
-    if not walked.images:
-        raise InputError(f"{where} holds no images{_instead(walked, where)}. {EXPECTED.format(where=where)}")
+    if not walked.samples:
+        raise InputError(f"{where} holds no images or recordings{_instead(walked, where)}. {EXPECTED.format(where=where)}")
     parts = find_parts(walked)
     labels = parts.labels(walked, clean_label(columns.unlabeled))
     by_folders = parts.name_classes(labels)
     tables, findings = _read_tables(path, walked, parts, columns, by_folders)
     if tables:
-        labels, noticed = _combine(labels, by_folders, tables, where)
+        labels, noticed = _combine(labels, by_folders, tables, where, NOUNS[walked.kind])
         findings += noticed
     elif columns.label is not None and not any(finding.level == "stop" for finding in findings):
-        findings.append(Finding("note", f"--label {columns.label} is not used: no table in {where} labels the images."))
+        findings.append(
+            Finding("note", f"--label {columns.label} is not used: no table in {where} labels the {NOUNS[walked.kind]}.")
+        )
     if by_folders or not tables:
         findings += parts.about_classes(walked, labels)
     else:
         columns = replace(columns, label=next((table.column for table in tables if table.column is not None), None))
-    opened = _opened(path, where, [image for image in walked.images if parts.use(image) == "train"], labels, columns)
+    trained = [image for image in walked.samples if parts.use(image) == "train"]
+    opened = _opened(path, where, trained, labels, columns, walked.kind)
     opened.findings = [*walked.findings(), *parts.findings, *findings]
     if parts.test is not None:
-        tested = [image for image in walked.images if parts.use(image) == "test"]
-        opened.test = _opened(path, printable(path / parts.test), tested, labels, columns)
+        tested = [image for image in walked.samples if parts.use(image) == "test"]
+        opened.test = _opened(path, printable(path / parts.test), tested, labels, columns, walked.kind)
     return opened
 
 
-def open_image(path: Path) -> Found:
-    """Open a single image file."""
-    return _opened(path.parent, printable(path), [path.name], {path.name: None}, Columns())
+def open_single(path: Path, kind: MediaKind) -> Found:
+    """Open a single image or recording."""
+    return _opened(path.parent, printable(path), [path.name], {path.name: None}, Columns(), kind)
 
 
-def open_image_table(path: Path, columns: Columns, file_column: str, reader: TableReader | None = None) -> Found:
-    """Open a table, of any readable kind, whose rows name image files relative to its folder, in the order of the rows."""
+def open_file_table(path: Path, columns: Columns, file_column: str, kind: MediaKind, reader: TableReader | None = None) -> Found:
+    """Open a table, of any readable kind, whose rows name files of a kind relative to its folder, in the order of the rows."""
     where, folder, reader = printable(path), path.parent, reader or read_table(path)
     column = _find_label_column(where, reader.names, file_column, columns.label)
     wanted = Columns(label=column, text=file_column, unlabeled=columns.unlabeled)
@@ -78,18 +95,20 @@ def open_image_table(path: Path, columns: Columns, file_column: str, reader: Tab
     for piece in table.stream(PIECE):
         files += map(str, piece.inputs)
         labels += piece.labels
-    near = [posixpath.join(inner, name) for inner in _folders_named(files) for name in images_in(folder / inner)]
+    near = [posixpath.join(inner, name) for inner in _folders_named(files) for name in files_in(folder / inner, kind)]
     found, findings = _match(where, files, labels, Images([printable(each) for each in near]), printable(folder))
     named = {near[position]: row.label for position, row in found.items()}
-    opened = _opened(folder, where, list(named), named, replace(columns, label=column))
+    opened = _opened(folder, where, list(named), named, replace(columns, label=column), kind)
     opened.findings = [*table.findings, *findings]
     return opened
 
 
-def _opened(root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns) -> Found:
+def _opened(
+    root: Path, where: str, images: Sequence[str], labels: Mapping[str, str | None], columns: Columns, kind: MediaKind
+) -> Found:
     root = Path(os.path.abspath(root))  # noqa: PTH100  # `resolve` would replace links, and they are what the user knows
     paths, names = [root / image for image in images], [printable(image) for image in images]
-    return Found(where, Records("image", paths, names, [labels[image] for image in images]), columns)
+    return Found(where, Records(kind, paths, names, [labels[image] for image in images]), columns)
 
 
 def _instead(walked: Walked, where: str) -> str:
@@ -116,7 +135,7 @@ def _read_tables(
         if by_folders and posixpath.dirname(name) not in ("", *parts.bases):
             continue
         try:
-            table = _read_labels(root, name, walked.images, columns, by_folders, findings)
+            table = _read_labels(root, name, walked.samples, columns, by_folders, findings)
         except InputError as error:
             findings.append(Finding("note", f"{error} This table is not used.") if by_folders else Finding("stop", str(error)))
             continue
@@ -125,7 +144,7 @@ def _read_tables(
         else:
             tables.append(table)
     if unused:
-        text = f"{some(unused)} in {printable(root)} is not used: it does not label the images."
+        text = f"{some(unused)} in {printable(root)} is not used: it does not label the {NOUNS[walked.kind]}."
         findings.append(Finding("note" if by_folders else "warning", text, tuple(unused)))
     return tables, findings
 
@@ -150,7 +169,7 @@ def _read_labels(
 
 
 def _combine(
-    by_folder: Mapping[str, str | None], by_folders: bool, tables: Sequence[_Table], where: str
+    by_folder: Mapping[str, str | None], by_folders: bool, tables: Sequence[_Table], where: str, noun: str
 ) -> tuple[dict[str, str | None], list[Finding]]:
     """Label every image by its folder, where folders name the classes, and by the tables; report contradictions as stops."""
     labels = dict(by_folder) if by_folders else dict[str, str | None].fromkeys(by_folder)
@@ -164,17 +183,17 @@ def _combine(
             elif row.label not in (None, labels[image]):
                 before = f"{labels[image]!r} in {given.get(image, 'its folder')}"
                 disputed[table.name].append(f"row {row.number}: {printable(image)!r} is {row.label!r} here and {before}")
-    advice = "Keep one label for each image."
+    advice = "Keep one label for each file."
     if by_folders:
-        advice = "Correct the table or move the image; if the folders are not classes, give the table itself as the source."
+        advice = "Correct the table or move the file; if the folders are not classes, give the table itself as the source."
     findings = [
         each for table, rows in disputed.items() for each in about("stop", f"{table}: labels contradict each other", rows, advice)
     ]
     named = {image for table in tables for image in table.rows}
     dropped = [label for image, label in by_folder.items() if label and labels[image] is None and image not in named]
     if dropped:
-        text = f"{where}: {quoted(sorted(set(dropped)))} is not taken as a class, because a table labels the images. "
-        findings.append(Finding("warning", f"{text}Images in it that no table names have no label ({len(dropped):,})."))
+        text = f"{where}: {quoted(sorted(set(dropped)))} is not taken as a class, because a table labels the {noun}. "
+        findings.append(Finding("warning", f"{text}Files in it that no table names have no label ({len(dropped):,})."))
     found = [f"{count:,} from {origin}" for origin, count in counts.items() if count]
     empty = [table.name for table in tables if all(row.label is None for row in table.rows.values())]
     unused = "".join(f" {name} has no labels yet and is not used." for name in empty)
@@ -220,7 +239,7 @@ def _find_file_column(cells: Mapping[str, Sequence[str]], images: Images, strict
     best: tuple[int, bool, bool] = (0, False, False)
     chosen = None
     for column, values in cells.items():
-        found = [images.find(value) for value in values if is_image(value.strip()) or not strict]
+        found = [images.find(value) for value in values if media_kind(value.strip()) or not strict]
         named = len({each[0] for each in found if len(each) == 1})
         if not named or (strict and 2 * named < sum(bool(value.strip()) for value in values)):
             continue
@@ -228,7 +247,7 @@ def _find_file_column(cells: Mapping[str, Sequence[str]], images: Images, strict
         if rank > best:
             best, chosen = rank, column
     if chosen is None and not strict:  # a column that names other files is reported
-        meant = (column for column, values in cells.items() if values and all(is_image(value.strip()) for value in values))
+        meant = (column for column, values in cells.items() if values and all(media_kind(value.strip()) for value in values))
         return next((column for column in cells if _plain(column) in FILE_NAMES), next(meant, None))
     return chosen
 
@@ -265,10 +284,10 @@ def _match(
         elif before.label is None:
             found[positions[0]] = Row(label, number)
     if found:
-        findings = about("warning", f"{table}: rows whose image is not in the folder {where} are left out", missing)
+        findings = about("warning", f"{table}: rows whose file is not in the folder {where} are left out", missing)
     else:
-        findings = about("stop", f"{table}: none of its {len(files):,} files is an image in the folder {where}", missing)
-    findings += about("warning", f"{table}: rows that match several images are left out", unclear, "Write the whole path.")
+        findings = about("stop", f"{table}: none of its {len(files):,} files is in the folder {where}", missing)
+    findings += about("warning", f"{table}: rows that match several files are left out", unclear, "Write the whole path.")
     return found, findings + about("stop", table, disputed, "Keep one label for each file.")
 
 

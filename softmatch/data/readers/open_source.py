@@ -1,13 +1,13 @@
-"""Open a user's data, whatever they are: image folders, tables, arrays, frames, datasets of the Hugging Face hub."""
+"""Open a user's data, whatever they are: folders of images or recordings, tables, arrays, frames, datasets of the hub."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 from softmatch.data.readers.array_files import is_frame, open_arrays, open_frame, open_npy, open_npz
-from softmatch.data.readers.class_folders import SUFFIXES, is_image, walk
+from softmatch.data.readers.class_folders import MediaKind, media_kind, walk
 from softmatch.data.readers.hub_repositories import open_hub
-from softmatch.data.readers.image_folder import open_folder, open_image, open_image_table
+from softmatch.data.readers.image_folder import open_file_table, open_folder, open_single
 from softmatch.data.readers.table_source import is_table, open_table, read_table
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Columns, Opened, TableReader
@@ -18,7 +18,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HUB = "hub:"
 """Prefix that makes it clear that owner/name is a dataset of the hub."""
 HEAD = 20
-"""Rows that are looked at to find a column of image files."""
+"""Rows that are looked at to find a column of files."""
 
 
 class NotThere(InputError):  # noqa: N818  # says what is wrong
@@ -49,41 +49,42 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
     path = expand_home(where)
     if path.is_dir():
         if path.resolve() == path.resolve().parent:
-            raise InputError(f"{where} is the whole file system: give the folder of your images.")
+            raise InputError(f"{where} is the whole file system: give the folder of your data.")
         walked = walk(path)
-        if not walked.images and any(path.rglob("*.parquet")):
+        if not walked.samples and any(path.rglob("*.parquet")):
             return open_hub(str(path), columns, need_label)
         return open_folder(path, columns, walked)
     if path.is_file():
         return _open_file(path, columns, need_label)
-    known = is_table(path) or path.suffix.lower() in (".npz", ".npy", *SUFFIXES)
+    known = is_table(path) or path.suffix.lower() in (".npz", ".npy") or media_kind(path.name) is not None
     if HUB_ID.fullmatch(str(where)) and not known and not path.parent.exists():
         return open_hub(str(where), columns, need_label)
     raise NotThere(where)
 
 
 def _open_file(path: Path, columns: Columns, need_label: bool) -> Opened:
-    if is_image(path.name):
-        return open_image(path)
+    if (kind := media_kind(path.name)) is not None:
+        return open_single(path, kind)
     if path.suffix.lower() == ".npz":
         return open_npz(path, columns)
     if path.suffix.lower() == ".npy":
         return open_npy(path)
     if not is_table(path):
         raise InputError(
-            f"{path} is not a file that softmatch reads: give a folder of images, or a .csv, .tsv, .jsonl, .parquet, .npz or "
-            "image file."
+            f"{path} is not a file that softmatch reads: give a folder of images or recordings, or a .csv, .tsv, .jsonl, "
+            ".parquet, .npz, image or sound file."
         )
     reader = read_table(path)
     told = columns.text is not None or columns.features is not None or isinstance(reader, TextLines)
-    files = None if told else _column_of_images(reader)
-    return open_table(path, columns, need_label, reader) if files is None else open_image_table(path, columns, files, reader)
+    files = None if told else _column_of_files(reader)
+    return open_table(path, columns, need_label, reader) if files is None else open_file_table(path, columns, *files, reader)
 
 
-def _column_of_images(reader: TableReader) -> str | None:
-    """Find a column whose first cells are names of image files."""
+def _column_of_files(reader: TableReader) -> tuple[str, MediaKind] | None:
+    """Find a column whose first cells are names of image files, or of recordings."""
     for name, cells in next(reader.pieces(reader.names, HEAD), {}).items():
         named = [str(cell) for cell in cells if str(cell).strip()]
-        if named and all(is_image(cell) for cell in named):
-            return name
+        kinds = {media_kind(cell) for cell in named}
+        if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+            return name, kind
     return None

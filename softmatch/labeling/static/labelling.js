@@ -73,9 +73,9 @@ export function labelScreen(main) {
   }
 
   function prefetch(sample) {
-    if (page.state.kind !== "image" || sample.image) return;
-    sample.image = pictureOf(sample);
-    sample.image.decode().catch(() => {}); // ahead of its turn; a picture that cannot be read says so itself
+    if (!["image", "sound"].includes(page.state.kind) || sample.view) return;
+    sample.view = sampleView(sample);
+    sample.view.decode?.().catch(() => {}); // ahead of its turn; a picture that cannot be read says so itself
   }
 
   function render() {
@@ -115,20 +115,29 @@ export function labelScreen(main) {
 
   function showSample(sample) {
     const { state } = page;
+    const files = ["image", "sound"].includes(state.kind);
     if (!sample) {
       stage.replaceChildren(make("p", { class: "hint" }, exhausted && (state.ready || state.problem) ? state.given === state.total ? "Every sample has a label in the source. Look at them in Review." : "Every sample has been seen. Look at Review, or train." : "Choosing samples…"));
       why.replaceChildren();
       return;
     }
-    const view = sample.image ?? sampleView(sample);
+    const view = sample.view ?? sampleView(sample);
     const others = sample.others && Object.keys(sample.others).length
       ? make("details", { class: "others" }, make("summary", {}, "Other columns"), cellTable(sample.others)) : null;
     stage.replaceChildren(view, ...(others ? [others] : []));
-    stage.classList.toggle("reading", page.state.kind !== "image");
+    stage.classList.toggle("reading", !files);
+    play();
     const guess = sample.prediction
       ? make("p", { class: "guess" }, "Prediction: ", make("strong", {}, sample.prediction), ` ${percent(sample.confidence)}`) : null;
     why.replaceChildren(...[guess, sample.label ? make("p", { class: "guess" }, "Label so far: ", make("strong", {}, sample.label)) : null,
-      make("p", { class: "reason" }, sample.reason), make("p", { class: "fine file" }, page.state.kind === "image" ? sample.name : `Row ${sample.name}`)].filter(Boolean));
+      make("p", { class: "reason" }, sample.reason), make("p", { class: "fine file" }, files ? sample.name : `Row ${sample.name}`)].filter(Boolean));
+  }
+
+  function play() { // a browser may refuse before the first key; the control remains
+    const sound = stage.querySelector("audio");
+    if (!sound) return;
+    sound.currentTime = 0;
+    sound.play().catch(() => {});
   }
 
   const describe = (sample) => `Next: ${sample.text ?? sample.name}. ${sample.prediction ? `Prediction ${sample.prediction}, ${percent(sample.confidence)}.` : ""} ${sample.reason}`;
@@ -151,12 +160,13 @@ export function labelScreen(main) {
       if (label !== undefined) choose(label);
       else if (key === "Enter") accept();
       else if (key === "n") name();
+      else if (key === "." && page.state.kind === "sound") play();
       else if (key === "x") act("None of these", { how: "none" });
       else if (key === "s") act("Skipped", { how: "skip" });
       else if (key === "z") back(event.shiftKey ? "redo" : "undo");
       else return false;
       return true;
     },
-    help: { "1–9, A–Y": "Label with this class, and go on", Enter: "Accept the prediction", N: "New class, or any class by its name", X: "None of the classes fits", S: "Skip", Z: "Undo", "Shift+Z": "Redo" },
+    help: { "1–9, A–Y": "Label with this class, and go on", Enter: "Accept the prediction", N: "New class, or any class by its name", X: "None of the classes fits", S: "Skip", Z: "Undo", "Shift+Z": "Redo", ...(page.state.kind === "sound" ? { ".": "Play again" } : {}) },
   };
 }

@@ -54,6 +54,11 @@ export function sampleView(sample, small = false) {
   if (page.state.kind === "image" && sample.id !== null && sample.id !== undefined) {
     return pictureOf(sample, small);
   }
+  if (page.state.kind === "sound" && sample.id !== null && sample.id !== undefined) {
+    if (small) return pictureOf(sample, small);
+    return make("div", { class: "recording" }, pictureOf(sample),
+      make("audio", { controls: "", preload: "auto", "aria-label": sample.name, src: `/sound/${sample.id}?of=${page.state.epoch ?? ""}` }));
+  }
   if (sample.text !== undefined) return make("div", { class: "text", dir: "auto", tabindex: small ? null : "0" }, sample.text);
   if (sample.cells) return cellTable(sample.cells);
   return make("div", { class: "text" }, sample.name);

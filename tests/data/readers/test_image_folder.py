@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.image_folder import open_folder, open_image
+from softmatch.data.readers.image_folder import open_folder, open_single
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
 from tests.data.readers.folders import NAMES_ARE_BYTES, STRANGE, labels, only, paths, read, write
@@ -50,7 +50,7 @@ def test_paths_are_absolute_wherever_the_command_is_given(tmp_path: Path, monkey
         ("train/a/1.png train/b/2.png unlabeled/3.png", {"a", "b", None}, "", ""),
         ("train/a/1.png train/b/2.png test/a/3.png val/a/4.png", {"a", "b"}, "note", "the images in 'val' are not used"),
         ("a/1.png b/1.png 5.png 6.png", {"a", "b", None}, "note", f"{LOOSE}'5.png'; '6.png'."),
-        ("a/1.png b/2.png bird/ unlabeled/", {"a", "b"}, "warning", "there are folders without an image: 'bird'; 'unlabeled'."),
+        ("a/1.png b/2.png bird/ unlabeled/", {"a", "b"}, "warning", "there are folders without images: 'bird'; 'unlabeled'."),
         ("all/cat/1.png all/dog/2.png", {"all"}, "warning", "'all', the only class, consists of folders: 'cat'; 'dog'."),
         ("cat/1.png b/1.png unlabled/1.png", {"cat", "b", "unlabled"}, "warning", "the folder 'unlabled' is taken as a class"),
     ],
@@ -111,8 +111,8 @@ def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path
     [
         ((), "holds no images."),
         (("a/", "b/"), "holds no images."),
-        (("a/1.heic", "b/2.heic"), r"holds no images but 2 other files, \.heic \(2\)"),
-        (("data/table.csv",), r"holds no images, but a table: to learn from its columns, give .*/data/table\.csv itself"),
+        (("a/1.heic", "b/2.heic"), r"holds no images or recordings but 2 other files, \.heic \(2\)"),
+        (("data/table.csv",), r"holds no images or recordings, but a table: to learn from its columns, give .*/data/table\.csv itself"),
     ],
 )
 def test_a_folder_without_images_says_what_is_expected(tmp_path: Path, names: tuple[str, ...], instead: str) -> None:
@@ -188,7 +188,7 @@ def test_one_class_written_in_two_ways(tmp_path: Path) -> None:
 def test_a_single_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_image(tmp_path / "photo.png")
     monkeypatch.chdir(tmp_path)
-    opened = open_image(Path("photo.png"))
+    opened = open_single(Path("photo.png"), "image")
     assert paths(opened) == [tmp_path / "photo.png"]
     assert labels(opened) == {"photo.png": None}
     assert opened.where == "photo.png"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.image_folder import open_image_table
+from softmatch.data.readers.image_folder import open_file_table
 from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading, read_own
 from softmatch.errors import InputError
@@ -40,7 +40,7 @@ def test_a_table_with_a_mark_and_tabs_and_names_without_suffix(tmp_path: Path) -
     opened = read(tmp_path, "one.png two.JPG three.png three.jpg")
     assert labels(opened) == {"one.png": "cat", "three.jpg": None, "three.png": None, "two.JPG": "dog"}
     assert only(opened).level == "warning"
-    assert "rows that match several images are left out: row 3: 'three'. Write the whole path." in only(opened).text
+    assert "rows that match several files are left out: row 3: 'three'. Write the whole path." in only(opened).text
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ SECRET = "file,label\n1.png,a\n{},b\n"
         (
             None,
             "file,label\nx.png,a\ny.png,b\n",
-            ": none of its 2 files is an image in the folder {}: row 1: 'x.png'; row 2: 'y.png'.",
+            ": none of its 2 files is in the folder {}: row 1: 'x.png'; row 2: 'y.png'.",
         ),
         (None, "file,label\n1.png,a\n2.png,b\n2.png,b\n1,c\n2.png,\n", ": '1' has the label 'a' in row 1 and 'c' in row 4."),
         (None, "file,label\n1.png,a\n2.png,b,c\n", ", row 2 (line 3) has 3 cells, the header has 2."),
@@ -105,14 +105,14 @@ def test_a_table_that_cannot_be_used_stops_and_says_why(tmp_path: Path, label: s
     assert message.format(folder) in stop.text
     if "secret" in message:
         with pytest.raises(InputError, match=r"row 2: .* is outside the folder"):
-            open_image_table(folder / "labels.csv", Columns(), "file")
+            open_file_table(folder / "labels.csv", Columns(), "file", "image")
 
 
 def test_files_that_are_not_there_are_named_with_their_rows(tmp_path: Path) -> None:
     opened = read(tmp_path, "1.png 2.png", "file,label\n1.png,a\ngone.png,b\n2.png,b\nlost.png,a\n")
     assert labels(opened) == {"1.png": "a", "2.png": "b"}
     assert only(opened).level == "warning"
-    assert f"labels.csv: rows whose image is not in the folder {tmp_path} are left out: row 2" in only(opened).text
+    assert f"labels.csv: rows whose file is not in the folder {tmp_path} are left out: row 2" in only(opened).text
     assert only(opened).places == ("row 2: 'gone.png'", "row 4: 'lost.png'")
 
 
@@ -122,7 +122,7 @@ def test_two_tables_that_disagree(tmp_path: Path) -> None:
     assert (stop.level, len(stop.places)) == ("stop", 1)
     assert stop.text == (
         f"{tmp_path}/old.csv: labels contradict each other: row 1: '1.png' is 'c' here and 'a' in {tmp_path}/new.csv, row 1. "
-        "Keep one label for each image."
+        "Keep one label for each file."
     )
 
 
@@ -218,7 +218,7 @@ def test_a_table_that_contradicts_the_folders_stops(tmp_path: Path) -> None:
     expected = f"{tmp_path}/labels.csv: labels contradict each other: row 1: 'day/1.png' is 'x' here and 'day' in its folder."
     assert stop.text.startswith(expected)
     assert "give the table itself as the source" in stop.text
-    assert labels(open_image_table(tmp_path / "labels.csv", Columns(), "file")) == {"day/1.png": "x", "night/2.png": "night"}
+    assert labels(open_file_table(tmp_path / "labels.csv", Columns(), "file", "image")) == {"day/1.png": "x", "night/2.png": "night"}
 
 
 @pytest.mark.parametrize("label", ["b", "more"])
@@ -227,7 +227,7 @@ def test_one_folder_alone_is_no_class_where_a_table_labels_the_images(tmp_path: 
     assert labels(opened) == {"1.png": "a", "2.png": label, "more/3.png": None, "more/4.png": None}
     assert only(opened).level == "warning"
     assert "'more' is not taken as a class" in only(opened).text
-    assert only(opened).text.endswith("Images in it that no table names have no label (2).")
+    assert only(opened).text.endswith("Files in it that no table names have no label (2).")
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -270,7 +270,7 @@ def test_a_table_of_something_else_in_a_flat_folder_is_a_warning(tmp_path: Path)
 def test_a_table_whose_rows_name_images(tmp_path: Path) -> None:
     write(tmp_path, "b.png", "sub/a.png", "sub/deep/c.jpg", "not named.png")
     write_table(tmp_path, "file,label\nsub/a.png,x\nb,y\nsub/deep/c.jpg,\ngone.png,x\nb.png,y\n")
-    opened = open_image_table(tmp_path / "labels.csv", Columns(), "file")
+    opened = open_file_table(tmp_path / "labels.csv", Columns(), "file", "image")
     assert list(labels(opened).items()) == [("sub/a.png", "x"), ("b.png", "y"), ("sub/deep/c.jpg", None)]
     assert paths(opened)[0] == tmp_path / "sub" / "a.png"
     assert opened.columns.label == "label"
@@ -290,4 +290,4 @@ def test_a_table_of_images_in_any_format_with_or_without_labels(
 ) -> None:
     write(tmp_path, "1.png", "2.png", "3.png")
     write_table(tmp_path, content, name)
-    assert list(labels(open_image_table(tmp_path / name, Columns(), column)).items()) == list(found.items())
+    assert list(labels(open_file_table(tmp_path / name, Columns(), column, "image")).items()) == list(found.items())
