@@ -40,8 +40,9 @@ def suitable(
     if examples.kind == "vector":
         return found | _vectors(examples)
     if examples.kind == "series":
-        length = {"network": "series-16", "steps": SERIES_STEPS, "unlabeled_batch": 128, "threads": 1}
-        return found | length | {"optimizer": "adam", "lr": 2e-3}
+        heard = examples.preparation is not None and examples.preparation.takes == "sound"
+        length = {"network": "series-32" if heard else "series-16", "steps": SERIES_STEPS, "unlabeled_batch": 128, "threads": 1}
+        return found | length | {"optimizer": "adam", "lr": 2e-3} | ({"folds": 3} if heard else {})
     return found | _images(examples, quick)
 
 
