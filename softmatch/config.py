@@ -39,6 +39,12 @@ class Config(BaseModel):
     label_column: str | None = Field(None, description="Column of a table that holds the labels. An empty cell is unlabelled.")
     text_column: str | None = Field(None, description="Column of a table that holds the texts.")
     feature_columns: str | None = Field(None, description="Columns of a table to learn from, separated by commas.")
+    series_column: str | None = Field(
+        None, description="Table with one row per reading: column that says which series a row belongs to."
+    )
+    time_column: str | None = Field(
+        None, description="Column with the time of each reading, a number or an ISO date. Default: the order of the rows."
+    )
     unlabeled: str | None = Field(None, description="Word that means unlabelled, in addition to an empty cell.")
     labels_from: Path | None = Field(
         None,

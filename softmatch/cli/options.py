@@ -23,7 +23,8 @@ class Folded(DefaultFormatter):
 
 
 PANELS: Mapping[str, str] = {
-    "Your data": "labels label_column text_column feature_columns unlabeled labels_from data arrays image_size",
+    "Your data": "labels label_column text_column feature_columns series_column time_column unlabeled labels_from data arrays "
+    "image_size",
     "Encoder": "encoder tune max_tokens augmented",
     "Method": "method method_options network baseline keep",
     "Length and seed": "steps minutes seed",
@@ -69,6 +70,8 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Defaults that are not a value of their own, as help shows them."""
 
+SHORT = {"series_column": ("--series-column", "--series"), "time_column": ("--time-column", "--time")}
+"""Options with a second name."""
 _GROUPS = {name: Group.create_ordered(name) for name in ("Arguments", "Options", *PANELS, "Where to run")}
 _GROUPS |= {name: Group.create_ordered(name, help_formatter=Folded()) for name in MORE}
 ARGUMENTS, OPTIONS, SOURCES, _, METHOD, LENGTH, MEASURING, OUTPUT, WHERE, _, _, MACHINE, _ = _GROUPS.values()
@@ -89,7 +92,8 @@ def settings_model(names: Collection[str], **changed: Any) -> Any:
             shown = f"--{'' if field.default else 'no-'}{name.replace('_', '-')}"
         if field.default == {}:
             shown = DEFAULTS.get(name, False)
-        fields[name] = (Annotated[annotation, Parameter(group=_PANEL[name], show_default=shown)], field)
+        parameter = Parameter(name=SHORT.get(name), group=_PANEL[name], show_default=shown)
+        fields[name] = (Annotated[annotation, parameter], field)
     return create_model("Settings", __config__=ConfigDict(extra="forbid", frozen=True), **fields)
 
 

@@ -204,16 +204,16 @@ def is_frame(samples: Any) -> bool:
 def open_frame(frame: Any, columns: Columns, y: Any = None, need_label: bool = True) -> OpenedTable:
     """Open a frame of pandas or of another library; `y` are the labels, if they are not in the frame: see `open_arrays`."""
     labels = None if y is None else array_labels(y)
-    reader = _Frame(frame, labels)
+    reader = FrameTable(frame, labels)
     if labels is None:
         return OpenedTable(reader, "frame", columns, need_label)
     return OpenedTable(reader, "frame", replace(columns, label=reader.names[-1]), need_label=True)
 
 
-class _Frame:
+class FrameTable:
     """A frame as a table, with the labels as its last column where they are given beside it."""
 
-    def __init__(self, frame: Any, labels: Sequence[str | None] | None) -> None:
+    def __init__(self, frame: Any, labels: Sequence[str | None] | None = None) -> None:
         self.frame, self.labels = frame, labels
         self.findings: list[Finding] = []
         self.own = {str(name): name for name in frame.columns}
