@@ -144,7 +144,9 @@ def decide_readings(
         if [*keys, columns.label, *(columns.features or ())].count(name) > 1:
             raise InputError(f"{where}: column {name!r} is named for two purposes. Name a different column for each.")
     rest, found = {name: _look(cells) for name, cells in sample.items() if name not in keys}, list[str]()
-    chosen = _label(rest, columns, where, need_label, found)
+    plane = {"x", "y"} <= {name.lower() for name in rest}  # then y is a coordinate, not the label
+    candidates = {name: looks for name, looks in rest.items() if not plane or name.lower() != "y" or name == columns.label}
+    chosen = _label(candidates, columns, where, need_label, found)
     features = columns.features
     if features is None:
         values = {name: looks for name, looks in rest.items() if name != chosen}

@@ -78,9 +78,14 @@ def open_series_file(path: Path, columns: Columns) -> Found:
         if given:
             raise InputError(f"{option} names columns of a table, and {path} has none. Leave it out.")
     opened = _open(path, columns)
-    if (beside := _test_of(path)) is not None:
-        opened.test = _open(beside, columns)
-        opened.test.findings.append(Finding("note", f"{beside}, beside {path.name}, is the test set. --test names another one."))
+    if (beside := _test_of(path)) is None:
+        return opened
+    test = _open(beside, columns)
+    if any(label is not None for label in test.records.labels):
+        test.findings.append(Finding("note", f"{beside}, beside {path.name}, is the test set. --test names another one."))
+        opened.test = test
+    else:
+        opened.findings.append(Finding("note", f"{beside}, beside {path.name}, is not used: none of its series has a label."))
     return opened
 
 
@@ -177,7 +182,8 @@ def _read_arff(path: Path) -> _Read:
             if kinds[-1] not in ("class", "number", "relational"):
                 what = f"{path}, line {line}: the attribute {attribute[1]} is of type {kind[:40]!r}"
                 raise InputError(f"{what}. Series have numbers and a class {{a,b}}.")
-            found.classes = _quoted_cells(kind.strip("{} ")) if kinds[-1] == "class" else found.classes
+            if kinds[-1] == "class":
+                found.classes = _quoted_cells(kind.strip("{} "), f"{path}, line {line}")
         elif word not in ("@attribute", "@relation"):
             raise InputError(f"{path}, line {line} is {text[:40]!r} before @data. Is it an .arff file?")
     else:
@@ -195,7 +201,7 @@ def _read_arff(path: Path) -> _Read:
 
 def _plain_row(text: str, kinds: Sequence[str], place: str) -> tuple[list[str], str | None]:
     """Split a row of one channel into its numbers and its class."""
-    cells = _quoted_cells(text)
+    cells = _quoted_cells(text, place)
     if len(cells) != len(kinds):
         raise InputError(f"{place} has {_count(len(cells), 'cell')}, not {len(kinds)}. Is the line complete?")
     label = cells.pop(kinds.index("class")) if "class" in kinds else None
@@ -207,7 +213,7 @@ def _relational_row(text: str, kinds: Sequence[str], place: str) -> tuple[list[s
     row = RELATIONAL.fullmatch(text)
     if row is None or (row[3] is None) == ("class" in kinds):
         raise InputError(f"{place} is not a series in quotes and a class, such as '1,2,3\\n4,5,6',walk. Is the line complete?")
-    label = None if row[3] is None else _quoted_cells(row[3])[0]
+    label = None if row[3] is None else row[3].strip().strip("'\"")
     return row[2].split("\\n"), label
 
 
@@ -228,9 +234,12 @@ def _cells(line: str) -> list[str]:
     return line.rstrip("\r\n").split(mark)
 
 
-def _quoted_cells(text: str) -> list[str]:
+def _quoted_cells(text: str, place: str) -> list[str]:
     quote = '"' if '"' in text and "'" not in text else "'"
-    return [cell.strip() for row in csv.reader([text], quotechar=quote, skipinitialspace=True) for cell in row]
+    try:
+        return [cell.strip() for row in csv.reader([text], quotechar=quote, skipinitialspace=True) for cell in row]
+    except csv.Error as error:
+        raise InputError(f"{place} cannot be split into cells: {error}. Is a quote never closed?") from error
 
 
 def _numbers(text: str, place: str) -> Series:
