@@ -42,9 +42,7 @@ class Config(BaseModel):
     series_column: str | None = Field(
         None, description="Table with one row per reading: column that says which series a row belongs to."
     )
-    time_column: str | None = Field(
-        None, description="Column with the time of each reading, a number or an ISO date. Default: the order of the rows."
-    )
+    time_column: str | None = Field(None, description="Column with the time of each reading, a number or an ISO date.")
     unlabeled: str | None = Field(None, description="Word that means unlabelled, in addition to an empty cell.")
     labels_from: Path | None = Field(
         None,
@@ -62,7 +60,9 @@ class Config(BaseModel):
     )
     folds: int = Field(5, ge=2, le=20, description="Number of parts in a cross-fit.")
     arrays: Literal["series", "vectors", "images"] | None = Field(
-        None, description="Kind of arrays: series (n, T) or (n, channels, T), vectors (n, D) or images."
+        None,
+        description="Kind of arrays: series (n, T) or (n, channels, T), vectors (n, D) or images. series is also for "
+        "tables without a header that have a label and then a series in each row.",
     )
     image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
     encoder: str | None = Field(

@@ -83,7 +83,7 @@ def test_a_run_on_a_file_of_the_archives(said: Said, name: str, options: tuple[s
     assert f"{test}, beside {name}, is the test set" in checked
     assert ("are brought to" in checked) == (not name.endswith(".arff"))
     said("train", name, *options, *OPTIONS, "--out", "run")
-    assert json.loads(Path("run/result.json").read_text())["evaluation"] == "test"
+    assert json.loads(Path("run/result.json").read_text())["evaluation"]["kind"] == "test"
     found = said("predict", "run", test, "--out", "new.csv")
     assert "error on the 10 samples" in found
     assert ("the model has series of one length" in found) == (not name.endswith(".arff"))
