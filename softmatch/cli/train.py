@@ -28,8 +28,8 @@ else:
 
 SOURCE = (
     "Data to train on: a folder of images (one folder per class, and unlabeled/), a .csv, .tsv, .jsonl, .parquet, .npz, .ts or "
-    ".arff file, or owner/name on the Hugging Face hub. Or a named dataset: digits, two-moons, cifar10, cifar100, svhn, stl10, imagenet, "
-    "fashion-mnist, agnews, dbpedia, imdb, amazon-5 or yelp-5."
+    ".arff file, or owner/name on the Hugging Face hub. Or a named dataset: digits, two-moons, cifar10, cifar100, svhn, stl10, "
+    "imagenet, fashion-mnist, agnews, dbpedia, imdb, amazon-5 or yelp-5."
 )
 Source = Annotated[str | None, Parameter(help=SOURCE, group=ARGUMENTS, show_default="digits")]
 
