@@ -87,7 +87,9 @@ def show(rows: list[Row]) -> None:
             spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
             print(f"| {name} | {statistics.mean(errors):.1f} ± {spread:.1f} |")
         less = [1 - row["errors"]["SoftMatch"] / row["errors"]["baseline"] for row in own]
-        print(f"\nSoftMatch makes {100 * statistics.mean(less):.0f} % fewer errors than its baseline (least {100 * min(less):.0f} %); ")
+        print(
+            f"\nSoftMatch makes {100 * statistics.mean(less):.0f} % fewer errors than its baseline (least {100 * min(less):.0f} %); "
+        )
         print(f"{statistics.mean(row['seconds'] for row in own) / 60:.1f} CPU-minutes for both.")
 
 
@@ -122,7 +124,9 @@ def compare_views(files: list[Path], number: int, repeats: int) -> None:
             if turn:  # the first warms up
                 times[name].append((time.process_time() - started) / len(waves))
     ours = statistics.median(times["softmatch"])
-    print(f"\n| strong views of {len(waves)} recordings of {length / rate:.2f} s, {repeats} repeats | ms each | times ours |\n|---|---|---|")
+    print(
+        f"\n| strong views of {len(waves)} recordings of {length / rate:.2f} s, {repeats} repeats | ms each | times ours |\n|---|---|---|"
+    )
     for name, each in times.items():
         print(f"| {name} | {1000 * statistics.median(each):.3f} | {statistics.median(each) / ours:.0f} |")
 

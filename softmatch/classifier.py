@@ -167,7 +167,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         """Predict p(y | x) of each sample (n, C), in the order of `classes_`. A path is read in parts, whatever its size."""
         check_is_fitted(self)
         model = self.model_
-        if is_path(X) or (is_frame(X) and model.preparation.takes in ("table", "text")):
+        if is_path(X) or (is_frame(X) and (model.preparation.takes in ("table", "text") or model.preparation.columns)):
             return np.asarray(self._stream(X))
         return np.asarray(model.predict_proba(model.preparation(inputs_for(self, X, model.preparation))))
 

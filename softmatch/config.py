@@ -39,6 +39,10 @@ class Config(BaseModel):
     label_column: str | None = Field(None, description="Column of a table that holds the labels. An empty cell is unlabelled.")
     text_column: str | None = Field(None, description="Column of a table that holds the texts.")
     feature_columns: str | None = Field(None, description="Columns of a table to learn from, separated by commas.")
+    series_column: str | None = Field(
+        None, description="Table with one row per reading: column that says which series a row belongs to."
+    )
+    time_column: str | None = Field(None, description="Column with the time of each reading, a number or an ISO date.")
     unlabeled: str | None = Field(None, description="Word that means unlabelled, in addition to an empty cell.")
     labels_from: Path | None = Field(
         None,
@@ -56,7 +60,9 @@ class Config(BaseModel):
     )
     folds: int = Field(5, ge=2, le=20, description="Number of parts in a cross-fit.")
     arrays: Literal["series", "vectors", "images"] | None = Field(
-        None, description="Kind of arrays: series (n, T) or (n, channels, T), vectors (n, D) or images."
+        None,
+        description="Kind of arrays: series (n, T) or (n, channels, T), vectors (n, D) or images. series is also for "
+        "tables without a header that have a label and then a series in each row.",
     )
     image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
     encoder: str | None = Field(

@@ -30,6 +30,12 @@ def series_of(channels: int, length: int) -> str:
     return f"series of {length:,} values{f' in {channels:,} channels' if channels > 1 else ''}"
 
 
+def changed_lengths(longer: int, shorter: int) -> str:
+    """Describe series that are brought to one length: '2 longer ones are cut at the end, …'."""
+    cut = f"{longer:,} longer ones are cut at the end" if longer else ""
+    return ", ".join(filter(None, (cut, f"{shorter:,} shorter ones continue with their last value" if shorter else "")))
+
+
 def signed(fraction: float) -> str:
     """Format a difference in percentage points: '−12.8'; with a second decimal where the first would show none."""
     points = 100 * fraction

@@ -33,6 +33,7 @@ PANELS: Mapping[str, str] = {
 """Settings that `--help` shows, by panel."""
 MORE: Mapping[str, str] = {
     "Labels from a file": "prefer",
+    "Table of readings": "series_column time_column",
     "Optimiser": "labeled_batch unlabeled_batch optimizer lr schedule weight_decay decay clip warmup views layer_decay "
     "strong_share small_images neighbours head_rate tuned_layers lora head length_buckets",
     "Machine": "device precision threads workers compile micro_batch checkpoint_every",
@@ -44,6 +45,8 @@ MORE: Mapping[str, str] = {
 BY_DATA = "by the data"
 DEFAULTS: Mapping[str, str] = {
     **dict.fromkeys(("labels", "label_column", "text_column", "feature_columns", "arrays", "image_size", "max_tokens"), BY_DATA),
+    "series_column": "none",
+    "time_column": "the order of the rows",
     **dict.fromkeys(("recipe", "schedule", "teacher", "neighbours", "strong_share", "small_images"), BY_DATA),
     **dict.fromkeys(("network", "views", "steps", "labeled_batch", "unlabeled_batch", "optimizer", "lr", "warmup"), BY_DATA),
     **dict.fromkeys(("weight_decay", "layer_decay", "head_rate", "model_momentum", "test_fraction", "folds"), BY_DATA),
@@ -69,9 +72,11 @@ DEFAULTS: Mapping[str, str] = {
 }
 """Defaults that are not a value of their own, as help shows them."""
 
+SHORT = {"series_column": ("--series-column", "--series"), "time_column": ("--time-column", "--time")}
+"""Options with a second name."""
 _GROUPS = {name: Group.create_ordered(name) for name in ("Arguments", "Options", *PANELS, "Where to run")}
 _GROUPS |= {name: Group.create_ordered(name, help_formatter=Folded()) for name in MORE}
-ARGUMENTS, OPTIONS, SOURCES, _, METHOD, LENGTH, MEASURING, OUTPUT, WHERE, _, _, MACHINE, _ = _GROUPS.values()
+ARGUMENTS, OPTIONS, SOURCES, _, METHOD, LENGTH, MEASURING, OUTPUT, WHERE, _, _, _, MACHINE, _ = _GROUPS.values()
 _PANEL = {field: _GROUPS[panel] for panel, names in {**PANELS, **MORE}.items() for field in names.split()}
 
 
@@ -89,7 +94,8 @@ def settings_model(names: Collection[str], **changed: Any) -> Any:
             shown = f"--{'' if field.default else 'no-'}{name.replace('_', '-')}"
         if field.default == {}:
             shown = DEFAULTS.get(name, False)
-        fields[name] = (Annotated[annotation, Parameter(group=_PANEL[name], show_default=shown)], field)
+        parameter = Parameter(name=SHORT.get(name), group=_PANEL[name], show_default=shown)
+        fields[name] = (Annotated[annotation, parameter], field)
     return create_model("Settings", __config__=ConfigDict(extra="forbid", frozen=True), **fields)
 
 

@@ -27,9 +27,9 @@ else:
     Settings, StepSettings = settings_model(Config.model_fields), settings_model(STEP)
 
 SOURCE = (
-    "Data to train on: a folder of images (one folder per class, and unlabeled/), a .csv, .tsv, .jsonl, .parquet or .npz file, "
-    "or owner/name on the Hugging Face hub. Or a named dataset: digits, two-moons, cifar10, cifar100, svhn, stl10, imagenet, "
-    "fashion-mnist, agnews, dbpedia, imdb, amazon-5 or yelp-5."
+    "Data to train on: a folder of images (one folder per class, and unlabeled/), a .csv, .tsv, .jsonl, .parquet, .npz, .ts or "
+    ".arff file, or owner/name on the Hugging Face hub. Or a named dataset: digits, two-moons, cifar10, cifar100, svhn, stl10, "
+    "imagenet, fashion-mnist, agnews, dbpedia, imdb, amazon-5 or yelp-5."
 )
 Source = Annotated[str | None, Parameter(help=SOURCE, group=ARGUMENTS, show_default="digits")]
 
@@ -56,6 +56,7 @@ def train(
     - softmatch train
     - softmatch train photos/
     - softmatch train tickets.csv --text-column message --label-column category
+    - softmatch train readings.csv --series id --time t --label-column activity
     - softmatch train photos/ --encoder images
     - softmatch train tickets.csv --encoder texts
     - softmatch train digits --labels 10 --steps 2000 --method fixmatch --out runs/ten

@@ -30,7 +30,7 @@ from softmatch.errors import InputError
 from softmatch.formatting import as_json, percent, visible_lines
 from softmatch.runs.listing import list_runs
 
-COLUMNS = ("label_column", "text_column", "feature_columns")
+COLUMNS = ("label_column", "text_column", "feature_columns", "series_column", "time_column")
 if TYPE_CHECKING:
     from softmatch.cli.display import Reading
 

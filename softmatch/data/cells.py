@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import cast
 
@@ -17,6 +17,8 @@ from softmatch.errors import InputError
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-", "missing"})
 """Words for a missing value in a column to learn from, in any case."""
 LARGEST_WHOLE = 2**53
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 """Beginning of a cell that a spreadsheet runs as a formula, or of one that was guarded against that."""
 
@@ -53,6 +55,20 @@ def parse_number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def parse_date(text: str) -> float | None:
+    """Read an ISO date as days since 1970, with or without a time; NaN: missing; None: something else. Default: UTC."""
+    if is_missing(text):
+        return math.nan
+    if not ISO_DATE.fullmatch(text.strip()):
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return (found - EPOCH).total_seconds() / 86400
 
 
 def number_text(value: float) -> str:

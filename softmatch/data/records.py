@@ -15,11 +15,28 @@ InputKind = Literal["image", "sound", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
 """Column of a table: numbers, NaN where one is missing, or texts as they are."""
 Inputs = Sequence[Path] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
-"""Image or sound files, texts, the columns of a table, or numbers (n, …), by the kind."""
+"""Image or sound files, texts, columns of a table, numbers (n, …), or series of different lengths (`ragged`), by the kind."""
 Progress = Callable[[int, int], None]
 """Called with the number of inputs that are done, and their total."""
 Piece = Mapping[str, Sequence[object] | npt.NDArray[Any]]
 """Consecutive rows by column: cells as the file has them, all columns of the same length."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Origin of series that were made of a table with one row per reading.
+
+    Attributes:
+        series: column that says which series a row belongs to.
+        time: column of times; None: the rows are in order.
+        columns: columns of the values, one per channel.
+        step: time between two values of a series, in seconds where the times are dates.
+    """
+
+    series: str
+    time: str | None
+    columns: tuple[str, ...]
+    step: float
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,7 @@ class Records:
         kept: cells of further columns, as texts, that predictions carry along.
         chosen: True for a labelled item that a model chose to be labelled: an error on it says little about other items. (): no
             item was chosen.
+        grid: where the items are series made of readings, how they were made.
     """
 
     kind: InputKind
@@ -44,6 +62,7 @@ class Records:
     versions: tuple[str, ...] = ()
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     chosen: Sequence[bool] = ()
+    grid: Grid | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -68,6 +87,14 @@ class Records:
 def numbered(inputs: Inputs, kind: InputKind, labels: Sequence[str | None]) -> Records:
     """Name items by their numbers from 1, one for each label."""
     return Records(kind, inputs, [str(number) for number in range(1, len(labels) + 1)], labels)
+
+
+def ragged(series: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Put series (channels, T), each with its own T, into an array of objects (n,)."""
+    held = np.empty(len(series), object)
+    for position, one in enumerate(series):
+        held[position] = np.atleast_2d(one)
+    return held
 
 
 def select_inputs(inputs: Inputs, positions: Sequence[int]) -> Inputs:
@@ -119,6 +146,10 @@ class Columns:
         unlabeled: a word that means "no label" in the column of labels, in addition to an empty cell.
         augmented: columns of augmented texts; (): none are used.
         kept: columns that predictions carry along.
+        series: column that says which series a reading belongs to, in a table with one row per reading.
+        time: column of the times of these readings.
+        step: time between two values of a series, as a model knows it.
+        series_rows: a table of numbers without a header has a series in each row, after its label.
     """
 
     label: str | None = None
@@ -127,6 +158,10 @@ class Columns:
     unlabeled: str | None = None
     augmented: tuple[str, ...] | None = None
     kept: tuple[str, ...] = ()
+    series: str | None = None
+    time: str | None = None
+    step: float | None = None
+    series_rows: bool = False
 
 
 class Opened(Protocol):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations import Preparation
-from softmatch.data.readers.array_files import is_frame, open_frame
+from softmatch.data.readers.array_files import is_frame, open_frame, uneven_series
 from softmatch.data.readers.labels import are_missing
 from softmatch.data.records import Columns, Inputs, Records, numbered
 from softmatch.errors import InputError
@@ -105,6 +105,8 @@ def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
         if columns.augmented:
             raise InputError("augmented names columns of a frame; these are only texts. Give a frame, and its column `text`.")
         return numbered(list(samples), "text", [None] * len(samples))
+    if (series := uneven_series(samples)) is not None:
+        return numbered(series, "array", [None] * len(series))
     inputs = _images(samples) if _has_images(samples) else validate_data(estimator, samples, dtype=np.float32)
     return numbered(inputs, "array", [None] * len(inputs))
 
@@ -128,6 +130,8 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
         if rows.shape[1] != len(names):
             raise InputError(f"X has {rows.shape[1]} columns; {len(names)} are needed: {quoted(names, 10)}.")
         return {name: rows[:, position] for position, name in enumerate(names)}
+    if len(preparation.settings().get("shape", ())) == 2 and (series := uneven_series(samples, equal=True)) is not None:
+        return series
     if _has_images(samples):
         return _images(samples)
     vectors: npt.NDArray[np.float32] = validate_data(estimator, samples, reset=False, dtype=np.float32)

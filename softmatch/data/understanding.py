@@ -98,7 +98,8 @@ def with_label_file(opened: Opened, reading: Reading) -> tuple[Records, list[Fin
 
 def check_label_column(opened: Opened, asked: Columns) -> list[Finding]:
     """Warn where a column of labels that was not recognised would be learned from."""
-    if opened.kind != "table" or opened.columns.label is not None or asked.features is not None:
+    is_table = opened.kind == "table" or opened.columns.series is not None
+    if not is_table or opened.columns.label is not None or asked.features is not None:
         return []
     advice = "If there is one, name it with --label-column; it is a feature now."
     return [Finding("warning", f"{opened.where}: no label column was found. {advice}")]
@@ -263,7 +264,7 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
     if records.kind == "table":
         preparation, findings = fit_table(records.inputs, records.names)
     else:
-        preparation, findings = fit_array(np.asarray(records.inputs), reading.arrays)
+        preparation, findings = fit_array(np.asarray(records.inputs), reading.arrays, records.grid)
     return Prepared(preparation, preparation(records.inputs), everything, findings)
 
 

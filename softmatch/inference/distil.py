@@ -38,7 +38,8 @@ from softmatch.training.task import Task
 SMALL = "small"
 """The model that the defaults of the data choose without an encoder."""
 SAME = (
-    *("data", "unlabeled", "label_column", "text_column", "feature_columns", "augmented", "train_per_class"),
+    *("data", "unlabeled", "label_column", "text_column", "feature_columns", "series_column", "time_column", "arrays"),
+    *("augmented", "train_per_class"),
     *("validation_per_class", "labels", "imbalance", "unlabeled_imbalance", "largest_class_labels"),
     *("largest_class_unlabeled", "test", "evaluation", "folds", "test_fraction", "seed"),
     *("labels_from", "prefer"),

@@ -15,7 +15,9 @@ from torch import Tensor
 
 from softmatch.config import read_file
 from softmatch.data.preparations.encoder_features import EncoderPreparation
+from softmatch.data.preparations.numeric_arrays import ArrayPreparation
 from softmatch.data.preparations.table import TablePreparation
+from softmatch.data.readers.array_files import is_frame
 from softmatch.data.readers.class_folders import media_kind
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import HUB, HUB_ID, open_source
@@ -24,7 +26,7 @@ from softmatch.data.records import Columns, Found, Inputs, Opened, Records, Unre
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
-from softmatch.formatting import quoted
+from softmatch.formatting import changed_lengths, quoted
 from softmatch.inference.writing import STDOUT, Cell, Values, choose_path, write_table
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
@@ -37,7 +39,7 @@ PIECE_VALUES = 2**25
 FEWEST_ROWS, MOST_FILES, MOST_ROWS = 64, 512, 4096
 """Samples in a piece; fewer images, since a piece is repeated if one of them cannot be read."""
 SHOWN = 5
-ARRAYS = (".npy", ".npz")
+ARRAYS = (".npy", ".npz", ".ts", ".arff")
 TEXT = "text:"
 """Prefix that makes it clear that owner/name is a text."""
 OWN = ("name", "label", "confidence", "problem")
@@ -55,6 +57,7 @@ class Predicted:
         problems: reasons why a sample cannot be used; empty for all others.
         kept: cells of further columns of the source.
         unseen: by column of a table, its values that the model cannot know.
+        other_lengths: number of series that are longer than those of the model, and of shorter ones.
     """
 
     names: list[str]
@@ -63,6 +66,7 @@ class Predicted:
     problems: list[str]
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     unseen: Mapping[str, Counter[str]] = field(default_factory=dict)
+    other_lengths: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Predictions:
         error_interval: 95 % interval, by Wilson's formula.
         unknown_labels: number of samples with a label that is not a class of the model.
         unseen: by column of a table, cells with a value that the model cannot know.
+        cut, filled: number of series that are longer, and shorter, than those of the model.
     """
 
     file: Path | None
@@ -103,6 +108,8 @@ class Predictions:
     error_interval: tuple[float, float] | None = None
     unknown_labels: int = 0
     unseen: dict[str, Unseen] = field(default_factory=dict)
+    cut: int = 0
+    filled: int = 0
 
     def describe(self) -> str:
         """Summarise the predictions in lines of text."""
@@ -125,6 +132,8 @@ class Predictions:
         for name, found in self.unseen.items():
             cells = "1 cell has a value" if found.cells == 1 else f"{found.cells:,} cells have a value"
             lines.append(f"column {name!r}: {cells} never or too rarely seen in training, such as {quoted(found.examples)}")
+        if self.cut or self.filled:
+            lines.append(f"the model has series of one length: {changed_lengths(self.cut, self.filled)}")
         lines.append(str(self.file or ""))
         return "\n".join(line for line in lines if line)
 
@@ -229,14 +238,22 @@ def predict_pieces(
 
     def predicted(each: Records) -> Predicted:
         unseen = model.preparation.unseen(each.inputs) if isinstance(model.preparation, TablePreparation) else {}
-        return Predicted(list(each.names), list(each.labels), *_try_inputs(model, each.inputs, len(each)), each.kept, unseen)
+        lengths = model.preparation.other_lengths(each.inputs) if isinstance(model.preparation, ArrayPreparation) else (0, 0)
+        probs, problems = _try_inputs(model, each.inputs, len(each))
+        return Predicted(list(each.names), list(each.labels), probs, problems, each.kept, unseen, lengths)
 
     return map(predicted, found)
 
 
-def columns_for(model: Model, given: Columns | None) -> Columns:
-    """Columns that the model needs, unless the user gives others."""
+def columns_for(model: Model, given: Columns | None, source: Any) -> Columns:
+    """Columns of this source that the model needs, unless the user gives others."""
     given, wanted = given or Columns(), model.preparation.columns
+    if isinstance(model.preparation, ArrayPreparation):
+        given, grid = replace(given, series_rows=len(model.shape) == 2), model.preparation.grid
+        if grid is None or not (is_frame(source) or (isinstance(source, (str, Path)) and is_table(Path(source)))):
+            return given
+        series, time, features = given.series or grid.series, given.time or grid.time, given.features or wanted
+        return replace(given, series=series, time=time, step=grid.step, features=features)
     if model.preparation.takes == "text":
         return replace(given, text=given.text if given.text is not None or not wanted else wanted[0], augmented=())
     if model.preparation.takes == "table" and given.features is None:
@@ -256,7 +273,7 @@ def open_records(
     Raises:
         InputError: the source is not of the kind that the model was trained on.
     """
-    takes, columns = model.preparation.takes, columns_for(model, columns)
+    takes, columns = model.preparation.takes, columns_for(model, columns, source)
     if _is_text(model, source):
         opened: Opened = Found("the text", Records("text", [_text(source)], ["1"], [None]))
     else:
@@ -374,6 +391,7 @@ class _Tally:
         self.samples, self.confidence, self.first_problem, self.first = 0, 0.0, "", torch.zeros(0)
         self.predicted, self.compared = Counter[str](), Counter[str]()
         self.unseen: dict[str, Unseen] = {}
+        self.cut = self.filled = 0
 
     def add(self, piece: Predicted) -> None:
         """Count a piece. Raises InputError if it is the first one and no sample in it can be used."""
@@ -381,6 +399,7 @@ class _Tally:
             before = self.unseen.get(name, Unseen(0, ()))
             examples = tuple(dict.fromkeys((*before.examples, *(value for value, _ in counts.most_common(SHOWN)))))[:SHOWN]
             self.unseen[name] = Unseen(before.cells + counts.total(), examples)
+        self.cut, self.filled = self.cut + piece.other_lengths[0], self.filled + piece.other_lengths[1]
         good = [k for k, problem in enumerate(piece.problems) if not problem]
         self.first_problem = self.first_problem or next(filter(None, piece.problems), "")
         if not self.samples and not good and piece.problems:
@@ -414,4 +433,6 @@ class _Tally:
             error_interval=wilson_interval(wrong, known) if known else None,
             unknown_labels=self.compared["unknown"],
             unseen=self.unseen,
+            cut=self.cut,
+            filled=self.filled,
         )

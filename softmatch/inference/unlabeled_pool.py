@@ -35,8 +35,8 @@ from softmatch.training.task import Task
 ROWS = 4096
 READING = (
     *("data", "seed", "split_seed", "unlabeled", "arrays", "image_size", "encoder", "tune", "device"),
-    *("label_column", "text_column", "feature_columns", "max_tokens", "train_per_class", "validation_per_class"),
-    *("labels_from", "prefer"),
+    *("label_column", "text_column", "feature_columns", "series_column", "time_column", "max_tokens"),
+    *("train_per_class", "validation_per_class", "labels_from", "prefer"),
 )
 """Settings for reading the data; no other setting of a run folder is used here."""
 
@@ -177,7 +177,7 @@ def read_again(where: Any, model: Model, config: Config) -> Iterator[Records]:
     """Read the records of the run's source piece by piece."""
     if isinstance(where, str) and where in SOURCES:
         return iter([texts_of(where, config.model_copy(update={"augmented": NO_COLUMNS})).train])
-    columns = columns_for(model, Columns(label=config.label_column, unlabeled=config.unlabeled))
+    columns = columns_for(model, Columns(label=config.label_column, unlabeled=config.unlabeled), where)
     return open_source(where, columns, need_label=False).stream(ROWS)
 
 

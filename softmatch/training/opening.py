@@ -30,7 +30,7 @@ from softmatch.recipes import complete, require_versions
 from softmatch.runs.folder import refuse_used
 
 OWN_ONLY = (
-    *("label_column", "text_column", "feature_columns", "unlabeled", "labels_from", "prefer"),
+    *("label_column", "text_column", "feature_columns", "series_column", "time_column", "unlabeled", "labels_from", "prefer"),
     *("test", "evaluation", "folds", "arrays", "image_size"),
 )
 """Settings for a user's own files."""
@@ -141,7 +141,12 @@ def split_seed(config: Config) -> int:
 def reading_of(config: Config) -> Reading:
     """Settings for reading a user's own files."""
     augmented = () if config.augmented == NO_COLUMNS else split_names(config.augmented)
-    columns = Columns(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented)
+    columns = Columns(
+        *(config.label_column, config.text_column, split_names(config.feature_columns), config.unlabeled, augmented),
+        series=config.series_column,
+        time=config.time_column,
+        series_rows=config.arrays == "series",
+    )
     encoder = config.encoder, config.tune, config.device, config.max_tokens
     return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer, config.arrays)
 

@@ -33,5 +33,8 @@ def test_a_recording_is_drawn_and_played_and_labelled(chrome: Chrome, servers: L
     chrome.run("document.querySelector('.stage audio').pause()")
     chrome.press(".")
     until(chrome, "!document.querySelector('.stage audio').paused || document.querySelector('.stage audio').ended")
-    until(chrome, "document.body.innerText.includes('1 of 17 labelled here') || document.body.innerText.includes('1 of 16 labelled here')")
+    until(
+        chrome,
+        "document.body.innerText.includes('1 of 17 labelled here') || document.body.innerText.includes('1 of 16 labelled here')",
+    )
     assert not [each for each in chrome.problems if "bad" not in each and "422" not in each]

@@ -37,7 +37,7 @@ class Preparation(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of a table that it needs; none for images and arrays."""
+        """Names of the columns of a table that it needs; none for images, and for arrays that were not made of a table."""
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D), float series or spectrograms (n, C, T).
@@ -79,6 +79,8 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
         raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
     if isinstance(saved, _Arrays) and len(saved.shape) != {"d": 1, "t": 2, "ct": 2}.get(saved.layout, 3):
         raise InputError(f"the saved preparation is damaged: {saved.layout!r} is not a layout of shape {saved.shape}.")
+    if isinstance(saved, _Arrays) and saved.grid is not None and len(saved.grid.columns) != saved.shape[0]:
+        raise InputError(f"the saved preparation is damaged: it has {len(saved.grid.columns)} columns for shape {saved.shape}.")
     if isinstance(saved, _Encoder) and isinstance(saved.reading, ImageReading) != (saved.of == "image"):
         raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")
     module, name = KINDS[saved.kind]
@@ -114,11 +116,19 @@ class _Images(_Settings):
     upright: bool = True
 
 
+class _Grid(_Settings):
+    series: str
+    time: str | None
+    columns: tuple[str, ...] = Field(min_length=1)
+    step: float = Field(gt=0, allow_inf_nan=False)
+
+
 class _Arrays(_Settings):
     kind: Literal["array"]
     shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...] = Field(min_length=1, max_length=3)
     layout: Literal["d", "t", "ct", "hw", "hwc", "chw"]
     brightest: Literal[1, 255] | None
+    grid: _Grid | None = None
 
 
 class _Sounds(_Settings):

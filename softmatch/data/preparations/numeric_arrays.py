@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from softmatch.data.records import Finding, InputKind, Inputs
+from softmatch.data.records import Finding, Grid, InputKind, Inputs
 from softmatch.errors import InputError
-from softmatch.formatting import series_of
+from softmatch.formatting import changed_lengths, series_of
 
 CHANNELS = (1, 3)
 BRIGHTEST = 255
@@ -20,7 +21,10 @@ SHORTEST = 8
 """Values of a series."""
 SMOOTH, MANY = 0.9, 32
 """Neighbours in a row of at least `MANY` numbers that are as alike as this look like a series."""
+MOST_WHOLE = 95
+"""Percentage of series of different lengths that are not cut."""
 DIMENSIONS = {"series": (2, 3), "vectors": (2,), "images": (3, 4)}
+SERIES_LAYOUTS = ("t", "ct")
 FORMS = {"series": "(n, T) or (n, channels, T)", "vectors": "(n, D)", "images": "(n, H, W), (n, H, W, C) or (n, C, H, W)"}
 
 
@@ -31,27 +35,41 @@ class ArrayPreparation:
         shape: of one item as it is made: (D,), (C, T) or (C, H, W).
         layout: of one item as it is given: "d", "t", "ct", "hw", "hwc" or "chw".
         brightest: level of white where images are given as floats: 1 or 255; None: they were whole numbers.
+        grid: where series are made of readings in a table, how.
     """
 
     takes: InputKind = "array"
-    columns: tuple[str, ...] = ()
 
-    def __init__(self, shape: tuple[int, ...], layout: str, brightest: int | None = None) -> None:
-        self.shape, self.layout, self.brightest = shape, layout, brightest
+    def __init__(self, shape: tuple[int, ...], layout: str, brightest: int | None = None, grid: Grid | None = None) -> None:
+        self.shape, self.layout, self.brightest, self.grid = shape, layout, brightest, grid
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return () if self.grid is None else self.grid.columns
 
     def __call__(self, inputs: Inputs) -> Tensor:
         array = np.asarray(inputs)
+        if array.dtype == object and self.layout in SERIES_LAYOUTS:
+            return torch.from_numpy(_series(_joined(array, *self.shape))[0])
         given = array.shape[1:]
         if array.ndim < 2 or given != self._given():
             raise InputError(f"items are {_times(given)}, those of the training data were {_times(self._given())}.")
         if self.layout == "d":
             return _vectors(array)
-        if self.layout in ("t", "ct"):
+        if self.layout in SERIES_LAYOUTS:
             return torch.from_numpy(_series(array.reshape(len(array), *self.shape))[0])
         made = np.empty((len(array), *self.shape), np.uint8)
         for start in range(0, len(array), PART):  # a float copy of all would be several times as large
             made[start : start + PART] = self._images(array[start : start + PART], start)
         return torch.from_numpy(made)
+
+    def other_lengths(self, inputs: Inputs) -> tuple[int, int]:
+        """Count series that are longer than those of the model, and shorter ones."""
+        array = np.asarray(inputs)
+        if array.dtype != object or self.layout not in SERIES_LAYOUTS:
+            return 0, 0
+        lengths = np.array([one.shape[1] for one in array])
+        return int((lengths > self.shape[1]).sum()), int((lengths < self.shape[1]).sum())
 
     def _given(self) -> tuple[int, ...]:
         return {"t": self.shape[1:], "hw": self.shape[1:], "hwc": (*self.shape[1:], self.shape[0])}.get(self.layout, self.shape)
@@ -76,7 +94,8 @@ class ArrayPreparation:
         return np.asarray(np.rint(array * (BRIGHTEST / white)), np.uint8)
 
     def settings(self) -> dict[str, Any]:
-        return {"kind": "array", "shape": list(self.shape), "layout": self.layout, "brightest": self.brightest}
+        grid = {} if self.grid is None else {"grid": asdict(self.grid)}
+        return {"kind": "array", "shape": list(self.shape), "layout": self.layout, "brightest": self.brightest, **grid}
 
     def tensors(self) -> dict[str, Tensor]:
         return {}
@@ -84,24 +103,33 @@ class ArrayPreparation:
     @classmethod
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "ArrayPreparation":
         """Invert `settings`."""
-        return cls(saved.shape, saved.layout, saved.brightest)
+        grid = saved.grid
+        made = None if grid is None else Grid(grid.series, grid.time, tuple(grid.columns), grid.step)
+        return cls(saved.shape, saved.layout, saved.brightest, made)
 
     def describe(self) -> str:
         if self.layout == "d":
             return f"vectors of {self.shape[0]:,} numbers"
-        if self.layout in ("t", "ct"):
+        if self.layout in SERIES_LAYOUTS:
             return series_of(*self.shape)
         return f"{'grey' if self.shape[0] == 1 else 'colour'} images of {self.shape[1]}×{self.shape[2]}"
 
 
-def fit_array(array: npt.NDArray[Any], wanted: str | None = None) -> tuple[ArrayPreparation, list[Finding]]:
+def fit_array(
+    array: npt.NDArray[Any], wanted: str | None = None, grid: Grid | None = None
+) -> tuple[ArrayPreparation, list[Finding]]:
     """Choose by shape and levels of all items: (n, D) are vectors, (n, H, W), (n, H, W, C) and (n, C, H, W) images.
 
     Arrays (n, channels, T) whose numbers cannot be levels of images are series.
 
     Args:
         wanted: "series", "vectors" or "images": what the user says that they are.
+        grid: where series are made of readings in a table, how.
     """
+    if array.dtype == object:
+        if wanted not in (None, "series"):
+            raise InputError(f"--arrays {wanted}: this source holds series. Leave it out.")
+        return _fit_ragged(array, grid)
     if array.ndim == 1:
         raise InputError(f"the array has one dimension ({len(array):,}): give (n, D), of single numbers x.reshape(-1, 1).")
     if array.ndim > 4 or 0 in array.shape:
@@ -162,14 +190,44 @@ def _fit_series(array: npt.NDArray[Any]) -> tuple[ArrayPreparation, list[Finding
         swapped = ". Give (n, channels, T): x.transpose(0, 2, 1)" if shape[0] >= SHORTEST else ""
         raise InputError(f"the series have {shape[1]} values, too few: at least {SHORTEST} are needed{swapped}.")
     gaps = _series(array.reshape(len(array), *shape))[1]
-    findings = []
+    return ArrayPreparation(shape, layout), _odd(shape, gaps)
+
+
+def _fit_ragged(series: npt.NDArray[Any], grid: Grid | None) -> tuple[ArrayPreparation, list[Finding]]:
+    """Choose one length for series of different lengths, so that few are cut."""
+    lengths, channels = np.array([one.shape[1] for one in series]), len(series[0])
+    length = int(np.percentile(lengths, MOST_WHOLE, method="higher"))
+    if length < SHORTEST:
+        raise InputError(f"the series have {length} values, too few: at least {SHORTEST} are needed.")
+    preparation = ArrayPreparation((channels, length), "t" if channels == 1 else "ct", grid=grid)
+    preparation(series)  # raises InputError for what cannot be learned from
+    findings = _odd(preparation.shape, sum(bool(np.isnan(one[:, :length]).any()) for one in series))
+    if lengths.min() < lengths.max():
+        changed = changed_lengths(*preparation.other_lengths(series))
+        text = f"The series have {lengths.min():,} to {lengths.max():,} values and are brought to {length:,}: {changed}."
+        findings.append(Finding("note", text))
+    return preparation, findings
+
+
+def _joined(series: npt.NDArray[Any], channels: int, length: int) -> npt.NDArray[np.float32]:
+    """Cut series (channels, T) of any T to one length, and fill up shorter ones with NaN."""
+    made = np.full((len(series), channels, length), np.nan, np.float32)
+    for position, one in enumerate(series):
+        if len(one) != channels:
+            raise InputError(f"series {position + 1} has {len(one)} channels; those of the training data have {channels}.")
+        made[position, :, : one.shape[1]] = one[:, :length]
+    return made
+
+
+def _odd(shape: tuple[int, ...], gaps: int) -> list[Finding]:
+    findings = list[Finding]()
     if shape[0] > shape[1]:
         text = f"The series have {shape[0]:,} channels and {shape[1]:,} values. If it is the other way round, transpose them."
         findings.append(Finding("warning", text))
     if gaps:
         text = f"{gaps:,} series have gaps (NaN): filled with straight lines, beyond the first and last value with that value."
         findings.append(Finding("note", text))
-    return ArrayPreparation(shape, layout), findings
+    return findings
 
 
 def _series(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], int]:

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 from pydantic import ConfigDict, FiniteFloat
 from torch import Tensor
 
-from softmatch.data.cells import is_missing, number_text, parse_number
+from softmatch.data.cells import is_missing, number_text, parse_date, parse_number
 from softmatch.data.records import Column, Finding, InputKind, Inputs
 from softmatch.errors import InputError
 from softmatch.formatting import quoted, some
@@ -23,8 +22,6 @@ STRICT = ConfigDict(extra="forbid", strict=True)
 Floats = npt.NDArray[np.float64]
 Features = npt.NDArray[np.float32]
 
-ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRUTH = {"true": 1.0, "false": 0.0}
 MISSING, OTHER = -1, -2
 """Codes in place of the position of a category."""
@@ -134,20 +131,6 @@ def parse_cell(text: str) -> float | None:
         return math.nan
     number = parse_number(text)
     return TRUTH.get(text.strip().lower()) if number is None else number
-
-
-def parse_date(text: str) -> float | None:
-    """Read an ISO date as days since 1970, with or without a time; NaN: missing; None: something else. Default: UTC."""
-    if is_missing(text):
-        return math.nan
-    if not ISO_DATE.fullmatch(text.strip()):
-        return None
-    try:
-        found = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    return (found - EPOCH).total_seconds() / 86400
 
 
 def read_categories(column: Column) -> tuple[list[str | None], npt.NDArray[np.int64]]:

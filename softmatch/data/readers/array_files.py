@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from softmatch.data.readers.labels import are_missing, clean_labels
 from softmatch.data.readers.table_source import OpenedTable
-from softmatch.data.records import Columns, Finding, Found, Piece, numbered, refuse_twice
+from softmatch.data.records import Columns, Finding, Found, Piece, numbered, ragged, refuse_twice
 from softmatch.errors import InputError, first_line, nearest
 
 X_KEYS = ("x", "data", "features", "images", "x_train")
@@ -35,7 +35,7 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> Found:
     """Open arrays, tensors or lists in Python.
 
     Args:
-        x: numbers (n, …), or n texts.
+        x: numbers (n, …), n texts, or a list of n series of different lengths (`uneven_series`).
         y: n labels, text or numbers; None, NaN, "" and the number −1 are unlabelled. None: there are no labels at all.
         where: their name in messages.
     """
@@ -43,7 +43,7 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> Found:
     labels = [None] * len(inputs) if y is None else array_labels(y, where)
     if len(labels) != len(inputs):
         raise InputError(f"{where}: there are {len(inputs):,} items but {len(labels):,} labels.")
-    if inputs.dtype.kind in "UO":
+    if inputs.dtype.kind in "UO" and isinstance(inputs[0], str):
         return Found(where, numbered(inputs.tolist(), "text", labels))
     return Found(where, numbered(inputs, "array", labels))
 
@@ -65,6 +65,8 @@ def array_labels(y: Any, where: str = "y") -> list[str | None]:
 def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
     if hasattr(x, "toarray") and not isinstance(x, np.ndarray):
         raise InputError(f"{where}: sparse matrices are not read. Give x.toarray().")
+    if (series := uneven_series(x)) is not None:
+        return series
     try:
         inputs = np.asarray(x)
     except (ValueError, TypeError, RuntimeError) as error:  # ragged lists; tensors that need a gradient or are elsewhere
@@ -82,6 +84,20 @@ def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
     if inputs.dtype.kind == "U" and inputs.ndim != 1:
         raise InputError(f"{where}: texts must have one dimension. Give a frame of columns instead.")
     return _readable(inputs, where) if inputs.dtype.kind == "U" else inputs
+
+
+def uneven_series(x: Any, equal: bool = False) -> npt.NDArray[Any] | None:
+    """Take a list of arrays (T,) or (channels, T) of different lengths as series; None: it is something else.
+
+    Args:
+        equal: also take series of one length.
+    """
+    if not isinstance(x, (list, tuple)) and getattr(getattr(x, "dtype", None), "kind", "") != "O":
+        return None
+    if not len(x) or not all(isinstance(one, np.ndarray) and one.ndim in (1, 2) and one.dtype.kind in "if" for one in x):
+        return None
+    same_channels = len({(one.ndim, *one.shape[:-1]) for one in x}) == 1
+    return ragged(x) if same_channels and (equal or len({one.shape for one in x}) > 1) else None
 
 
 def _readable(texts: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
@@ -204,16 +220,16 @@ def is_frame(samples: Any) -> bool:
 def open_frame(frame: Any, columns: Columns, y: Any = None, need_label: bool = True) -> OpenedTable:
     """Open a frame of pandas or of another library; `y` are the labels, if they are not in the frame: see `open_arrays`."""
     labels = None if y is None else array_labels(y)
-    reader = _Frame(frame, labels)
+    reader = FrameTable(frame, labels)
     if labels is None:
         return OpenedTable(reader, "frame", columns, need_label)
     return OpenedTable(reader, "frame", replace(columns, label=reader.names[-1]), need_label=True)
 
 
-class _Frame:
+class FrameTable:
     """A frame as a table, with the labels as its last column where they are given beside it."""
 
-    def __init__(self, frame: Any, labels: Sequence[str | None] | None) -> None:
+    def __init__(self, frame: Any, labels: Sequence[str | None] | None = None) -> None:
         self.frame, self.labels = frame, labels
         self.findings: list[Finding] = []
         self.own = {str(name): name for name in frame.columns}

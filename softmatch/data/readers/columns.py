@@ -91,9 +91,7 @@ def decide(
         *columns.kept,
         *([columns.label] if need_label and columns.label is not None else []),
     ]:
-        if name not in sample:
-            missing = f"{where} has no column {name!r}"
-            raise NoColumn(f"{missing}. {nearest(name, sample)}", name, f"{missing}: it has {_quoted(list(sample))}")
+        _refuse_unknown(name, sample, where)
     found: list[str] = []
     looks = {name: _look(cells) for name, cells in sample.items()}
     label = _label(looks, columns, where, need_label, found)
@@ -129,6 +127,42 @@ def decide(
     if left_out:
         found.append("left out: " + ", ".join(f"{name!r} ({reason})" for name, reason in left_out.items()))
     return replace(kept, features=features), _note(where, found)
+
+
+def decide_readings(
+    sample: Mapping[str, Sequence[object]], columns: Columns, where: str, need_label: bool = True, whole: bool = False
+) -> tuple[Columns, list[Finding]]:
+    """Find the label and the values of a table with one row per reading. Arguments and errors as in `decide`."""
+    if columns.text is not None or columns.augmented:
+        raise InputError(f"{where}: --text and --augmented are for texts; with --series, a row holds numbers.")
+    _refuse_contradictions(columns, where)
+    keys = [name for name in (columns.series, columns.time) if name is not None]
+    label = [columns.label] if need_label and columns.label is not None else []
+    for name in [*keys, *(columns.features or ()), *label]:
+        _refuse_unknown(name, sample, where)
+    for name in keys:
+        if [*keys, columns.label, *(columns.features or ())].count(name) > 1:
+            raise InputError(f"{where}: column {name!r} is named for two purposes. Name a different column for each.")
+    rest, found = {name: _look(cells) for name, cells in sample.items() if name not in keys}, list[str]()
+    plane = {"x", "y"} <= {name.lower() for name in rest}  # then y is a coordinate, not the label
+    candidates = {name: looks for name, looks in rest.items() if not plane or name.lower() != "y" or name == columns.label}
+    chosen = _label(candidates, columns, where, need_label, found)
+    features = columns.features
+    if features is None:
+        values = {name: looks for name, looks in rest.items() if name != chosen}
+        left_out = _left_out(values, whole) | {name: "not numbers" for name, looks in values.items() if not looks.number}
+        features = tuple(name for name in values if name not in left_out)
+        found += [f"values: {_quoted(features)}"] if features else []
+        found += ["left out: " + ", ".join(f"{name!r} ({why})" for name, why in left_out.items())] if left_out else []
+    if not features:
+        raise InputError(f"{where} has no column of numbers beside {_quoted(keys)}. Name the values with --features.")
+    return replace(columns, label=chosen, features=features), _note(where, found)
+
+
+def _refuse_unknown(name: str, sample: Mapping[str, Sequence[object]], where: str) -> None:
+    if name not in sample:
+        missing = f"{where} has no column {name!r}"
+        raise NoColumn(f"{missing}. {nearest(name, sample)}", name, f"{missing}: it has {_quoted(list(sample))}")
 
 
 def choice(names: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 LONGEST_CELL = 16 * 1024 * 1024
 LONGEST_NAME = 300
 ADVICE = "Put the names of the columns above it."
+SERIES = "If each row is a label and then a series, give --arrays series."
 TRIED_ROWS = 1000
 CELLS = 500_000
 """Cells in memory at a time."""
@@ -123,7 +124,7 @@ class Delimited:
             raise InputError(f"{self.path} has no header: its first line holds texts of over {LONGEST_NAME} characters. {ADVICE}")
         if all(parse_number(cell) is not None for cell in row):
             shown = self.delimiter.join(row[:4])
-            raise InputError(f"{self.path} has no header: its first line holds numbers ({shown} …). {ADVICE}")
+            raise InputError(f"{self.path} has no header: its first line holds numbers ({shown} …). {ADVICE} {SERIES}")
         names = tuple(cell.strip() or f"Unnamed: {position}" for position, cell in enumerate(row))
         refuse_twice(names, str(self.path))
         return names

@@ -4,11 +4,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from softmatch.data.readers.array_files import is_frame, open_arrays, open_frame, open_npy, open_npz
+from softmatch.data.readers.array_files import FrameTable, is_frame, open_arrays, open_frame, open_npy, open_npz
 from softmatch.data.readers.class_folders import MediaKind, media_kind, walk
 from softmatch.data.readers.hub_repositories import open_hub
 from softmatch.data.readers.image_folder import open_file_table, open_folder, open_single
-from softmatch.data.readers.table_source import is_table, open_table, read_table
+from softmatch.data.readers.readings import open_readings
+from softmatch.data.readers.series_files import SUFFIXES as SERIES_SUFFIXES
+from softmatch.data.readers.series_files import has_series_rows, open_series_file
+from softmatch.data.readers.table_source import is_delimited, is_table, open_table, read_table
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Columns, Opened, TableReader
 from softmatch.errors import InputError
@@ -38,6 +41,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         need_label: a table without a column of labels is an error.
     """
     columns = columns or Columns()
+    if columns.series is not None or columns.time is not None:
+        return _open_readings(where, columns, need_label)
     if isinstance(where, tuple) and len(where) == 2:
         return open_frame(where[0], columns, where[1]) if is_frame(where[0]) else open_arrays(*where)
     if is_frame(where):
@@ -56,7 +61,7 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_folder(path, columns, walked)
     if path.is_file():
         return _open_file(path, columns, need_label)
-    known = is_table(path) or path.suffix.lower() in (".npz", ".npy") or media_kind(path.name) is not None
+    known = is_table(path) or path.suffix.lower() in (".npz", ".npy", *SERIES_SUFFIXES) or media_kind(path.name) is not None
     if HUB_ID.fullmatch(str(where)) and not known and not path.parent.exists():
         return open_hub(str(where), columns, need_label)
     raise NotThere(where)
@@ -69,15 +74,30 @@ def _open_file(path: Path, columns: Columns, need_label: bool) -> Opened:
         return open_npz(path, columns)
     if path.suffix.lower() == ".npy":
         return open_npy(path)
+    if path.suffix.lower() in SERIES_SUFFIXES or (columns.series_rows and is_delimited(path) and has_series_rows(path)):
+        return open_series_file(path, columns)
     if not is_table(path):
         raise InputError(
             f"{path} is not a file that softmatch reads: give a folder of images or recordings, or a .csv, .tsv, .jsonl, "
-            ".parquet, .npz, image or sound file."
+            ".parquet, .npz, .ts, .arff, image or sound file."
         )
     reader = read_table(path)
     told = columns.text is not None or columns.features is not None or isinstance(reader, TextLines)
     files = None if told else _column_of_files(reader)
     return open_table(path, columns, need_label, reader) if files is None else open_file_table(path, columns, *files, reader)
+
+
+def _open_readings(where: Any, columns: Columns, need_label: bool) -> Opened:
+    if columns.series is None:
+        raise InputError("--time is the time of the readings of a series: also name the column of the series with --series.")
+    if is_frame(where):
+        return open_readings(FrameTable(where), "frame", columns, need_label)
+    path = expand_home(where) if isinstance(where, (str, Path)) else None
+    if path is None or not path.is_file() or not is_table(path) or isinstance(reader := read_table(path), TextLines):
+        shown = where if path is not None else "this source"
+        advice = "a .csv, .tsv, .jsonl or .parquet file, or a frame"
+        raise InputError(f"--series is for a table with one row per reading: {advice}. {shown} is not one.")
+    return open_readings(reader, str(path), columns, need_label)
 
 
 def _column_of_files(reader: TableReader) -> tuple[str, MediaKind] | None:

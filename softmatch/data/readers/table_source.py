@@ -153,6 +153,11 @@ def is_table(path: Path) -> bool:
     return _suffix(path) in READERS
 
 
+def is_delimited(path: Path) -> bool:
+    """Tell whether a file is called like a table of cells between delimiters."""
+    return READERS.get(_suffix(path)) is Delimited
+
+
 def read_table(path: Path) -> TableReader:
     """Choose the reader by the name of the file."""
     if not is_table(path):

@@ -9,6 +9,7 @@ import torch
 
 from softmatch.data.preparations import preparation_from
 from softmatch.data.preparations.numeric_arrays import ArrayPreparation, fit_array
+from softmatch.data.records import Grid, ragged
 from softmatch.errors import InputError
 
 LEVELS = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
@@ -187,3 +188,38 @@ def test_series_with_their_dimensions_in_another_order() -> None:
         fit_array(SERIES.transpose(0, 2, 1), "series")
     (finding,) = fit_array(np.concatenate([SERIES] * 10, 1).transpose(0, 2, 1)[:, :, :10], "series")[1]
     assert (finding.level, "40 channels and 10 values" in finding.text) == ("warning", True)
+
+
+def test_series_of_different_lengths_are_brought_to_one() -> None:
+    given = ragged([SERIES[0, :, :20]] * 19 + [SERIES[1, :, :12], SERIES[2]])
+    preparation, (finding,) = fit_array(given)
+    assert preparation.describe() == "series of 20 values in 2 channels"
+    assert finding.text == (
+        "The series have 12 to 40 values and are brought to 20: 1 longer ones are cut at the end, 1 shorter ones continue with "
+        "their last value."
+    )
+    made = again(preparation)(given).numpy()
+    np.testing.assert_array_equal(made[0], SERIES[0, :, :20])
+    np.testing.assert_array_equal(made[19, :, :12], SERIES[1, :, :12])
+    assert (made[19, :, 12:] == SERIES[1, :, 11:12]).all()
+    np.testing.assert_array_equal(made[20], SERIES[2, :, :20])
+    assert preparation.other_lengths(given[17:]) == (1, 1)
+    np.testing.assert_array_equal(preparation(SERIES[:, :, :20]).numpy(), SERIES[:, :, :20])
+    with pytest.raises(InputError, match="items are 2×40, those of the training data were 2×20"):
+        preparation(SERIES)  # arrays of one length are not cut
+    with pytest.raises(InputError, match="series 2 has 1 channels; those of the training data have 2"):
+        preparation(ragged([SERIES[0], SERIES[0, 0]]))
+    with pytest.raises(InputError, match="--arrays images: this source holds series"):
+        fit_array(given, "images")
+    with pytest.raises(InputError, match="have 7 values, too few"):
+        fit_array(ragged([SERIES[0, :, :7]]))
+
+
+def test_the_grid_of_readings_is_saved() -> None:
+    grid = Grid("id", None, ("x", "y"), 0.5)
+    preparation, _ = fit_array(ragged(list(SERIES)), grid=grid)
+    restored = again(preparation)
+    assert isinstance(restored, ArrayPreparation)
+    assert (restored.grid, restored.columns) == (grid, ("x", "y"))
+    with pytest.raises(InputError, match="the saved preparation is damaged: it has 2 columns for shape"):
+        preparation_from(preparation.settings() | {"shape": [3, 40]}, {})

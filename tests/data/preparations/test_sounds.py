@@ -43,7 +43,9 @@ def plain_spectrogram(samples: Wave, rate: int, bands: int, moments: int) -> Wav
         for band in range(bands):
             low, middle, high = corners[band : band + 3]
             below, above = max(middle - low, rate / window), max(high - middle, rate / window)
-            weights = [max(0.0, min(1 - (middle - f) / below, 1 - (f - middle) / above)) for f in np.fft.rfftfreq(window, 1 / rate)]
+            weights = [
+                max(0.0, min(1 - (middle - f) / below, 1 - (f - middle) / above)) for f in np.fft.rfftfreq(window, 1 / rate)
+            ]
             power[band, moment] = spectrum @ np.array(weights)
     return np.clip(1 + 10 * np.log10(np.maximum(power / power.max(), 1e-8)) / RANGE, 0, 1)
 
@@ -145,7 +147,12 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     assert found.level == "warning"
     assert found.text.startswith("6 of 13 recordings cannot be read")
     said = "\n".join(found.places)
-    for name, reason in (("empty", "the file is empty"), ("nan", "not finite numbers"), ("none", "no samples"), ("gone", "No such file")):
+    for name, reason in (
+        ("empty", "the file is empty"),
+        ("nan", "not finite numbers"),
+        ("none", "no samples"),
+        ("gone", "No such file"),
+    ):
         assert f"{name}.wav: " in said
         assert reason in said.split(f"{name}.wav: ")[1].splitlines()[0]
     assert {finding.level for finding in fit_sounds([*good[:2], *bad.values()]).findings} == {"stop"}

@@ -112,7 +112,10 @@ def test_hidden_files_are_passed_over_and_others_are_counted_once(tmp_path: Path
         ((), "holds no images."),
         (("a/", "b/"), "holds no images."),
         (("a/1.heic", "b/2.heic"), r"holds no images or recordings but 2 other files, \.heic \(2\)"),
-        (("data/table.csv",), r"holds no images or recordings, but a table: to learn from its columns, give .*/data/table\.csv itself"),
+        (
+            ("data/table.csv",),
+            r"holds no images or recordings, but a table: to learn from its columns, give .*/data/table\.csv itself",
+        ),
     ],
 )
 def test_a_folder_without_images_says_what_is_expected(tmp_path: Path, names: tuple[str, ...], instead: str) -> None:

@@ -218,7 +218,10 @@ def test_a_table_that_contradicts_the_folders_stops(tmp_path: Path) -> None:
     expected = f"{tmp_path}/labels.csv: labels contradict each other: row 1: 'day/1.png' is 'x' here and 'day' in its folder."
     assert stop.text.startswith(expected)
     assert "give the table itself as the source" in stop.text
-    assert labels(open_file_table(tmp_path / "labels.csv", Columns(), "file", "image")) == {"day/1.png": "x", "night/2.png": "night"}
+    assert labels(open_file_table(tmp_path / "labels.csv", Columns(), "file", "image")) == {
+        "day/1.png": "x",
+        "night/2.png": "night",
+    }
 
 
 @pytest.mark.parametrize("label", ["b", "more"])
