@@ -28,9 +28,9 @@ def draw_charts(run: RunFolder) -> dict[str, Picture]:
         canvas = FigureCanvasAgg(Figure((7, 4), layout="tight"))
         _draw(chart, canvas.figure.add_subplot())
         with warnings.catch_warnings(action="ignore"):  # a class name may have characters that the font has not
-            canvas.draw()
+            canvas.draw()  # type: ignore[no-untyped-call]  # matplotlib's own signature
         name = re.sub(r"[^a-z]+", "_", chart["title"].lower().replace("μ", "mu").replace("σ", "sigma")).strip("_")
-        found[name or chart["name"]] = np.asarray(canvas.buffer_rgba())[..., :3].copy()
+        found[name or chart["name"]] = np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]
     return found
 
 

@@ -28,6 +28,12 @@ FEW = 10
 """Largest number of classes whose figures are sent one by one."""
 UNSENT = ("step", "role", "curve", "histogram")
 """Parts of a record that are not numbers by step."""
+MLFLOW = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "15",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""Settings of MLflow, unless the user has set them: by default, it tries a lost server for many minutes."""
 FILES = ("report.html", "result.json", "config.yaml")
 
 
@@ -136,8 +142,8 @@ class MLflow(Tracker):
     name, module = "mlflow", "mlflow"
 
     def __init__(self) -> None:
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")  # by default it tries for many minutes
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        for key, value in MLFLOW.items():
+            os.environ.setdefault(key, value)
         super().__init__()
 
     def begin(self, run: TrackedRun, known: str | None) -> str:
@@ -259,7 +265,8 @@ def find_listeners(given: Iterable[str | Listener]) -> dict[str, Listener]:
         if isinstance(each, str) and name in found:
             continue
         if isinstance(each, str) and ":" in each:
-            listener = call_own(find_own(each), {}, {}, f"listener {each!r}")
+            target = find_own(each)
+            listener = call_own(target, {}, {}, f"listener {each!r}") if callable(target) else target
         elif isinstance(each, str):
             if each not in TRACKERS:
                 raise InputError(f"there is no tracker {each!r}. {nearest(each, TRACKERS)} Or give file.py:name for your own.")

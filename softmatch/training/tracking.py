@@ -1,4 +1,4 @@
-"""Listeners of a run, your own or a tracker: they receive settings, records and result, and can neither stop nor delay training."""
+"""Listeners of a run, your own or a tracker: they receive settings, records and result, and cannot stop or delay training."""
 
 import logging
 import threading
@@ -82,6 +82,8 @@ class _Line(threading.Thread):
 
     def send(self, method: str, argument: Any) -> None:
         """Have a method called after those before it."""
+        if not self.is_alive():
+            return
         if self._hangs():
             self._leave_alone()
         elif method == "record" and self._calls.qsize() >= MOST_RECORDS:
