@@ -68,6 +68,6 @@ def test_light_modules_load_no_torch(modules: str) -> None:
 
 def test_the_house_stays_small() -> None:
     """The sizes that CONTRIBUTING names. Raise them with a reason."""
-    assert house.lines("softmatch") <= 36_800
-    assert len(house.modules()) <= 224
-    assert house.lines("tests") <= 35_650
+    assert house.lines("softmatch") <= 37_458
+    assert len(house.modules()) <= 227
+    assert house.lines("tests") <= 36_093

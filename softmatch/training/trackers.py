@@ -102,6 +102,13 @@ class Tracker(Listener):
         found = [] if self.run.folder is None else [self.run.folder / name for name in (*FILES, "model")]
         return [path for path in found if path.exists()]
 
+    def artifact(self) -> Any:
+        """These files as an artefact, in wandb and Trackio."""
+        found = self.library.Artifact(f"model-{self.id}", type="model")
+        for path in self.files():
+            (found.add_dir if path.is_dir() else found.add_file)(str(path), name=path.name)
+        return found
+
     def _remember(self) -> None:
         if self.memory is not None:
             self.memory.path.mkdir(exist_ok=True)
@@ -209,10 +216,7 @@ class Wandb(Tracker):
         rows = self.library.Table(columns=["figure", "value"], data=[[key, value] for key, value in figures.items()])
         images = {f"report/{name}": self.library.Image(picture) for name, picture in pictures.items()}
         self.tracked.log({"result": rows, **images})
-        artifact = self.library.Artifact(f"model-{self.id}", type="model", description=table)
-        for path in self.files():
-            (artifact.add_dir if path.is_dir() else artifact.add_file)(str(path), name=path.name)
-        self.tracked.log_artifact(artifact)
+        self.tracked.log_artifact(self.artifact())
 
     def close(self, finished: bool) -> None:
         self.tracked.finish(exit_code=0 if finished else 1)
@@ -239,10 +243,7 @@ class Trackio(Tracker):
     def finish(self, figures: dict[str, float], table: str, pictures: dict[str, Picture]) -> None:
         images = {f"report/{name}": self.library.Image(picture) for name, picture in pictures.items()}
         self.tracked.log({**figures, "result": self.library.Markdown(table), **images}, int(self.run.settings["steps"]))
-        artifact = self.library.Artifact(f"model-{self.id}", type="model")
-        for path in self.files():
-            (artifact.add_dir if path.is_dir() else artifact.add_file)(str(path), name=path.name)
-        self.tracked.log_artifact(artifact)
+        self.tracked.log_artifact(self.artifact())
 
     def close(self, finished: bool) -> None:
         with redirect_stdout(sys.stderr):

@@ -16,7 +16,14 @@ from softmatch.training import tracking
 from softmatch.training.trackers import find_listeners
 from tests.cli.test_train import stop_after
 
-FAST: dict[str, Any] = {"network": "mlp-8", "steps": 6, "evaluate_every": 2, "threads": 1, "labeled_batch": 8, "unlabeled_batch": 8}
+FAST: dict[str, Any] = {
+    "network": "mlp-8",
+    "steps": 6,
+    "evaluate_every": 2,
+    "threads": 1,
+    "labeled_batch": 8,
+    "unlabeled_batch": 8,
+}
 OWN = """
 import softmatch, pathlib, os
 class Notes(softmatch.Listener):
@@ -82,14 +89,22 @@ def test_a_listener_hears_settings_records_and_result(tmp_path: Path, untracked:
     run(tmp_path / "run", hears)
     (_, begun), *records, (_, result) = hears.calls
     assert hears.methods == ["start", *["record"] * 6, "end"]
-    assert (begun.name, begun.source, begun.folder, begun.group, begun.resumed) == ("run", "two-moons", tmp_path / "run", None, False)
+    assert (begun.name, begun.source, begun.folder, begun.group, begun.resumed) == (
+        "run",
+        "two-moons",
+        tmp_path / "run",
+        None,
+        False,
+    )
     assert begun.settings["steps"] == 6
     assert [f"{record['role']} {record['step']}" for _, record in records] == COURSE
     assert result == json.loads((tmp_path / "run" / "result.json").read_text())
     for name in ("metrics.jsonl", "model/model.safetensors"):  # being heard changes nothing
         assert (tmp_path / "run" / name).read_bytes() == (untracked / name).read_bytes()
     written = [json.loads(line) for line in (untracked / "metrics.jsonl").read_text().splitlines()]
-    assert [record["test_error"] for _, record in records[3:]] == pytest.approx([line["test_error"] for line in written], rel=1e-5)
+    assert [record["test_error"] for _, record in records[3:]] == pytest.approx(
+        [line["test_error"] for line in written], rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("method", ["start", "record", "end"])
