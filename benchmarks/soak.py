@@ -36,7 +36,7 @@ from softmatch.inference.predict import predict
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder
-from softmatch.training.fit import Listener
+from softmatch.training.fit import Watcher
 
 INTERVAL = 20.0
 SMALL: Any = {"steps": 12, "evaluate_every": 4, "checkpoint_every": 4, "threads": 1, "labeled_batch": 8, "unlabeled_batch": 16}
@@ -46,8 +46,8 @@ COUNTS = MEASURES[1:6]
 SHARED = Path("/dev/shm")
 
 
-class StopAtRecord(Listener):
-    """A listener that sends this process a signal at the first record of the method."""
+class StopAtRecord(Watcher):
+    """A watcher that sends this process a signal at the first record of the method."""
 
     def record(self, role: str, record: dict[str, Any], steps: int) -> None:
         if role != "supervised":
@@ -73,7 +73,7 @@ class Rounds:
     def resume(self) -> None:
         with suppress(Stopped):
             stopping = StopAtRecord()  # type: ignore[abstract]  # its other methods do nothing
-            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, listener=stopping)
+            assert not softmatch.train("two-moons", network="mlp-8", **SMALL, out=self.run, watcher=stopping)
         softmatch.train(resume=self.run)
 
     def images(self) -> None:

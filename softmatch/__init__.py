@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
     from softmatch.training.job import Result, train
     from softmatch.training.learning_curve import LearningCurve, learning_curve
+    from softmatch.training.tracking import Listener, TrackedRun
     from softmatch.weightings import (
         Constant,
         Gaussian,
@@ -46,7 +47,8 @@ __all__ += ["CurriculumThreshold", "LossThreshold", "RelativeThreshold", "SelfAd
 __all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"]
 __all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
 __all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
-__all__ += ["Classifier", "InputError", "LearningCurve", "Model", "Result", "SoftmatchError", "TrainingError"]
+__all__ += ["Classifier", "InputError", "LearningCurve", "Listener", "Model", "Result", "SoftmatchError", "TrackedRun"]
+__all__ += ["TrainingError"]
 __all__ += [
     "cold_start",
     "distil",
@@ -77,6 +79,7 @@ _HOMES = {
     "thresholds": "CurriculumThreshold LossThreshold RelativeThreshold SelfAdaptiveThreshold",
     "training.job": "Result train",
     "training.learning_curve": "LearningCurve learning_curve",
+    "training.tracking": "Listener TrackedRun",
     "weightings": "Constant Gaussian Laplacian Linear Quadratic RampUp Threshold TruncatedGaussian TruncatedLaplacian "
     "Weighting weight_curve",
 }

@@ -4,7 +4,7 @@ import copy
 import json
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +35,8 @@ from softmatch.training.bench import plan_length
 from softmatch.training.loop import Record
 from softmatch.training.opening import Job, open_job, reading_of
 from softmatch.training.setup import build_method, make_trainer, prepare_job, restored_state
+from softmatch.training.trackers import find_listeners
+from softmatch.training.tracking import Listener, TrackedRun, Tracking
 
 WHERE = "Classifier"
 """Name of the settings in messages."""
@@ -70,6 +72,8 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             {"label_column": "kind"} to name a column of a table.
         device: "auto", "cpu", "cuda", "cuda:1" or "mps".
         verbose: print the progress of training.
+        listeners: names of trackers, and objects with the methods of `softmatch.Listener`. There is no error to send: `end` gets
+            method, network and steps.
         random_state: a number, or a generator as in scikit-learn. The same number gives the same predictions, on a CPU bit
             for bit.
 
@@ -114,6 +118,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         settings: Mapping[str, Any] | None = None,
         device: str = "auto",
         verbose: bool = False,
+        listeners: Sequence[str | Listener] = (),
         random_state: Any = 0,
     ) -> None:
         self.method = method
@@ -129,6 +134,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         self.settings = settings
         self.device = device
         self.verbose = verbose
+        self.listeners = listeners
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, labels_from: str | Path | None = None) -> Self:  # noqa: N803  # scikit-learn's name
@@ -142,14 +148,16 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
+        listeners = find_listeners(self.listeners)
         user = self._settings() | ({} if labels_from is None else {"labels_from": Path(labels_from)})
         if labels_from is not None and y is not None:
             raise InputError("labels_from is for a path or a frame without y: add its labels to y.")
         job, classes = self._open(X, user) if y is None and (is_path(X) or is_frame(X)) else self._gather(X, y, user)
         if not bool((job.examples.labels == UNLABELED).any()):
             job = replace(job, config=job.config.model_copy(update={"method": "supervised", "method_options": {}}))
-        with restored_state():
-            config = self._train(job)
+        with restored_state(), Tracking(listeners) as tracking:
+            config = self._train(job, tracking)
+            tracking.result = {"method": config.method, "network": self.network_, "steps": self.n_iter_}
         probs, labels = self.model_.predict_proba(job.examples.items).numpy(), job.examples.labels.numpy()
         chosen = np.where(labels == UNLABELED, probs.argmax(1), labels)
         self.transduction_, self.transduction_confidence_ = classes[chosen], probs[np.arange(len(probs)), chosen]
@@ -290,7 +298,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         defaults = suitable(examples, labeled, device, asked.encoder, asked.tune)
         return Job("your arrays", complete("your data", defaults, user, where=WHERE), examples), targets.classes
 
-    def _train(self, job: Job) -> Config:
+    def _train(self, job: Job, tracking: Tracking) -> Config:
         """Train the network; returns the settings as they were used."""
         if job.config.minutes is not None:
             job = replace(job, config=job.config.model_copy(update={"minutes": None, **self._length(job)}))
@@ -302,9 +310,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         self.history_: list[Record] = []
         say = print if self.verbose else lambda text: None
         say(f"{examples.describe()}: {config.method}, {task.network_name}, {config.steps:,} steps on {task.device}")
+        tracking.start(TrackedRun(f"{WHERE}-{config.method}", job.source, config.model_dump(mode="json")))
         try:
             for record in trainer.run():
                 self.history_.append(record)
+                tracking.record(config.method, record, config.steps)
                 if trainer.step * LINES >= (shown + 1) * config.steps:
                     say(f"step {trainer.step:,} of {config.steps:,}: loss {record['loss']:.3f}")
                     shown = trainer.step * LINES // config.steps

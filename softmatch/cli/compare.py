@@ -23,6 +23,7 @@ from softmatch.cli.options import (
     Flag,
     SettingsFile,
     Talk,
+    Track,
     given,
     placed_model,
     settings_model,
@@ -76,6 +77,7 @@ def compare(
     name: Annotated[str | None, Parameter(group=OUTPUT, show_default="by data, methods and settings")] = None,
     file: SettingsFile = None,
     dry_run: Annotated[bool, Flag] = False,
+    track: Track = None,
     talk: Annotated[Talk | None, Parameter(name="*")] = None,
     where: Annotated[Place | None, Parameter(name="*")] = None,
 ) -> None:
@@ -135,10 +137,12 @@ def compare(
     from softmatch.experiments.results.collect import collect, measure_named
     from softmatch.experiments.results.layout import Layout
     from softmatch.experiments.results.tables import summary_table, write_results
+    from softmatch.training.trackers import find_listeners
 
     if seeds < 1 or first_seed < 0:
         raise InputError(f"--seeds {seeds} --first-seed {first_seed}: give 1 or more seeds, from 0 on.")
     measure_named(metric)
+    find_listeners(track or ())
     layer = {} if file is None else _read(file)
     written = layer.pop("source", None)
     settings = {"baseline": False, **layer, **given(common)}
@@ -163,7 +167,8 @@ def compare(
         say(console, f"{missing_runs}. This is a dry run: nothing is written.")
         return
     command = command_line()
-    outcomes = run_sheets([sheet], store, where or Where(), console, data=found, command=command)
+    also = ["--track", *track, "--track-group", sheet.name] if track else []
+    outcomes = run_sheets([sheet], store, where or Where(), console, data=found, also=also, command=command)
     layout = Layout(collect(sheet, store, metric, outcomes=outcomes))
     paths = write_results(layout, store, commands=[command])
     console.print(summary_table(layout))

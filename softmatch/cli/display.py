@@ -71,7 +71,7 @@ class _Bars(Progress):
 
 
 class Display(_Bars):
-    """Listener of a job: a live bar for each network on a terminal, and some `lines` for each elsewhere."""
+    """Watcher of a job: a live bar for each network on a terminal, and some `lines` for each elsewhere."""
 
     def __init__(self, console: Console, lines: int = LINES_WITHOUT_TERMINAL) -> None:
         self._lines = lines

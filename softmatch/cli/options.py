@@ -136,6 +136,17 @@ class TalkOrJson(Talk):
     as_json: Annotated[bool, Flag, Parameter(name="--json", help="Print the result as JSON; all else on standard error.")] = False
 
 
+Track = Annotated[
+    list[str] | None,
+    Parameter(
+        group=OUTPUT,
+        consume_multiple=True,
+        negative=(),
+        help="Trackers that receive settings, records, figures, result and model: trackio, tensorboard, wandb, mlflow, or "
+        "file.py:name for a listener of your own. SOURCE comes before this option.",
+    ),
+]
+TrackGroup = Annotated[str | None, Parameter(group=MACHINE, help="Name of the group of this run in its trackers.")]
 Run = Annotated[Path, Parameter(help="Folder of a finished run.", group=ARGUMENTS)]
 Moved = Annotated[str | None, Parameter(help="New location of the run's data, if they have moved.")]
 MovedEncoder = Annotated[Path | None, Parameter(help="New location of the run's encoder, if its folder has moved.")]

@@ -1,7 +1,7 @@
 """The work of `softmatch train` and `softmatch check`: open the data, find a run to resume, train, print. Imports torch."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,12 +19,13 @@ from softmatch.formatting import as_json
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.training.bench import plan
 from softmatch.training.checkpoint import list_checkpoints
-from softmatch.training.job import run_job
+from softmatch.training.job import open_listeners, run_job
 from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import decide, reopen
 from softmatch.training.setup import restored_state
 from softmatch.training.task import Task
+from softmatch.training.tracking import Listener
 
 AUTO = "auto"
 FEW_STEPS, SECONDS = 2, 5.0
@@ -68,7 +69,14 @@ def _show_plan(job: Job, talk: TalkOrJson, dry_run: bool) -> None:
 
 
 def run_train(
-    source: str | None, given: Mapping[str, Any], file: Path | None, dry_run: bool, resume: str | None, talk: TalkOrJson
+    source: str | None,
+    given: Mapping[str, Any],
+    file: Path | None,
+    dry_run: bool,
+    resume: str | None,
+    talk: TalkOrJson,
+    track: Sequence[str] = (),
+    group: str | None = None,
 ) -> None:
     """See `softmatch.cli.train.train`."""
     if resume is None and from_environment("TORCHELASTIC_RESTART_COUNT", 0):
@@ -79,6 +87,7 @@ def run_train(
         if dry_run:
             _show_plan(open_source(source, given, file, talk), talk, dry_run=True)
             return
+        listeners = open_listeners(track)
         if resume is not None and resume != AUTO:
             found = _reopen(Path(resume) if resume else None, source, given, file, talk)
         else:
@@ -88,7 +97,7 @@ def run_train(
             if finished:
                 _say_finished(job.config.out or Path(), talk)
         if found is not None:
-            _train(*found, talk)
+            _train(*found, talk, listeners, group)
 
 
 def _reopen(
@@ -116,7 +125,9 @@ def train_first(source: str, given: Mapping[str, Any], talk: TalkOrJson) -> Path
     return job.config.out if finished and job.config.out is not None else _train(job, run, quiet)
 
 
-def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> Path:
+def _train(
+    job: Job, run: RunFolder | None, talk: TalkOrJson, listeners: Mapping[str, Listener] | None = None, group: str | None = None
+) -> Path:
     if not world().is_main:
         return run_job(job, run=run).run
     console = make_console(talk)
@@ -124,7 +135,7 @@ def _train(job: Job, run: RunFolder | None, talk: TalkOrJson) -> Path:
         with restored_state():
             print_estimate(plan(job, FEW_STEPS, SECONDS), console)
     with (_Verbose if talk.verbose else Display)(console) as display:
-        result = run_job(job, display, run=run)
+        result = run_job(job, display, run=run, listeners=listeners, group=group)
     print_result(result, job.source, said=[finding.text for finding in job.findings], console=console)
     if talk.as_json:
         print(as_json(asdict(result)))

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from softmatch.cli.options import ARGUMENTS, MACHINE, OUTPUT, Flag, Json, SettingsFile, TalkOrJson, given, settings_model
+from softmatch.cli.options import (
+    ARGUMENTS,
+    MACHINE,
+    OUTPUT,
+    Flag,
+    Json,
+    SettingsFile,
+    TalkOrJson,
+    Track,
+    TrackGroup,
+    given,
+    settings_model,
+)
 from softmatch.cli.typed import arguments, without_option
 from softmatch.config import Config
 from softmatch.errors import FAILED, INTERRUPTED, InputError
@@ -42,6 +54,8 @@ def train(
     file: SettingsFile = None,
     resume: Annotated[str | None, Parameter(group=OUTPUT)] = None,
     dry_run: Annotated[bool, Flag] = False,
+    track: Track = None,
+    track_group: TrackGroup = None,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
     processes: Annotated[int, Parameter(group=MACHINE)] = 1,
 ) -> None:
@@ -60,6 +74,7 @@ def train(
     - softmatch train photos/ --encoder images
     - softmatch train tickets.csv --encoder texts
     - softmatch train digits --labels 10 --steps 2000 --method fixmatch --out runs/ten
+    - softmatch train digits --track tensorboard mlflow
     - softmatch train --resume runs/ten
     - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
 
@@ -91,7 +106,7 @@ def train(
         return
     from softmatch.cli.running import run_train
 
-    run_train(source, given(settings), file, dry_run, resume, talk or TalkOrJson())
+    run_train(source, given(settings), file, dry_run, resume, talk or TalkOrJson(), track or (), track_group)
 
 
 def check(

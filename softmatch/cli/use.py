@@ -316,7 +316,7 @@ def distil(
             network=network,
             encoder_path=encoder_path,
             device=device,
-            listener=display,
+            watcher=display,
             **given(settings),
         )
     _tell(found, talk)
@@ -357,7 +357,7 @@ def curve(
             raise InputError(f"{run} is not a run folder, and {source} is a second source: give one of them.")
         folder = train_first(run, asked, talk or TalkOrJson())
     with Display(make_console(talk), lines=1) as display:
-        found = learning_curve(folder, source, **own, listener=display)
+        found = learning_curve(folder, source, **own, watcher=display)
     _tell(found, talk)
 
 

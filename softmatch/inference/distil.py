@@ -26,7 +26,7 @@ from softmatch.metrics import wilson_interval
 from softmatch.networks import ENCODER, Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.runs.model import Model, load_model
-from softmatch.training.fit import Fit, Listener, fit
+from softmatch.training.fit import Fit, Watcher, fit
 from softmatch.training.inputs import fold_task
 from softmatch.training.job import Result, run_job
 from softmatch.training.opening import Job, choose_evaluation, open_again, open_job, split_seed
@@ -119,7 +119,7 @@ def distil(
     network: Network | None = None,
     encoder_path: Path | str | None = None,
     device: str = "auto",
-    listener: Listener | None = None,
+    watcher: Watcher | None = None,
     **settings: Any,
 ) -> DistilledModel:
     """Train a small model on the labels, and on the soft pseudo-labels and weights λ of a finished run.
@@ -147,12 +147,12 @@ def distil(
     job = _open_student(pool, run, out, model, measure, {"device": device, **settings})
     written = RunFolder(Path(run)).read_json("result.json")
     known: Mapping[str, Any] = written if isinstance(written, dict) else {}
-    teacher = _Teacher(pool, Path(run), out, method, network, listener, known.get("kept") == BASELINE)
+    teacher = _Teacher(pool, Path(run), out, method, network, watcher, known.get("kept") == BASELINE)
     if folds := choose_evaluation(job).folds:
         teacher.prepare_folds(folds)
     job = replace(job, teacher=teacher)
     found, _ = decide(job, True, lambda unfinished: True)
-    result = run_job(job, listener, run=found)
+    result = run_job(job, watcher, run=found)
     student = load_model(out, model if is_own(model) else None)
     use_device(student, pool.task.device)
     inputs, threads = pool.inputs(TIMED), torch.get_num_threads()
@@ -198,7 +198,7 @@ class _Teacher:
     out: Path
     method: str | None
     network: Network | None
-    listener: Listener | None
+    watcher: Watcher | None
     baseline: bool
     """The saved model of the run is its baseline."""
     reason: str = ""
@@ -239,7 +239,7 @@ class _Teacher:
         folder, task = RunFolder(RunFolder(self.out).fold(number).path / "teacher"), fold_task(self._task, split)
         method = build_method(task, task.config.method)
         with restored_state(), Stop() as stop:
-            fit(task, method, Fit(folder, f"{number}/{len(folds)} teacher", self.listener, stop))
+            fit(task, method, Fit(folder, f"{number}/{len(folds)} teacher", self.watcher, stop))
             model = load_model(folder.path, self.network)
             use_device(model, task.device)
             found = self._judge(Pool(model, task, self.pool.source), folder.path)

@@ -6,6 +6,7 @@ model/          weights, classes, preparation      result.json     the final fig
 report.html     the report, self-contained         twin/           metrics and model of the baseline
 boundary.json   points and decision regions, for two-dimensional data
 folds/          metrics of each part of a cross-fit held_out.csv   predictions of held-out samples
+trackers/       ids of the run in trackers          tensorboard/    event files, with --track tensorboard
 """
 
 import json

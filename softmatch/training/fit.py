@@ -30,8 +30,8 @@ WRONG, PROBS, RECORDS = "wrong.", "probs", "records"
 """Names of tensors in a checkpoint: wrong test samples at each record, the last predictions, the bytes of metrics.jsonl."""
 
 
-class Listener(Protocol):
-    """Receives the progress of a job; the command line displays it."""
+class Watcher(Protocol):
+    """Receives the progress of a job, in the same thread; the command line displays it, and `Tracking` passes it to listeners."""
 
     def understood(self, task: Task, run: RunFolder) -> None: ...
 
@@ -41,7 +41,7 @@ class Listener(Protocol):
 
 
 class Fit(NamedTuple):
-    """The network of a run to train: its folder, role, listener and stop signals.
+    """The network of a run to train: its folder, role, watcher and stop signals.
 
     Attributes:
         keep: keep the model and the last checkpoints, not only the figures.
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
     run: RunFolder
     role: str
-    listener: Listener | None
+    watcher: Watcher | None
     stop: Stop
     keep: bool = True
 
@@ -207,8 +207,8 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
             if world().is_main:
                 fitted.lines += to.run.append_record(record)
             trainer.clear()
-            if to.listener is not None:
-                to.listener.record(to.role, record, task.config.steps)
+            if to.watcher is not None:
+                to.watcher.record(to.role, record, task.config.steps)
             error = record.get("test_error")
             best = error is not None and (fitted.best is None or error < fitted.best)
             fitted.best = error if best else fitted.best
@@ -270,8 +270,8 @@ def _resume(task: Task, trainer: Trainer, to: Fit) -> Fitted:
 
 
 def _say(to: Fit, text: str) -> None:
-    if to.listener is not None:
-        to.listener.note(text)
+    if to.watcher is not None:
+        to.watcher.note(text)
 
 
 def _explained(error: Exception, run: RunFolder) -> Exception:

@@ -3,6 +3,7 @@
 import json
 import platform
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -21,7 +22,7 @@ from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length
-from softmatch.training.fit import Curve, Fit, Fitted, Listener, fit
+from softmatch.training.fit import Curve, Fit, Fitted, Watcher, fit
 from softmatch.training.inputs import fold_task
 from softmatch.training.measure import HeldOut, Measured, baseline_wins, measure_error, pool, write_held_out
 from softmatch.training.opening import Job, open_job
@@ -29,6 +30,8 @@ from softmatch.training.resume import RUNS, decide, reopen, resume_command
 from softmatch.training.setup import build_method, prepare_job, restored_state
 from softmatch.training.stop import Stop
 from softmatch.training.task import Task
+from softmatch.training.trackers import find_listeners, is_named
+from softmatch.training.tracking import Listener, Tracking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,8 @@ def train(
     source: Any = "digits",
     *,
     network: Network | None = None,
-    listener: Listener | None = None,
+    listeners: Sequence[str | Listener] = (),
+    watcher: Watcher | None = None,
     resume: Path | str | None = None,
     **settings: Any,
 ) -> Result:
@@ -68,6 +72,8 @@ def train(
         source: a name, the path of a folder or file, an id of the hub, a pandas frame, or a pair of arrays (X, y) with −1,
             None or NaN for unlabelled samples.
         network: the setting of that name; or an nn.Module of your own, copied for each run, or a function that makes one.
+        listeners: trackers by name ("tensorboard", "mlflow", "wandb", "trackio"), and objects with the methods of
+            `softmatch.Listener`.
         resume: "auto" resumes an unfinished run of the same source and settings, if there is one. A run folder resumes that run
             with its settings; the source is needed only if it was not a file or a name.
 
@@ -83,10 +89,11 @@ def train(
     if isinstance(network, str):
         settings["network"], network = network, None
     with joined():
+        heard = open_listeners(listeners)
         if resume is not None and resume != "auto":
             given = None if isinstance(source, str) and source == "digits" else source
             job, run = reopen(Path(resume), given, settings, network)
-            return run_job(job, listener, network, run)
+            return run_job(job, watcher, network, run, heard)
         if network is not None:
             settings["network"] = describe_network(network)
         with first_of_machine():
@@ -94,43 +101,68 @@ def train(
         found, finished = decide(job, True, lambda run: False) if resume == "auto" else (None, False)
         if finished:
             raise InputError(f"{job.config.out} is finished: there is nothing to do.")
-        return run_job(job, listener, network, found)
+        return run_job(job, watcher, network, found, heard)
 
 
 @restored_state()
-def run_job(job: Job, listener: Listener | None = None, network: Network | None = None, run: RunFolder | None = None) -> Result:
+def run_job(
+    job: Job,
+    watcher: Watcher | None = None,
+    network: Network | None = None,
+    run: RunFolder | None = None,
+    listeners: Mapping[str, Listener] | None = None,
+    group: str | None = None,
+) -> Result:
     """Train a job: a source that was read, with complete settings.
 
     Args:
         run: an unfinished run of this job to resume.
+        listeners: see `open_listeners`.
+        group: name of the sweep, for the listeners.
     """
-    started, listener = time.perf_counter(), listener if world().is_main else None
+    started, listeners = time.perf_counter(), listeners or {}
+    tracking = Tracking(listeners, watcher, group, run is not None)
+    watcher = (tracking if listeners else watcher) if world().is_main else None
     if network is not None:
         job = replace(job, config=job.config.model_copy(update={"network": describe_network(network)}))
     job = _with_choices(job, network, run, started)
-    task = prepare_job(job, network, None if listener is None else listener.note)
+    task = prepare_job(job, network, None if watcher is None else watcher.note)
     job = replace(job, config=task.config)
     method = build_method(task, job.config.method)  # before anything is written, to report a wrong option
     folder = run or RunFolder(Path(main_says(lambda: str(_make_folder(task).path))))
-    with folder.locked() if world().is_main else nullcontext(), Stop() as stop:
+    with folder.locked() if world().is_main else nullcontext(), tracking, Stop() as stop:
         main_says(lambda: _begin(task, job, folder))
-        if listener is not None:
-            listener.understood(task, folder)
+        if world().is_main:
+            folder.remove_leftovers()
+        if watcher is not None:
+            watcher.understood(task, folder)
+        command = resume_command(folder.path, job, [name for name in listeners if is_named(name)])
         try:
-            if world().is_main:
-                folder.remove_leftovers()
-            return _train_all(task, method, Fit(folder, job.config.method, listener, stop), started)
+            result = _train_all(task, method, Fit(folder, job.config.method, watcher, stop), started)
+            tracking.result = folder.read_json("result.json") if world().is_main else None
+            return result
         except ProcessLost as lost:
-            raise ProcessLost(f"{lost} Resume with: {resume_command(folder.path, job)}") from lost
+            raise ProcessLost(f"{lost} Resume with: {command}") from lost
         except Stopped as stopped:
-            command = resume_command(folder.path, job)
             raise Stopped(f"{stopped}; the state is saved. Resume with: {command}") from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             raise TrainingError(
                 f"{where}{error.strerror or error}. The files of the run so far are kept in {folder.path}; "
-                f"when the problem is fixed, resume with: {resume_command(folder.path, job)}"
+                f"when the problem is fixed, resume with: {command}"
             ) from error
+
+
+def open_listeners(given: Sequence[str | Listener]) -> dict[str, Listener]:
+    """Listeners by name, in the main process only; an error is raised in all of them."""
+    found: dict[str, Listener] = {}
+
+    def open_all() -> str:
+        found.update(find_listeners(given))
+        return ""
+
+    main_says(open_all)
+    return found
 
 
 def _with_choices(job: Job, network: Network | None, run: RunFolder | None, started: float) -> Job:

@@ -21,7 +21,7 @@ from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
 from softmatch.report import write_report
 from softmatch.runs.folder import RunFolder, is_finished
-from softmatch.training.fit import Fit, Listener, fit
+from softmatch.training.fit import Fit, Watcher, fit
 from softmatch.training.inputs import fold_task
 from softmatch.training.opening import open_again
 from softmatch.training.resume import IN_MEMORY, read_settings, refuse_unnamed_code
@@ -109,7 +109,7 @@ def learning_curve(
     *,
     method: str | None = None,
     network: Network | None = None,
-    listener: Listener | None = None,
+    watcher: Watcher | None = None,
 ) -> LearningCurve:
     """Train a run again with parts of its labels, and predict its error with more labels.
 
@@ -144,7 +144,7 @@ def learning_curve(
             raise InputError(f"the data or labels of {run} have changed since it was trained. Train again, then draw the curve.")
         if len(task.split.labeled) < FEWEST:
             raise InputError(f"{run} has {len(task.split.labeled)} labels; a curve needs {FEWEST} or more.")
-        trained = _train_parts(task, folder, config.method, listener, stop)
+        trained = _train_parts(task, folder, config.method, watcher, stop)
     curve = _complete(folder.path, task, trained, result)
     folder.write_json(CURVE_FILE, {**{k: v for k, v in asdict(curve).items() if k != "run"}, "verdict": curve.verdict})
     write_report(folder)
@@ -152,14 +152,14 @@ def learning_curve(
     return curve
 
 
-def _train_parts(task: Task, folder: RunFolder, role: str, listener: Listener | None, stop: Stop) -> list[Trained]:
+def _train_parts(task: Task, folder: RunFolder, role: str, watcher: Watcher | None, stop: Stop) -> list[Trained]:
     """Train with one, two and three of the parts of the labels, each time with every part once at every place."""
     found = list[Trained]()
     splits = [(number, split) for number in range(1, PARTS) for split in _splits(task, number)]
     for place, (number, split) in enumerate(splits, 1):
         part = fold_task(task, split)
         labels, name = len(split.labeled), f"{place}/{len(splits)}"
-        to = Fit(RunFolder(folder.path / FOLDER / str(place)), f"{name} with {labels:,}", listener, stop, keep=False)
+        to = Fit(RunFolder(folder.path / FOLDER / str(place)), f"{name} with {labels:,}", watcher, stop, keep=False)
         fitted = fit(part, build_method(part, role), to)
         truth = part.test[1]
         found.append(Trained(number, labels, int((fitted.probs.argmax(-1) != truth).sum()), len(truth)))

@@ -3,7 +3,7 @@
 import glob
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -133,8 +133,8 @@ def reopen(
     return replace(job, source=where), RunFolder(folder)
 
 
-def resume_command(folder: Path, job: Job) -> str:
-    """Command that resumes a run."""
+def resume_command(folder: Path, job: Job, track: Sequence[str] = ()) -> str:
+    """Command that resumes a run, with its trackers."""
     config = job.config
     if job.source in IN_MEMORY:
         return f'softmatch.train(source, resume="{folder}") in Python, with the same source'
@@ -144,7 +144,8 @@ def resume_command(folder: Path, job: Job) -> str:
     command = f"softmatch train --resume {shlex.quote(str(folder))}"
     if code_in([config.method, config.method_options]):
         command += f" --method {shlex.quote(config.method)}"
-    return command + (f" --network {shlex.quote(config.network)}" if is_own(config.network) else "")
+    command += f" --network {shlex.quote(config.network)}" if is_own(config.network) else ""
+    return command + (f" --track {shlex.join(track)}" if track else "")
 
 
 def read_settings(folder: Path) -> tuple[str, Config]:

@@ -3,6 +3,7 @@
 import os
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def test_no_example_is_left_out_or_too_long() -> None:
     paths = {path.name: path for path in EXAMPLES.glob("*.py")}
     exported = {"onnx_images.py", "onnx_texts.py"}  # run by tests/inference/test_export_encoders.py
-    assert set(paths) == {"classifier.py", "my_weighting.py", "own_loop.py", "own_translator.py", "plain_loop.py", *exported}
+    assert set(paths) == {
+        "classifier.py",
+        "my_weighting.py",
+        "own_listener.py",
+        "own_loop.py",
+        "own_translator.py",
+        "plain_loop.py",
+        *exported,
+    }
     assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 100 for path in paths.values())
 
 
@@ -63,3 +72,13 @@ def test_my_weighting_is_the_margin_and_trains(tmp_path: Path) -> None:
     assert float(weights) == pytest.approx(0.25)
     result = train("digits", method=name, out=tmp_path / "run", steps=10, baseline=False, threads=1, unlabeled_batch=16)
     assert result.quantity is not None
+
+
+def test_own_listener_writes_the_errors(tmp_path: Path) -> None:
+    listener = runpy.run_path(str(EXAMPLES / "own_listener.py"))["ErrorTable"](tmp_path / "errors.csv")
+    settings: dict[str, Any] = {"steps": 4, "evaluate_every": 2, "threads": 1, "labeled_batch": 8, "unlabeled_batch": 8}
+    result = train("digits", out=tmp_path / "run", listeners=[listener], baseline=False, **settings)
+    rows = (tmp_path / "errors.csv").read_text().splitlines()
+    assert rows[0] == "run,network,step,error"
+    assert [row.rpartition(",")[0] for row in rows[1:]] == ["run,softmatch,2", "run,softmatch,4", "run,final,4"]
+    assert float(rows[-1].rpartition(",")[2]) == result.test_error

@@ -168,7 +168,7 @@ def test_a_teacher_that_is_a_baseline(place: Path, tmp_path: Path, monkeypatch: 
 
 
 class Ends:
-    """A listener that ends the run at the first record of a role."""
+    """A watcher that ends the run at the first record of a role."""
 
     def __init__(self, role: str) -> None:
         self.role = role
@@ -186,7 +186,7 @@ def test_an_interrupted_distillation_is_resumed(place: Path, tmp_path: Path) -> 
     out, whole = tmp_path / "out", distil(place / "crossed", tmp_path / "whole", **STUDENT)
     for role in ("1/2 teacher", "2/2 distil", "distil"):
         with pytest.raises(Stopped, match=r"softmatch distil \S*crossed --out \S*out and the same options"):
-            distil(place / "crossed", out, listener=Ends(role), **STUDENT)
+            distil(place / "crossed", out, watcher=Ends(role), **STUDENT)
     refused("unfinished run with other settings: steps", distil, place / "crossed", out, **{**STUDENT, "steps": 7})
     refused("learns from a finished run: use softmatch distil", softmatch.train, str(place / "texts.csv"), resume=out)
     found = distil(place / "crossed", out, **STUDENT)

@@ -47,7 +47,7 @@ class StopsAt(Stop):
 
 
 class Hears:
-    """A listener that remembers what it is told."""
+    """A watcher that remembers what it is told."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

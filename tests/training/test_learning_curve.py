@@ -117,7 +117,7 @@ def test_a_curve_that_is_killed_goes_on(table: Path, run: Path) -> None:
     assert third.exists()
     assert not (run / "curve.json").exists()
     watched = Watched()
-    curve = learning_curve(run, listener=watched)
+    curve = learning_curve(run, watcher=watched)
     assert {"1/12 with 10", "2/12 with 10", "3/12 with 10"}.isdisjoint(watched.roles)
     assert "12/12 with 30" in watched.roles
     assert [point.trainings for point in curve.measured] == [4, 4, 4, 1]

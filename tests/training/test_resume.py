@@ -161,7 +161,7 @@ class Broken(Exception):  # noqa: N818  # what the run is
 
 
 class Breaks:
-    """A listener that ends the run with its first record."""
+    """A watcher that ends the run with its first record."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error or Broken()
@@ -176,7 +176,7 @@ class Breaks:
 
 def broken(source: Any, out: Path | None, **settings: Any) -> None:
     with pytest.raises(Broken):
-        softmatch.train(source, out=out, listener=Breaks(), **{**TINY, **settings})
+        softmatch.train(source, out=out, watcher=Breaks(), **{**TINY, **settings})
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +338,7 @@ def test_a_run_keeps_the_precision_that_it_has_chosen(tmp_path: Path, monkeypatc
     monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: True)
     monkeypatch.setattr(arithmetic, "SMALLEST_SIDE", 8)
     with pytest.raises(TrainingError, match="No space left"):
-        softmatch.train("digits", listener=Breaks(FULL), **given)
+        softmatch.train("digits", watcher=Breaks(FULL), **given)
     assert read_file(tmp_path / "run" / "config.yaml")["precision"] == "bf16"
     monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: False)  # as on another machine
     with pytest.raises(InputError, match=r"precision is 'bf16' in .*, not 'float32'"):
@@ -355,7 +355,7 @@ def test_a_run_keeps_the_precision_that_it_has_chosen(tmp_path: Path, monkeypatc
 def test_a_run_of_some_minutes_is_resumed_with_its_steps(tmp_path: Path) -> None:
     given = {**DIGITS, "minutes": 0.03, "out": tmp_path / "run", "steps": None, "evaluate_every": None}
     with pytest.raises(TrainingError, match="No space left"):
-        softmatch.train("digits", listener=Breaks(FULL), **given)
+        softmatch.train("digits", watcher=Breaks(FULL), **given)
     planned = read_file(tmp_path / "run" / "config.yaml")
     assert planned["minutes"] is None
     result = softmatch.train("digits", resume="auto", **{**given, "minutes": 0.06})

@@ -1,0 +1,45 @@
+"""The line charts of the report as pictures, for trackers; matplotlib draws them."""
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softmatch.report.charts import Chart
+from softmatch.report.page_data import page_data
+from softmatch.report.run_contents import read
+from softmatch.runs.folder import RunFolder
+
+COLORS = {"run": "tab:blue", "baseline": "tab:gray", "quality": "tab:green", "text": "black"}
+Picture = npt.NDArray[np.uint8]
+
+
+def draw_charts(run: RunFolder) -> dict[str, Picture]:
+    """Pictures (height, width, 3) of a run's line charts, by short name; none where matplotlib is not installed."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return {}
+    data, found = page_data(read(run)), {}
+    for chart in (*data["charts"], *data["losses"], *data["statistics"]):
+        canvas = FigureCanvasAgg(Figure((7, 4), layout="tight"))
+        _draw(chart, canvas.figure.add_subplot())
+        with warnings.catch_warnings(action="ignore"):  # a class name may have characters that the font has not
+            canvas.draw()  # type: ignore[no-untyped-call]  # matplotlib's own signature
+        name = re.sub(r"[^a-z]+", "_", chart["title"].lower().replace("μ", "mu").replace("σ", "sigma")).strip("_")
+        found[name or chart["name"]] = np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]
+    return found
+
+
+def _draw(chart: Chart, axes: Any) -> None:
+    factor = 100 if chart.get("unit") == "percent" else 1
+    for series in chart["series"]:
+        values = [np.nan if value is None else factor * value for value in series["values"]]
+        color = COLORS.get(series["color"]) or f"C{int(series['color']) % 10}"
+        axes.plot(chart["x"], values, color=color, linestyle="--" if series["dash"] else "-", label=series["label"])
+    axes.set(title=chart["title"], xlabel="step", ylabel="%" if factor == 100 else "")
+    axes.set_ylim(bottom=0 if chart.get("zero") else None, top=factor * chart["top"] if chart.get("top") else None)
+    axes.legend()
