@@ -87,9 +87,8 @@ def show(rows: list[Row]) -> None:
             spread = statistics.stdev(errors) if len(errors) > 1 else 0.0
             print(f"| {name} | {statistics.mean(errors):.1f} ± {spread:.1f} |")
         less = [1 - row["errors"]["SoftMatch"] / row["errors"]["baseline"] for row in own]
-        print(
-            f"\nSoftMatch makes {100 * statistics.mean(less):.0f} % fewer errors than its baseline (least {100 * min(less):.0f} %); "
-        )
+        fewer, least = (f"{100 * value:.0f} %" for value in (statistics.mean(less), min(less)))
+        print(f"\nSoftMatch makes {fewer} fewer errors than its baseline (least {least});")
         print(f"{statistics.mean(row['seconds'] for row in own) / 60:.1f} CPU-minutes for both.")
 
 
@@ -101,6 +100,7 @@ def compare_views(files: list[Path], number: int, repeats: int) -> None:
     torch.set_num_threads(1)
     made = fit_sounds(files[:number])
     assert isinstance(made.preparation, SoundPreparation)
+    assert isinstance(made.items, torch.Tensor)
     rate, length = made.preparation.rate, made.preparation.length
     waves = [load_wave(path, rate, length) for path in files[:number]]
     items = made.items
@@ -124,9 +124,8 @@ def compare_views(files: list[Path], number: int, repeats: int) -> None:
             if turn:  # the first warms up
                 times[name].append((time.process_time() - started) / len(waves))
     ours = statistics.median(times["softmatch"])
-    print(
-        f"\n| strong views of {len(waves)} recordings of {length / rate:.2f} s, {repeats} repeats | ms each | times ours |\n|---|---|---|"
-    )
+    print(f"\n| strong views of {len(waves)} recordings of {length / rate:.2f} s, {repeats} repeats | ms each | times ours |")
+    print("|---|---|---|")
     for name, each in times.items():
         print(f"| {name} | {1000 * statistics.median(each):.3f} | {statistics.median(each) / ours:.0f} |")
 

@@ -37,6 +37,7 @@ from softmatch.training.opening import Job, open_job, reading_of
 from softmatch.training.setup import build_method, make_trainer, prepare_job, restored_state
 from softmatch.training.trackers import find_listeners
 from softmatch.training.tracking import Listener, TrackedRun, Tracking
+from softmatch.views.own_views import OwnCode
 
 WHERE = "Classifier"
 """Name of the settings in messages."""
@@ -112,7 +113,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         unlabeled_batch: int | None = None,
         optimizer: str | None = None,
         lr: float | None = None,
-        views: Mapping[str, Any] | None = None,
+        views: Mapping[str, Any] | str | None = None,
         encoder: str | None = None,
         tune: str | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -141,8 +142,9 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         """Train.
 
         Args:
-            X: vectors (n, D); uint8 images (n, H, W), (n, H, W, C) or (n, C, H, W); a frame, whose columns are features; texts.
-                Without y, a source that contains its labels: the path of a folder or table, or a frame.
+            X: vectors (n, D); uint8 images (n, H, W), (n, H, W, C) or (n, C, H, W); arrays (n, …) of any
+                shape with `views` of your own, "file.py:name"; a frame, whose columns are features; texts. Without y, a source
+                that contains its labels: the path of a folder or table, or a frame.
             y: labels (n,), numbers or texts; −1, None or NaN for unlabelled samples.
             labels_from: file of further labels, for a source that contains its labels; see `softmatch.train`.
         """
@@ -208,11 +210,12 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
             raise
 
     @classmethod
-    def load(cls, path: str | Path, network: Network | None = None) -> Self:
+    def load(cls, path: str | Path, network: Network | None = None, views: OwnCode | None = None) -> Self:
         """Load a classifier that `save` has written, on the CPU. Nothing in the folder is executed.
 
         Args:
             network: your own network, or a function that makes it, for a classifier with one.
+            views: your own views, for a classifier with such; see `load_model`.
         """
         about = RunFolder(Path(path)).read_json("classifier.json")
         if about is None:
@@ -225,7 +228,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
                 raise InputError(f"{path}: a classifier cannot have classes of type {dtype}.")
             known = {name: value for name, value in dict(about["parameters"]).items() if name in cls._get_param_names()}
             loaded = cls(**(known if network is None else {**known, "network": network}))
-            loaded.model_, loaded.config_ = load_model(Path(path), network), Config(**about["config"])
+            loaded.model_, loaded.config_ = load_model(Path(path), network, views), Config(**about["config"])
             loaded.classes_, loaded.method_ = np.array(about["classes"], dtype=dtype), loaded.config_.method
             loaded.network_, loaded.n_iter_ = str(about["network"]), int(about["steps"])
             if about["features"] is not None:

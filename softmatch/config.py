@@ -106,7 +106,11 @@ class Config(BaseModel):
     )
 
     network: str = Field("auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name for your own.")
-    views: dict[str, Any] = Field({}, description="Arguments of weak and strong views, such as --views.cutout 0.3.")
+    views: dict[str, Any] = Field(
+        {},
+        description="Arguments of weak and strong views, such as --views.cutout 0.3; or --views file.py:name for your own views "
+        "of arrays of any shape.",
+    )
     labeled_batch: int = Field(64, ge=1, description="Number of labelled samples per batch.")
     unlabeled_batch: int = Field(448, ge=1, description="Number of unlabelled samples per batch.")
     batch_statistics: Literal["joint", "separate"] = Field(
@@ -192,6 +196,13 @@ class Config(BaseModel):
     def _known_part(cls, value: str) -> str:
         if re.fullmatch(r"head|lora|all|last-[1-9]\d{0,2}", value) is None:
             raise PydanticCustomError("tune", "it must be head, lora, all, or last-N with N from 1, such as last-2")
+        return value
+
+    @field_validator("views")
+    @classmethod
+    def _named_code(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if "own" in value and re.fullmatch(r".+:[^:/\\]+", str(value["own"])) is None:
+            raise PydanticCustomError("views", "views of your own are named file.py:name or module:name")
         return value
 
     @property
@@ -283,7 +294,8 @@ def merge(*layers: Mapping[str, Any], where: str = "settings") -> dict[str, Any]
     merged: dict[str, Any] = {}
     for layer in (renamed(layer, where) for layer in layers):
         refuse_unknown(layer, where)
-        for key, value in layer.items():
+        for key, given in layer.items():
+            value = {"own": given} if key == "views" and isinstance(given, str) else given
             if isinstance(value, Mapping):  # options are merged one by one: --views.cutout keeps the source's other views
                 before = merged.get(key)
                 merged[key] = {**(before if isinstance(before, Mapping) else {}), **_scalar(value, f"{where}: {key}")}

@@ -18,6 +18,7 @@ from softmatch.runs.folder import RunFolder
 from softmatch.training.arithmetic import describe_machine
 from softmatch.training.loop import Record
 from softmatch.training.task import Task
+from softmatch.views import OwnViews
 
 LINES_WITHOUT_TERMINAL = 10
 BASELINE = "baseline"
@@ -137,6 +138,7 @@ def describe(task: Task, console: Console, run: str) -> None:
         "error": _evaluation(task),
         "method": f"{config.method}{recipe}, {config.steps:,} steps of {batch}, seed {config.seed}",
         "network": f"{name}, {task.parameters:,} parameters{trained}",
+        **({"views": task.views.describe()} if isinstance(task.views, OwnViews) else {}),
         "machine": describe_machine(task.device, config.precision),
         "run folder": run,
     }

@@ -151,6 +151,7 @@ Run = Annotated[Path, Parameter(help="Folder of a finished run.", group=ARGUMENT
 Moved = Annotated[str | None, Parameter(help="New location of the run's data, if they have moved.")]
 MovedEncoder = Annotated[Path | None, Parameter(help="New location of the run's encoder, if its folder has moved.")]
 OwnNetwork = Annotated[str | None, Parameter(help="file.py:name of your own network, if the run used one. Its code is run.")]
+OwnViews = Annotated[str | None, Parameter(help="file.py:name of your own views, if the run used such. Its code is run.")]
 OwnMethod = Annotated[str | None, Parameter(help="file.py:name of your own method, if the run used one. Its code is run.")]
 Device = Annotated[str, Parameter(help=Config.model_fields["device"].description)]
 TextColumn = Annotated[str | None, Parameter(name="--text-column", help=Config.model_fields["text_column"].description)]

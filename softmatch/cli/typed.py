@@ -42,6 +42,8 @@ def remember(arguments: Sequence[str], tell: Callable[[str], None]) -> list[str]
         elif option in names:
             _words[place] = names[option] + equals + value
             tell(f"{option} is now called {names[option]}.")
+        elif option == "--views" and command in ("train", "check", "compare", "curve", "bench", "plan"):
+            _words[place] = "--views.own" + equals + value  # beside which there may be --views.NAME of that code
     return list(_words)
 
 

@@ -17,6 +17,7 @@ from softmatch.cli.options import (
     OutFile,
     OwnMethod,
     OwnNetwork,
+    OwnViews,
     Raw,
     Run,
     Talk,
@@ -55,6 +56,7 @@ def predict(
     rows: Annotated[int | None, Parameter(show_default="by their size")] = None,
     device: Device = "auto",
     network: OwnNetwork = None,
+    views: OwnViews = None,
     encoder_path: MovedEncoder = None,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT, allow_leading_hyphen=True)] = None,
     probabilities: Annotated[bool, Parameter(group=OUTPUT)] = True,
@@ -105,6 +107,7 @@ def predict(
             device=device,
             progress=bar,
             network=network,
+            views=views,
             raw=raw,
             keep=split_names(keep) or (),
             encoder_path=encoder_path,
@@ -120,6 +123,7 @@ def pseudo_labels(
     order: Literal["doubtful", "certain", "source"] = "doubtful",
     method: OwnMethod = None,
     network: OwnNetwork = None,
+    views: OwnViews = None,
     encoder_path: MovedEncoder = None,
     device: Device = "auto",
     out: OutFile = None,
@@ -151,6 +155,7 @@ def pseudo_labels(
             device=device,
             progress=progress,
             network=network,
+            views=views,
             raw=raw,
             encoder_path=encoder_path,
         )
@@ -165,6 +170,7 @@ def suggest(
     random_share: float = 0.2,
     source: Moved = None,
     network: OwnNetwork = None,
+    views: OwnViews = None,
     encoder_path: MovedEncoder = None,
     settings: Annotated[ReadSettings | None, Parameter(name="*")] = None,
     seed: int = 0,
@@ -203,7 +209,7 @@ def suggest(
     from softmatch.training.opening import reading_of
 
     is_run = (where / RUN_SETTINGS).is_file()
-    unread = {"source": source, "network": network, "encoder_path": encoder_path}
+    unread = {"source": source, "network": network, "views": views, "encoder_path": encoder_path}
     why = f"{where} is a run, which has its own" if is_run else f"{where} is not a run folder"
     read = given(settings)
     labels_from = read.pop("labels_from", None) if is_run else None
@@ -218,6 +224,7 @@ def suggest(
                 device=device,
                 progress=progress,
                 network=network,
+                views=views,
                 raw=raw,
                 encoder_path=encoder_path,
                 labels_from=labels_from,
@@ -238,6 +245,7 @@ def export(
     to: Literal["onnx", "torchscript", "safetensors"],
     source: str | None = None,
     network: OwnNetwork = None,
+    views: OwnViews = None,
     encoder_path: MovedEncoder = None,
     out: OutFile = None,
     talk: Annotated[Talk | None, Parameter(name="*")] = None,
@@ -264,7 +272,7 @@ def export(
     """
     from softmatch.inference.export import export as run_export
 
-    _tell(run_export(run, to, out, source, network=network, encoder_path=encoder_path), talk)
+    _tell(run_export(run, to, out, source, network=network, views=views, encoder_path=encoder_path), talk)
 
 
 def distil(
@@ -277,6 +285,7 @@ def distil(
     settings: Annotated[StudentSettings | None, Parameter(name="*")] = None,
     method: OwnMethod = None,
     network: OwnNetwork = None,
+    views: OwnViews = None,
     encoder_path: MovedEncoder = None,
     device: Device = "auto",
     out: Annotated[Path, Parameter(name=["--out", "-o"], group=OUTPUT)],
@@ -314,6 +323,7 @@ def distil(
             measure=measure,
             method=method,
             network=network,
+            views=views,
             encoder_path=encoder_path,
             device=device,
             watcher=display,
@@ -336,8 +346,8 @@ def curve(
     gives the error with two and four times the labels. The curve is added to the report of the run. An interrupted curve goes on
     where it was stopped when the command is repeated.
 
-    With data instead of a run, a new run is trained first, by the options of `softmatch train`. For a run, --method and --network
-    name code of your own that it used; it keeps its other settings.
+    With data instead of a run, a new run is trained first, by the options of `softmatch train`. For a run, --method, --network
+    and --views name code of your own that it used; it keeps its other settings.
 
     For example:
 
@@ -349,7 +359,9 @@ def curve(
     from softmatch.training.learning_curve import learning_curve
 
     asked, folder = given(settings), Path(run)
-    own = {key: asked.pop(key, None) for key in ("method", "network")} if (folder / RUN_SETTINGS).is_file() else {}
+    own = {key: asked.pop(key, None) for key in ("method", "network", "views")} if (folder / RUN_SETTINGS).is_file() else {}
+    if own and own["views"] is not None:
+        own["views"] = own["views"].get("own")
     if own and asked:
         raise InputError(f"{run} keeps its own settings: leave out {', '.join('--' + key.replace('_', '-') for key in asked)}.")
     if not own:

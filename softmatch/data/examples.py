@@ -14,7 +14,7 @@ from softmatch.errors import InputError
 from softmatch.formatting import series_of
 
 UNLABELED = -1
-Kind = Literal["image", "series", "text", "vector"]
+Kind = Literal["array", "image", "series", "text", "vector"]
 ROWS = 65536
 
 
@@ -23,8 +23,8 @@ class Examples:
     """Items with their labels, −1 where there is none.
 
     Attributes:
-        items: uint8 images (N, C, H, W), float vectors (N, D), float series (N, C, T), tokens of texts (N, L), or the files of
-            images too many to hold in memory.
+        items: uint8 images (N, C, H, W), float vectors (N, D), float series (N, C, T), other floats (N, …), tokens of texts
+            (N, L), or the files of images too many to hold in memory.
         labels: (N,) int64, positions in `classes` or −1.
         classes: class names.
         kind: what the items are.
@@ -65,7 +65,7 @@ class Examples:
             raise InputError(
                 f"augmented items must be versions of the items: {tuple(self.augmented.shape)} for {tuple(self.items.shape)}."
             )
-        if self.kind in ("series", "vector") and isinstance(self.items, Tensor):
+        if self.kind in ("array", "series", "vector") and isinstance(self.items, Tensor):
             for start in range(0, len(self.items), ROWS):  # `isfinite` of all rows would need a copy of them
                 wrong = (~torch.isfinite(self.items[start : start + ROWS])).flatten(1).any(1).nonzero()
                 if len(wrong):
@@ -85,6 +85,8 @@ class Examples:
             what = "recordings"
         elif self.kind == "series":
             what = series_of(*self.items.shape[1:])
+        elif self.kind == "array":
+            what = f"arrays of {'×'.join(map(str, self.items.shape[1:]))}"
         elif self.kind == "text":
             what = f"texts of up to {self.items.shape[1]} tokens"
         else:

@@ -139,10 +139,10 @@ def inputs_for(estimator: Any, samples: Any, preparation: Preparation) -> Inputs
 
 
 def _has_images(samples: Any) -> bool:
-    """Tell whether samples are an array of three or four dimensions, or a list of arrays of two or three."""
+    """Tell whether samples are an array of three or more dimensions, or a list of arrays of two or more."""
     if isinstance(samples, list | tuple) and samples:
-        return getattr(samples[0], "ndim", 1) in (2, 3)
-    return getattr(samples, "ndim", 2) in (3, 4)
+        return getattr(samples[0], "ndim", 1) >= 2
+    return getattr(samples, "ndim", 2) >= 3
 
 
 def _images(samples: Any) -> npt.NDArray[Any]:

@@ -46,7 +46,7 @@ class Reading:
         max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own limit.
         labels_from: a file of further labels.
         prefer: the label that counts where this file and the source differ; None: a contradiction stops.
-        arrays: what an array of numbers holds; None: by its shape and levels.
+        arrays: what an array of numbers holds; None: by its shape and levels; "any": as it is, for views of the user's own.
     """
 
     columns: Columns = field(default_factory=Columns)
@@ -58,7 +58,7 @@ class Reading:
     max_tokens: int | None = None
     labels_from: Path | None = None
     prefer: Prefer | None = None
-    arrays: Literal["series", "vectors", "images"] | None = None
+    arrays: Literal["series", "vectors", "images", "any"] | None = None
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,8 @@ def refuse_unused(kind: InputKind, reading: Reading) -> None:
     if reading.image_size is not None and kind != "image":
         raise InputError("--image-size is for image files; this source has none.")
     if reading.arrays is not None and kind != "array":
-        raise InputError(f"--arrays {reading.arrays} is for arrays of numbers (.npz, .npy); this source has none.")
+        option = "--views with code of your own" if reading.arrays == "any" else f"--arrays {reading.arrays}"
+        raise InputError(f"{option} is for arrays of numbers (.npz, .npy); this source has none.")
     if kind == "image" and (reading.columns.text is not None or reading.columns.features is not None):
         raise InputError("--text and --features are for tables; this source has images.")
 
@@ -232,6 +233,8 @@ def kind_of(preparation: Preparation) -> Kind:
         return "text"
     if settings["kind"] == "image":
         return "image"
+    if settings.get("layout") == "any":
+        return "array"
     return {2: "series", 3: "image"}.get(len(settings.get("shape", ())), "vector")  # type: ignore[return-value]  # a Kind
 
 

@@ -34,6 +34,7 @@ from softmatch.training.resume import decide, refuse_unnamed_code
 from softmatch.training.setup import build_method, prepare_job, restored_state
 from softmatch.training.stop import Stop
 from softmatch.training.task import Task
+from softmatch.views.own_views import OWN
 
 SMALL = "small"
 """The model that the defaults of the data choose without an encoder."""
@@ -117,6 +118,7 @@ def distil(
     measure: bool = True,
     method: str | None = None,
     network: Network | None = None,
+    views: str | None = None,
     encoder_path: Path | str | None = None,
     device: str = "auto",
     watcher: Watcher | None = None,
@@ -134,7 +136,7 @@ def distil(
         model: "small", the network that the data get without an encoder; or a name of `build_network`.
         measure: False leaves out the folds of a cross-fit; the error of the student is then not measured.
         method: your own, for a run with one: its file is run only if you name it here. Without it all weights are 1.
-        network: your own, for a run with one; see `load_model`.
+        network, views: your own, for a run with such; see `load_model`.
         encoder_path: new place of the encoder of the run.
         settings: further settings of the student, such as steps; see `Config`.
     """
@@ -143,17 +145,17 @@ def distil(
         refuse_used(out)  # now, not after minutes
     if model.startswith(ENCODER):
         raise InputError(f"--model {model} has an encoder, and a distilled model is one without. Give another network.")
-    pool = open_pool(run, source, device, network, encoder_path)
-    job = _open_student(pool, run, out, model, measure, {"device": device, **settings})
+    pool = open_pool(run, source, device, network, encoder_path, views)
+    job = _open_student(pool, run, out, model, measure, {"device": device, **_views(pool, views), **settings})
     written = RunFolder(Path(run)).read_json("result.json")
     known: Mapping[str, Any] = written if isinstance(written, dict) else {}
-    teacher = _Teacher(pool, Path(run), out, method, network, watcher, known.get("kept") == BASELINE)
+    teacher = _Teacher(pool, Path(run), out, method, network, views, watcher, known.get("kept") == BASELINE)
     if folds := choose_evaluation(job).folds:
         teacher.prepare_folds(folds)
     job = replace(job, teacher=teacher)
     found, _ = decide(job, True, lambda unfinished: True)
     result = run_job(job, watcher, run=found)
-    student = load_model(out, model if is_own(model) else None)
+    student = load_model(out, model if is_own(model) else None, views)
     use_device(student, pool.task.device)
     inputs, threads = pool.inputs(TIMED), torch.get_num_threads()
     return DistilledModel(
@@ -198,6 +200,7 @@ class _Teacher:
     out: Path
     method: str | None
     network: Network | None
+    views: str | None
     watcher: Watcher | None
     baseline: bool
     """The saved model of the run is its baseline."""
@@ -210,7 +213,7 @@ class _Teacher:
         config = self.pool.task.config
         if self.baseline:
             config = config.model_copy(update={"method": BASELINE, "method_options": {}})
-        refuse_unnamed_code(config, {"method": self.method}, self.network, self.run)
+        refuse_unnamed_code(config, {"method": self.method, "views": {OWN: self.views}}, self.network, self.run)
         with restored_state():
             task = prepare_job(open_again(self.pool.source, config), self.network)
         build_method(task, config.method)  # reports a wrong option before anything is written
@@ -240,11 +243,16 @@ class _Teacher:
         method = build_method(task, task.config.method)
         with restored_state(), Stop() as stop:
             fit(task, method, Fit(folder, f"{number}/{len(folds)} teacher", self.watcher, stop))
-            model = load_model(folder.path, self.network)
+            model = load_model(folder.path, self.network, self.views)
             use_device(model, task.device)
             found = self._judge(Pool(model, task, self.pool.source), folder.path)
         shutil.rmtree(folder.path)
         return found
+
+
+def _views(pool: Pool, own: str | None) -> dict[str, Any]:
+    """Views of the student: those of the run, by the code that the user names, if they are the user's own."""
+    return {} if own is None else {"views": {**pool.task.config.views, OWN: own}}
 
 
 def _error_of(result: Mapping[str, Any]) -> tuple[float | None, tuple[float, float] | None]:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -29,6 +30,7 @@ from softmatch.inference.writing import explained, free_path, refuse_existing
 from softmatch.networks import Network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model
+from softmatch.views.own_views import OwnCode
 
 Format = Literal["onnx", "torchscript", "safetensors"]
 Call = Callable[..., Tensor]
@@ -79,6 +81,7 @@ def export(
     *,
     columns: Columns | None = None,
     network: Network | None = None,
+    views: OwnCode | None = None,
     encoder_path: Path | str | None = None,
 ) -> Exported:
     """Write the model of a run for another runtime, load it there, and compare it with the original on real samples.
@@ -95,7 +98,7 @@ def export(
         source: samples for the comparison, if the run has saved none. By default, a run with a frozen encoder reads its training
             data again.
         columns: columns of the source.
-        network: your own network, for a run with one; see `load_model`.
+        network, views: your own, for a run with such; see `load_model`.
         encoder_path: new place of the frozen encoder of the run.
 
     Raises:
@@ -104,7 +107,7 @@ def export(
     """
     if to not in get_args(Format):
         raise InputError(f"--to {to} is not a format. {nearest(to, get_args(Format))}")
-    model = load_model(run, network)
+    model = load_model(run, network, views)
     use_encoder(model, encoder_path, run)
     use_device(model, torch.device("cpu"))
     samples = _samples(model, Path(run), source, columns, to)
@@ -116,7 +119,7 @@ def export(
         folder = Path(tempfile.mkdtemp(prefix=".export-", dir=path.absolute().parent))
     try:
         with explained(path):
-            call = _write(to, folder / path.name, Path(run), model, samples, network)
+            call = _write(to, folder / path.name, Path(run), model, samples, partial(load_model, network=network, views=views))
         difference = _compare(call, samples, expected, to)
         written = _move(folder, path)
     finally:
@@ -125,10 +128,10 @@ def export(
     return Exported(path, written, total, difference, whole if to == "safetensors" else begins(model.preparation))
 
 
-def _write(to: Format, path: Path, run: Path, model: Model, samples: Samples, network: Network | None) -> Call:
+def _write(to: Format, path: Path, run: Path, model: Model, samples: Samples, load: Callable[[Path], Model]) -> Call:
     """Write all files of the format under this name; return a function that computes probabilities with them."""
     if to == "safetensors":
-        return _write_safetensors(path, run, network)
+        return _write_safetensors(path, run, load)
     tokens = Tokens.of(model.preparation)
     about = json.dumps(describe_graph(model, samples, path.name), ensure_ascii=False, indent=1)
     whole = (Whole(model) if tokens is None else WholeText(model, tokens.tokenizer.pad)).eval()
@@ -202,7 +205,7 @@ def _write_torchscript(path: Path, whole: Whole, two: tuple[Tensor, ...], about:
     return cast(Call, torch.no_grad()(loaded))
 
 
-def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
+def _write_safetensors(path: Path, run: Path, load: Callable[[Path], Model]) -> Call:
     """Write the model of the run without its samples, which are training data.
 
     Files are read and written anew, not copied: a link in a folder from elsewhere could lead to any file.
@@ -212,7 +215,7 @@ def _write_safetensors(path: Path, run: Path, network: Network | None) -> Call:
     for name in WEIGHTS:
         if (run / "model" / name).exists():
             write_checked(path / "model" / name, read_tensors(run / "model" / name), {})
-    return load_model(path, network).predict_proba
+    return load(path).predict_proba
 
 
 @contextmanager

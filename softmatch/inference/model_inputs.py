@@ -107,6 +107,10 @@ def _elsewhere(preparation: Preparation, name: str) -> list[str]:
             "Without the run: softmatch.data.preparations.preparation_from(json['preparation'], "
             f"safetensors.torch.load_file('{file}'))(texts); json is the content of this file.",
         ]
+    if settings["layout"] == "any":
+        return [
+            f"The input is the numbers of the arrays as float32 (batch, {', '.join(map(str, settings['shape']))}), unchanged."
+        ]
     if len(settings["shape"]) == 3:
         return ["The input is images as uint8 values 0 … 255 (batch, channels, height, width); three channels are RGB as given."]
     return ["The input is the numbers of the array as float32 (batch, features), unchanged and in their order."]

@@ -31,6 +31,7 @@ from softmatch.inference.writing import STDOUT, Cell, Values, choose_path, write
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
 from softmatch.runs.model import Model, load_model
+from softmatch.views.own_views import OwnCode
 
 Progress = Callable[[int], None]
 """Called with the number of samples done."""
@@ -149,6 +150,7 @@ def predict(
     device: str = "auto",
     progress: Progress | None = None,
     network: Network | None = None,
+    views: OwnCode | None = None,
     raw: bool = False,
     keep: Sequence[str] = (),
     encoder_path: Path | str | None = None,
@@ -169,13 +171,13 @@ def predict(
         probabilities: write p_… of each class.
         rows: number of samples in memory at a time.
         device: "auto", "cpu", "cuda", …
-        network: your own network, for a run with one; see `load_model`.
+        network, views: your own, for a run with such; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         keep: columns of the source, a table, to write in addition; one called like a column of the predictions gets the prefix
             source_.
         encoder_path: new place of the frozen encoder of the run.
     """
-    model = load_model(run, network)
+    model = load_model(run, network, views)
     use_encoder(model, encoder_path, run)
     use_device(model, choose_device(device))
     file = isinstance(source, (str, Path)) and media_kind(str(source)) == model.preparation.takes

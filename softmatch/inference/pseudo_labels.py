@@ -17,6 +17,7 @@ from softmatch.networks import Network
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import newest_good
 from softmatch.training.setup import build_method
+from softmatch.views.own_views import OwnCode
 
 Order = Literal["doubtful", "certain", "source"]
 PART = 8192
@@ -60,6 +61,7 @@ def write_pseudo_labels(
     device: str = "auto",
     progress: Progress | None = None,
     network: Network | None = None,
+    views: OwnCode | None = None,
     raw: bool = False,
     encoder_path: Path | str | None = None,
 ) -> WrittenPseudoLabels:
@@ -74,14 +76,14 @@ def write_pseudo_labels(
         order: "doubtful": labelled samples with another pseudo-label, then the least confident first; "certain": the most
             confident first; "source": as they stand there.
         method: of your own, for a run with one: its file is run only if you name it here.
-        network: of your own, for a run with one; see `load_model`.
+        network, views: of your own, for a run with such; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         encoder_path: new place of the encoder of the run.
     """
     if order not in get_args(Order):
         raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')
     refuse_unfit(out)  # now, not after minutes
-    pool = open_pool(run, source, device, network, encoder_path)
+    pool = open_pool(run, source, device, network, encoder_path, views)
     probs = pool.probabilities(progress)
     labels, weights, reason = judge_pool(pool, Path(run), method, probs)
     confidence = pool.model.calibrated(probs).gather(1, labels[:, None]).squeeze(1)

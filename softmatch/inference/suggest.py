@@ -30,6 +30,7 @@ from softmatch.inference.writing import SUFFIXES, TASKS, Values, choose_path, re
 from softmatch.networks import Network
 from softmatch.runs.model import Model
 from softmatch.seeds import stream
+from softmatch.views.own_views import OwnCode
 
 SOUND_SIDE = 16
 """Bands and moments of a spectrogram by which recordings are compared."""
@@ -79,6 +80,7 @@ def suggest(
     device: str = "auto",
     progress: Progress | None = None,
     network: Network | None = None,
+    views: OwnCode | None = None,
     raw: bool = False,
     encoder_path: Path | str | None = None,
     labels_from: Path | None = None,
@@ -96,13 +98,13 @@ def suggest(
         number: number of samples.
         out: a name in .csv, .tsv, .jsonl or .parquet; .json writes tasks of Label Studio. Default: to_label.csv of the run.
         source: new place of the data, if they have moved.
-        network: your own network, for a run with one; see `load_model`.
+        network, views: your own, for a run with such; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         encoder_path: new place of the encoder of the run.
         labels_from: file of labels given since the training; these samples are not proposed, nor those of the run's own file.
     """
     _refuse(number, out, random_share)
-    pool = open_pool(run, source, device, network, encoder_path)
+    pool = open_pool(run, source, device, network, encoder_path, views)
     probs = pool.model.calibrated(pool.probabilities(progress))
     records = pool.records()
     top, free = probs.topk(2).values, _free(pool, records, labels_from)

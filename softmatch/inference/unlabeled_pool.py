@@ -31,12 +31,13 @@ from softmatch.runs.model import Model, load_model
 from softmatch.training.opening import NO_COLUMNS, open_job, reading_of, texts_of
 from softmatch.training.setup import POOL_PART, make_task
 from softmatch.training.task import Task
+from softmatch.views.own_views import OwnCode
 
 ROWS = 4096
 READING = (
     *("data", "seed", "split_seed", "unlabeled", "arrays", "image_size", "encoder", "tune", "device"),
     *("label_column", "text_column", "feature_columns", "series_column", "time_column", "max_tokens"),
-    *("train_per_class", "validation_per_class", "labels_from", "prefer"),
+    *("train_per_class", "validation_per_class", "labels_from", "prefer", "views"),
 )
 """Settings for reading the data; no other setting of a run folder is used here."""
 
@@ -120,19 +121,20 @@ def open_pool(
     device: str = "auto",
     network: Network | None = None,
     encoder_path: Path | str | None = None,
+    views: OwnCode | None = None,
 ) -> Pool:
     """Read the data of a run again. Code that its settings name is not run.
 
     Args:
         source: new place of the data, if they have moved; the arrays or the frame, if they were not a file.
-        network: your own network, for a run with one; see `load_model`.
+        network, views: your own, for a run with such; see `load_model`.
         encoder_path: new place of the encoder of the run.
 
     Raises:
         InputError: the data do not exist any more, or are not those of the run.
     """
     folder = RunFolder(Path(run))
-    model = load_model(run, network)
+    model = load_model(run, network, views)
     settings = read_file(folder.path / "config.yaml")
     found, written = folder.read_json("split.json"), settings.pop("source", None)
     where = written if source is None else source

@@ -46,7 +46,7 @@ class Method(nn.Module):
     unlabeled_views: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     validation_share: float = 0.0
-    kinds: tuple[str, ...] = ("image", "series", "text", "vector")
+    kinds: tuple[str, ...] = ("array", "image", "series", "text", "vector")
     tracked_views: tuple[str, ...] | None = None
     needs_features: bool = False
     final_head: str | None = None

@@ -168,7 +168,7 @@ class VAT(Consistency):
     """
 
     unlabeled_views = ("weak",)
-    kinds = ("image", "series", "vector")
+    kinds = ("array", "image", "series", "vector")
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ def ramp_steps(total_steps: int, ramp: float | None = None) -> int:
 class Mixing(Method):
     """Base of MixMatch and ReMixMatch: sharpened guesses as targets of mixed samples, and a ramp of the unlabelled loss."""
 
-    kinds = ("image", "series", "vector")
+    kinds = ("array", "image", "series", "vector")
 
     def __init__(
         self,

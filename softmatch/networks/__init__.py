@@ -38,15 +38,15 @@ SIDES = {16: "small-conv", 64: "wrn-28-2", 128: "wrn-37-2"}
 def choose_network(name: str, kind: str, shape: Sequence[int]) -> str:
     """The name, or the network that "auto" selects.
 
-    mlp for vectors, series for series; for images small-conv up to 16 pixels, wrn-28-2 up to 64, wrn-37-2 up to 128, then
-    resnet-50.
+    mlp for vectors and arrays of any shape, series for series; for images small-conv up to 16 pixels, wrn-28-2 up to 64,
+    wrn-37-2 up to 128, then resnet-50.
     """
     if name != "auto":
         return name
     if kind == "text":
         raise InputError("token ids need the network they were made for: encoder= with the folder or id of the encoder.")
-    if kind in ("series", "vector"):
-        return "mlp" if kind == "vector" else "series"
+    if kind in ("array", "series", "vector"):
+        return "series" if kind == "series" else "mlp"
     return next((chosen for side, chosen in SIDES.items() if max(shape[-2:]) <= side), "resnet-50")
 
 
@@ -112,7 +112,9 @@ def build_network(
             "file.py:name, a pretrained one as encoder=FOLDER."
         )
     if len(shape) != 3:
-        raise InputError(f"network {name!r} is for images, but these items are {OTHERS[len(shape)]}.")
+        raise InputError(
+            f"network {name!r} is for images, but these items are {OTHERS.get(len(shape), 'not: use mlp, or your own')}."
+        )
     if name == "resnet-50":
         return ResNet(num_classes, in_channels=shape[0], batch_norm_momentum=batch_norm_momentum)
     if small is not None and small[1] == "shallow":

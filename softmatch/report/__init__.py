@@ -13,6 +13,7 @@ from softmatch.report.page_data import page_data, results_section
 from softmatch.report.pages import Page, count, percent
 from softmatch.report.reliability import calibration_section
 from softmatch.report.run_contents import Contents, mapping, number, read
+from softmatch.report.series_pictures import pictures_section
 from softmatch.runs.folder import RunFolder
 
 __all__ = ["write_report"]
@@ -47,6 +48,7 @@ def render(contents: Contents) -> str:
         calibration=calibration_section(contents),
         results=results_section(contents),
         curve=curve_section(contents),
+        pictures=pictures_section(contents),
         heads=heads,
         table=rows,
         settings={str(key): _setting(value) for key, value in contents.config.items()},

@@ -26,6 +26,7 @@ class Contents:
     boundary: dict[str, Any] = field(default_factory=dict)
     baseline_boundary: dict[str, Any] = field(default_factory=dict)
     curve: dict[str, Any] = field(default_factory=dict)
+    pictures: dict[str, Any] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
 
     @property
@@ -100,6 +101,7 @@ def read(run: RunFolder) -> Contents:
         boundary=clean_boundary(_mapping(run, "boundary.json")),
         baseline_boundary=clean_boundary(_mapping(baseline, "boundary.json")),
         curve=_mapping(run, "curve.json"),
+        pictures=_mapping(run, "pictures.json"),
         classes=_class_names(run, result, records),
     )
 

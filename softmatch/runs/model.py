@@ -22,8 +22,9 @@ from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.schema import FORMAT, describe, refuse_other_weights
 from softmatch.views import Views, views_from_settings
+from softmatch.views.own_views import OwnCode
 
-ITEMS = {"image": torch.uint8, "series": torch.float32, "vector": torch.float32, "text": torch.int64}
+ITEMS = {"array": torch.float32, "image": torch.uint8, "series": torch.float32, "vector": torch.float32, "text": torch.int64}
 """Number types of saved items, by the kind of their views."""
 
 
@@ -125,12 +126,13 @@ def set_temperature(run: RunFolder, temperature: float) -> None:
     run.write_json("model/model.json", {**run.read_json("model/model.json"), "temperature": temperature})
 
 
-def load_model(run: Path | str, network: Network | None = None) -> Model:
+def load_model(run: Path | str, network: Network | None = None, views: OwnCode | None = None) -> Model:
     """Load the model of a run folder on the CPU. Nothing in the folder is executed.
 
     Args:
         network: for a run with a network of your own: that network, or a function that makes it. A name in the folder
             is not followed: it would let the folder choose which code runs.
+        views: for a run with views of your own: file.py:name of these, or the class or function that makes them.
     """
     folder = RunFolder(Path(run))
     files, about = folder.path / "model", folder.read_json("model/model.json")
@@ -140,9 +142,12 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
     classes, shape = tuple(found.classes), tuple(found.shape)
     if network is None and is_own(found.network):
         raise InputError(f"{run} has a network of your own, {found.network}. Pass it to load_model as `network`.")
-    views = views_from_settings(found.views)
+    try:
+        own = views_from_settings(found.views, views)
+    except InputError as error:
+        raise InputError(f"the model in {run} cannot be used: {error}") from error
     if found.preparation is None:
-        preparation = plain_preparation(views.kind, shape)
+        preparation = plain_preparation(own.kind, shape)
     else:
         preparation = preparation_from(found.preparation, _read_tensors(files / "preparation.safetensors"))
     accept = None if network is not None else partial(refuse_other_weights, found, where=run)
@@ -154,6 +159,6 @@ def load_model(run: Path | str, network: Network | None = None) -> Model:
     except RuntimeError as error:
         raise InputError(f"the model in {run} cannot be read: {error}") from error
     samples = _read_tensors(files / "samples.safetensors").get("items")
-    if samples is not None and (samples.shape[1:] != shape or samples.dtype != ITEMS[views.kind]):
+    if samples is not None and (samples.shape[1:] != shape or samples.dtype != ITEMS[own.kind]):
         raise InputError(f"the model in {run} cannot be read: its samples are {samples.dtype} {tuple(samples.shape[1:])}.")
-    return Model(built.eval(), views, classes, shape, preparation, found.temperature, samples)
+    return Model(built.eval(), own, classes, shape, preparation, found.temperature, samples)

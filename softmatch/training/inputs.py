@@ -19,7 +19,8 @@ from softmatch.methods import Method
 from softmatch.seeds import derive
 from softmatch.training.opening import split_seed
 from softmatch.training.task import Task
-from softmatch.views import KINDS, TextViews, Views
+from softmatch.views import KINDS, OwnViews, TextViews, Views
+from softmatch.views.own_views import OWN
 from softmatch.views.series import SOUNDS
 from softmatch.views.text_operations import find_continuing
 from softmatch.views.text_statistics import word_statistics
@@ -34,6 +35,8 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     """Make the views of a modality with the statistics of the training items."""
     if isinstance(examples.preparation, TokenPreparation):
         return _text_views(examples.preparation, examples, split, options)
+    if OWN in options and examples.kind != OwnViews.kind:
+        raise InputError(f"--views {options[OWN]} is for arrays of your own (.npz, .npy, or in Python); this source has none.")
     kind: Callable[..., Views] = KINDS[examples.kind]
     mean: Sequence[float]
     std: Sequence[float]
@@ -44,17 +47,21 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     else:
         assert isinstance(examples.items, Tensor)
         items = examples.items[split.unlabeled].double()
-        if examples.kind == "series":
-            items = items.movedim(1, -1).flatten(0, 1)
+        if items.ndim > 2:
+            items = items.movedim(1, -1).flatten(0, -2)
         mean = items.mean(0).tolist()
         spread = items.std(0)
         if examples.preparation is not None and examples.preparation.takes in ("text", "image"):
             # Directions of an embedding share a scale: scaled by itself, one that hardly varies would amplify noise.
             spread = spread.square().mean().sqrt().expand_as(spread)
         std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # a constant feature has no scale
+    scale: dict[str, Any] = {"mean": mean, "std": [max(value, 1e-6) for value in std]}
+    if examples.kind == OwnViews.kind:
+        given = {name: value for name, value in options.items() if name != OWN}
+        return OwnViews(options[OWN], **scale, shape=examples.items.shape[1:], options=given)
     if examples.preparation is not None and examples.preparation.takes == "sound":
         options = {"allowed": SOUNDS, **options}
-    return build_views(kind, {"mean": mean, "std": [max(value, 1e-6) for value in std]}, options)
+    return build_views(kind, scale, options)
 
 
 def _text_views(preparation: TokenPreparation, examples: Examples, split: Split, options: Mapping[str, Any]) -> Views:

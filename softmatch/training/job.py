@@ -24,7 +24,7 @@ from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length
 from softmatch.training.fit import Curve, Fit, Fitted, Watcher, fit
 from softmatch.training.inputs import fold_task
-from softmatch.training.measure import HeldOut, Measured, baseline_wins, measure_error, pool, write_held_out
+from softmatch.training.measure import HeldOut, Measured, baseline_wins, measure_error, pool, save_pictures, write_held_out
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import RUNS, decide, reopen, resume_command
 from softmatch.training.setup import build_method, prepare_job, restored_state
@@ -232,7 +232,9 @@ def _train_all(task: Task, method: Method, to: Fit, started: float) -> Result:
     result = _result(task, run, found, fitted, time.perf_counter() - started, baseline_seconds, kept)
     if world().is_main:
         shown = found.baseline if kept != task.config.method else None
-        write_held_out(run, found if shown is None else replace(found, probs=shown), task.examples.classes)
+        kept_found = found if shown is None else replace(found, probs=shown)
+        write_held_out(run, kept_found, task.examples.classes)
+        save_pictures(task, kept_found, run)
         figures = {key: value for key, value in asdict(result).items() if key != "run"}
         versions = {"softmatch": version("softmatch"), "torch": torch.__version__, "python": platform.python_version()}
         run.write_json("result.json", {**figures, "processes": world().size, "versions": versions})

@@ -28,6 +28,7 @@ from softmatch.training.resume import IN_MEMORY, read_settings, refuse_unnamed_c
 from softmatch.training.setup import build_method, prepare_job, restored_state
 from softmatch.training.stop import Stop
 from softmatch.training.task import Task
+from softmatch.views.own_views import OWN
 
 CURVE_FILE, FOLDER = "curve.json", "curve"
 PARTS = 4
@@ -109,6 +110,7 @@ def learning_curve(
     *,
     method: str | None = None,
     network: Network | None = None,
+    views: str | None = None,
     watcher: Watcher | None = None,
 ) -> LearningCurve:
     """Train a run again with parts of its labels, and predict its error with more labels.
@@ -120,7 +122,7 @@ def learning_curve(
     Args:
         run: folder of a finished run.
         source: the data, if they are elsewhere now.
-        method, network: your own, for a run with one: their code is run only if you name it here.
+        method, network, views: your own, for a run with such: their code is run only if you name it here.
 
     Raises:
         InputError: the run is not finished, its error was not measured, its data have changed, or it has too few labels.
@@ -136,7 +138,7 @@ def learning_curve(
         raise InputError(f"{run} was trained on {where}. Use softmatch.learning_curve(run, source) in Python.")
     if result.get("kept") == BASELINE:
         config = config.model_copy(update={"method": BASELINE, "method_options": {}})
-    refuse_unnamed_code(config, {"method": method}, network, folder.path)
+    refuse_unnamed_code(config, {"method": method, "views": {OWN: views}}, network, folder.path)
     with restored_state(), folder.locked(), Stop() as stop:
         task = prepare_job(open_again(where if source is None else source, config), network)
         written = folder.read_json("split.json") or {}

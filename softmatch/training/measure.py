@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import adaptive_avg_pool2d
 
 from softmatch.calibration import calibrate, class_figures
 from softmatch.data.cells import guarded
@@ -21,6 +22,10 @@ from softmatch.runs.verdict import rests_on
 from softmatch.training.task import Task
 
 POINTS, SIDE = 4000, 80
+SHOWN, DRAWN, GRID = 8, 240, (64, 120)
+"""Series of each group in the report; values of a line, and channels and values of a grey picture, at most."""
+MOST_LINES = 8
+"""Channels up to which a series is drawn as lines, of the first three."""
 TELLING = 3
 """Smallest number of test samples of a class for a warning that none was recognised."""
 HURT = "The unlabelled data hurt: the baseline, trained on the labels only, makes fewer errors. Use --method supervised."
@@ -161,6 +166,32 @@ def write_held_out(run: RunFolder, found: HeldOut, classes: Sequence[str]) -> No
         row = [found.names[i], classes[int(found.labels[i])], classes[int(predicted[i])]]
         table.writerow([*map(guarded, row), f"{float(confidence[i]):.4f}", "no" if wrong[i] else "yes"])
     write_atomically(run.path / "held_out.csv", text.getvalue().encode("utf-8", "replace"))
+
+
+def save_pictures(task: Task, found: HeldOut, run: RunFolder) -> None:
+    """Write pictures.json of a run on series: the surest mistakes and the most doubtful predictions, short enough to draw."""
+    source = task.examples if task.examples.test is None else task.examples.test
+    items = source.items
+    if source.kind != "series" or not found.names or not isinstance(items, Tensor):
+        return
+    places = {name: place for place, name in enumerate(source.names)}
+    (confidence, predicted), wrong = found.probs.max(-1), found.probs.argmax(-1) != found.labels
+    sure = [place for place in confidence.argsort(descending=True).tolist() if wrong[place]][:SHOWN]
+    doubtful = [place for place in confidence.argsort().tolist() if place not in sure][:SHOWN]
+    samples = []
+    for group, place in [*(("mistake", place) for place in sure), *(("doubtful", place) for place in doubtful)]:
+        item = items[places[found.names[place]]]
+        channels, length = item.shape
+        if channels <= MOST_LINES:
+            item = item[:3, torch.linspace(0, length - 1, min(length, DRAWN)).long()]
+        else:
+            item = adaptive_avg_pool2d(item[None], (min(channels, GRID[0]), min(length, GRID[1])))[0]
+        about = {"group": group, "name": found.names[place], "channels": channels, "length": length}
+        classes = {"label": int(found.labels[place]), "predicted": int(predicted[place])}
+        named = {key: task.examples.classes[position] for key, position in classes.items()}
+        values = [[float(f"{value:.5g}") for value in row] for row in item.tolist()]
+        samples.append({**about, **named, "confidence": round(float(confidence[place]), 4), "values": values})
+    run.write_json("pictures.json", {"samples": samples})
 
 
 def _some(task: Task, most: int) -> Tensor:

@@ -28,6 +28,7 @@ from softmatch.errors import InputError, nearest
 from softmatch.files.paths import expand_home
 from softmatch.recipes import complete, require_versions
 from softmatch.runs.folder import refuse_used
+from softmatch.views.own_views import OWN
 
 OWN_ONLY = (
     *("label_column", "text_column", "feature_columns", "series_column", "time_column", "unlabeled", "labels_from", "prefer"),
@@ -148,7 +149,10 @@ def reading_of(config: Config) -> Reading:
         series_rows=config.arrays == "series",
     )
     encoder = config.encoder, config.tune, config.device, config.max_tokens
-    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer, config.arrays)
+    if OWN in config.views and config.arrays is not None:
+        raise InputError(f"--arrays {config.arrays} is for built-in views, and --views names your own. Leave out one of them.")
+    arrays = "any" if OWN in config.views else config.arrays
+    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer, arrays)
 
 
 def absolute(source: Any) -> Any:

@@ -17,6 +17,7 @@ from softmatch.methods.distilled import DISTIL
 from softmatch.networks import Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.training.opening import Job, absolute, open_again
+from softmatch.views.own_views import OWN
 
 RUNS = Path("runs")
 """Folder of runs without --out."""
@@ -145,6 +146,7 @@ def resume_command(folder: Path, job: Job, track: Sequence[str] = ()) -> str:
     if code_in([config.method, config.method_options]):
         command += f" --method {shlex.quote(config.method)}"
     command += f" --network {shlex.quote(config.network)}" if is_own(config.network) else ""
+    command += f" --views {shlex.quote(config.views[OWN])}" if OWN in config.views else ""
     return command + (f" --track {shlex.join(track)}" if track else "")
 
 
@@ -176,11 +178,13 @@ def refuse_unnamed_code(config: Config, asked: Mapping[str, Any], network: Netwo
     own = [("method", code_in([config.method, config.method_options]) - named)]
     if network is None and is_own(config.network):
         own.append(("network", {config.network} - {asked.get("network")}))
+    if OWN in config.views:
+        own.append(("views", {config.views[OWN]} - {(asked.get("views") or {}).get(OWN)}))
     for key, unnamed in own:
         if unnamed:
             raise InputError(
                 f"{folder} was trained with code of your own, {min(unnamed)}, which is run only if you name it: "
-                f"add --{key} {getattr(config, key)}."
+                f"add --{key} {config.views[OWN] if key == 'views' else getattr(config, key)}."
             )
 
 

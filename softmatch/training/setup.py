@@ -34,7 +34,7 @@ from softmatch.training.loop import Parts, Trainer
 from softmatch.training.opening import Job, choose_evaluation, split_seed
 from softmatch.training.schedule import make_optimizer
 from softmatch.training.task import Task
-from softmatch.views import Views
+from softmatch.views import OwnViews, Views
 
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
@@ -44,6 +44,8 @@ CPU_MICRO_BATCH = 64
 """Number of images whose activations fit into a processor's cache; see benchmarks/results/step.md."""
 ADAPTED = 1000
 """Number of images whose patches a shallow network whitens."""
+CHECKED = 64
+"""Number of items on which views of the user's own are tried."""
 ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
 """Settings for fine-tuning a pretrained encoder."""
 RANK = 8
@@ -78,6 +80,9 @@ def prepare_items(job: Job, network: Network | None = None) -> tuple[Task, Any]:
     chosen = choose_network(config.network, examples.kind, examples.items.shape[1:]) if network is None else network
     _refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, {} if config.last_layers else config.views, config.workers)
+    if isinstance(views, OwnViews):
+        assert isinstance(examples.items, Tensor)
+        views.check(examples.items[:: max(len(examples) // CHECKED, 1)][:CHECKED].to(choose_device(config.device)))
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
     if config.layer_decay != 1.0 and not any(depths(built).values()):
         raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
@@ -262,6 +267,9 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
         )
     if kind not in method.kinds:
         raise InputError(f"method {name!r} cannot train on items of kind {kind!r}; it is for {' and '.join(method.kinds)}.")
+    if isinstance(task.views, OwnViews):
+        for view in (*method.labeled_views, *method.unlabeled_views):
+            task.views.require(view.partition("_")[0])
     if method.needs_features and task.num_features is None:
         raise InputError(
             f"method {name!r} uses the features of the network; {task.network_name!r} does not show them. Give it a method "

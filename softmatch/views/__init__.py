@@ -8,11 +8,12 @@ from torch import Generator, Tensor
 
 from softmatch.errors import InputError
 from softmatch.views.image import ImageViews
+from softmatch.views.own_views import OWN, OwnCode, OwnViews
 from softmatch.views.series import SeriesViews
 from softmatch.views.text import TextViews
 from softmatch.views.vector import VectorViews
 
-__all__ = ["ImageViews", "SeriesViews", "TextViews", "VectorViews", "Views", "views_from_settings"]
+__all__ = ["ImageViews", "OwnViews", "SeriesViews", "TextViews", "VectorViews", "Views", "views_from_settings"]
 
 
 class Views(Protocol):
@@ -40,16 +41,29 @@ class Views(Protocol):
         """Numbers and strings from which `views_from_settings` restores the object."""
 
 
-KINDS: dict[str, type[ImageViews] | type[SeriesViews] | type[TextViews] | type[VectorViews]]
-KINDS = {"image": ImageViews, "series": SeriesViews, "text": TextViews, "vector": VectorViews}
+KINDS: dict[str, type[ImageViews] | type[OwnViews] | type[SeriesViews] | type[TextViews] | type[VectorViews]]
+KINDS = {"array": OwnViews, "image": ImageViews, "series": SeriesViews, "text": TextViews, "vector": VectorViews}
 
 
-def views_from_settings(settings: Mapping[str, Any]) -> Views:
-    """Inverse of `Views.settings`, for a saved model. Raises InputError for settings that views cannot have saved."""
+def views_from_settings(settings: Mapping[str, Any], own: OwnCode | None = None) -> Views:
+    """Inverse of `Views.settings`, for a saved model. Raises InputError for settings that views cannot have saved.
+
+    Args:
+        own: code of the user's own views, for settings of such. The name in the settings is not followed: it would let a folder
+            choose which code runs.
+    """
     given = {name: value for name, value in settings.items() if name != "kind"}
     kind = settings.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"unknown kind of preprocessing {str(kind)[:99]!r}; this version has {sorted(KINDS)}.")
+    if kind == OwnViews.kind:
+        if own is None:
+            raise InputError(
+                f"it has views of your own, {str(given.get(OWN))[:99]}. Name them as `views`, --views on the command line."
+            )
+        given[OWN] = own
+    elif own is not None:
+        raise InputError("it has no views of your own. Leave out `views`.")
     try:
         for name in given.keys() & {"mean", "std"}:
             numbers = torch.tensor(given[name], dtype=torch.float64)

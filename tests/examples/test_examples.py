@@ -24,6 +24,7 @@ def test_no_example_is_left_out_or_too_long() -> None:
         "my_weighting.py",
         "own_listener.py",
         "own_loop.py",
+        "own_modality.py",
         "own_translator.py",
         "plain_loop.py",
         *exported,
@@ -82,3 +83,11 @@ def test_own_listener_writes_the_errors(tmp_path: Path) -> None:
     assert rows[0] == "run,network,step,error"
     assert [row.rpartition(",")[0] for row in rows[1:]] == ["run,softmatch,2", "run,softmatch,4", "run,final,4"]
     assert float(rows[-1].rpartition(",")[2]) == result.test_error
+
+
+def test_own_modality_trains_and_predicts_with_its_own_views(tmp_path: Path) -> None:
+    errors = runpy.run_path(str(EXAMPLES / "own_modality.py"))["main"](tmp_path, steps=10)
+    assert set(errors) == {"softmatch", "labels alone"}
+    rows = (tmp_path / "new.csv").read_text(encoding="utf-8").splitlines()
+    assert rows[0].startswith("name,label,confidence,p_early,p_normal,p_wide")
+    assert len(rows) == 1501

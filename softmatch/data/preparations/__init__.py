@@ -40,7 +40,7 @@ class Preparation(Protocol):
         """Names of the columns of a table that it needs; none for images, and for arrays that were not made of a table."""
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D), float series or spectrograms (n, C, T).
+        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D), series or spectrograms (n, C, T), or other arrays.
 
         Raises:
             InputError: with the file or row that cannot be used.
@@ -77,7 +77,8 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
         saved = _ANY.validate_json(json.dumps(settings))
     except ValidationError as error:
         raise InputError(f"the saved preparation is damaged: {explain(error)}") from error
-    if isinstance(saved, _Arrays) and len(saved.shape) != {"d": 1, "t": 2, "ct": 2}.get(saved.layout, 3):
+    sizes = {"d": (1,), "t": (2,), "ct": (2,), "any": range(9)}
+    if isinstance(saved, _Arrays) and len(saved.shape) not in sizes.get(saved.layout, (3,)):
         raise InputError(f"the saved preparation is damaged: {saved.layout!r} is not a layout of shape {saved.shape}.")
     if isinstance(saved, _Arrays) and saved.grid is not None and len(saved.grid.columns) != saved.shape[0]:
         raise InputError(f"the saved preparation is damaged: it has {len(saved.grid.columns)} columns for shape {saved.shape}.")
@@ -125,8 +126,8 @@ class _Grid(_Settings):
 
 class _Arrays(_Settings):
     kind: Literal["array"]
-    shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...] = Field(min_length=1, max_length=3)
-    layout: Literal["d", "t", "ct", "hw", "hwc", "chw"]
+    shape: tuple[Annotated[int, Field(ge=1, le=2**31)], ...] = Field(min_length=1, max_length=8)
+    layout: Literal["d", "t", "ct", "hw", "hwc", "chw", "any"]
     brightest: Literal[1, 255] | None
     grid: _Grid | None = None
 

@@ -1,4 +1,4 @@
-"""Arrays of numbers as vectors, series or images."""
+"""Arrays of numbers as vectors, series or images, or as they are for views of the user's own."""
 
 import math
 from collections.abc import Mapping
@@ -17,6 +17,8 @@ from softmatch.formatting import changed_lengths, series_of
 CHANNELS = (1, 3)
 BRIGHTEST = 255
 PART = 4096
+MOST_DIMENSIONS = 9
+"""With the number of items."""
 SHORTEST = 8
 """Values of a series."""
 SMOOTH, MANY = 0.9, 32
@@ -32,8 +34,8 @@ class ArrayPreparation:
     """See `Preparation`. Vectors become float32 (n, D), series float32 (n, C, T), images uint8 (n, C, H, W).
 
     Args:
-        shape: of one item as it is made: (D,), (C, T) or (C, H, W).
-        layout: of one item as it is given: "d", "t", "ct", "hw", "hwc" or "chw".
+        shape: of one item as it is made: (D,), (C, T), (C, H, W) or any.
+        layout: of one item as it is given: "d", "t", "ct", "hw", "hwc" or "chw"; "any" for views of the user's own.
         brightest: level of white where images are given as floats: 1 or 255; None: they were whole numbers.
         grid: where series are made of readings in a table, how.
     """
@@ -56,6 +58,8 @@ class ArrayPreparation:
             raise InputError(f"items are {_times(given)}, those of the training data were {_times(self._given())}.")
         if self.layout == "d":
             return _vectors(array)
+        if self.layout == "any":
+            return _numbers(array)
         if self.layout in SERIES_LAYOUTS:
             return torch.from_numpy(_series(array.reshape(len(array), *self.shape))[0])
         made = np.empty((len(array), *self.shape), np.uint8)
@@ -112,6 +116,8 @@ class ArrayPreparation:
             return f"vectors of {self.shape[0]:,} numbers"
         if self.layout in SERIES_LAYOUTS:
             return series_of(*self.shape)
+        if self.layout == "any":
+            return f"arrays of {_times(self.shape)}"
         return f"{'grey' if self.shape[0] == 1 else 'colour'} images of {self.shape[1]}×{self.shape[2]}"
 
 
@@ -123,7 +129,7 @@ def fit_array(
     Arrays (n, channels, T) whose numbers cannot be levels of images are series.
 
     Args:
-        wanted: "series", "vectors" or "images": what the user says that they are.
+        wanted: "series", "vectors" or "images": what the user says that they are; "any" for views of the user's own.
         grid: where series are made of readings in a table, how.
     """
     if array.dtype == object:
@@ -132,10 +138,12 @@ def fit_array(
         return _fit_ragged(array, grid)
     if array.ndim == 1:
         raise InputError(f"the array has one dimension ({len(array):,}): give (n, D), of single numbers x.reshape(-1, 1).")
-    if array.ndim > 4 or 0 in array.shape:
-        raise InputError(
-            f"the array is {_times(array.shape)}: give vectors (n, D) or images (n, H, W), (n, H, W, C) or (n, C, H, W)."
-        )
+    if array.ndim > (MOST_DIMENSIONS if wanted == "any" else 4) or 0 in array.shape:
+        forms = "give vectors (n, D) or images (n, H, W), (n, H, W, C) or (n, C, H, W); for others, name --views of your own"
+        raise InputError(f"the array is {_times(array.shape)}: {forms}.")
+    if wanted == "any":
+        _numbers(array)
+        return ArrayPreparation(array.shape[1:], "any"), []
     if wanted is not None and array.ndim not in DIMENSIONS[wanted]:
         raise InputError(f"--arrays {wanted}: the array is {_times(array.shape)}: give {FORMS[wanted]}.")
     if wanted == "series":
@@ -159,7 +167,7 @@ def fit_array(
     if low < 0 or high > BRIGHTEST:
         raise InputError(
             f"an array of {array.ndim} dimensions is taken as images, whose levels must lie in 0 … 255 or 0 … 1; these reach "
-            f"from {low:g} to {high:g}. If they are not images, give vectors, x.reshape(len(x), -1), or series (n, channels, T)."
+            f"from {low:g} to {high:g}. If they are not images, give series (n, channels, T), or name --views of your own."
         )
     if array.dtype.kind != "f":
         return ArrayPreparation(shape, layout), []
@@ -245,6 +253,17 @@ def _series(array: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], int]:
             raise InputError(f"series {row + 1} holds no number in channel {channel + 1}. Leave it out, or fill it.")
         numbers[row, channel] = np.interp(times, times[known], numbers[row, channel, known])
     return numbers, int(missing.any((1, 2)).sum())
+
+
+def _numbers(array: npt.NDArray[Any]) -> Tensor:
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"the array holds {array.dtype}: give real numbers.")
+    with np.errstate(over="ignore"):
+        numbers = np.array(array, np.float32)
+    if not np.isfinite(numbers).all():
+        item, *place = map(int, np.argwhere(~np.isfinite(numbers))[0])
+        raise InputError(f"item {item + 1} holds {array[item, *place]} at {tuple(place)}. Fill such values first.")
+    return torch.from_numpy(numbers)
 
 
 def _vectors(array: npt.NDArray[Any]) -> Tensor:

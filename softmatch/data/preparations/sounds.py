@@ -252,7 +252,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _library() -> Any:
     try:
-        import soundfile  # type: ignore[import-untyped]  # has no types
+        import soundfile
     except (ImportError, OSError) as error:  # OSError: its C library is missing
         raise InputError("sound files need soundfile: pip install 'softmatch[audio]'.") from error
     return soundfile
