@@ -5,6 +5,7 @@ from typing import Any
 from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.preparations.images import ImagePreparation
+from softmatch.data.preparations.sounds import SoundPreparation
 from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 from softmatch.inference.graphs import Tokens, pixels_of
 
@@ -107,6 +108,8 @@ def _elsewhere(preparation: Preparation, name: str) -> list[str]:
             "Without the run: softmatch.data.preparations.preparation_from(json['preparation'], "
             f"safetensors.torch.load_file('{file}'))(texts); json is the content of this file.",
         ]
+    if isinstance(preparation, SoundPreparation):
+        return [f"The input is spectrograms, as float32 (batch, bands, frames), made from sound files by the run. {ready}"]
     if settings["layout"] == "any":
         return [
             f"The input is the numbers of the arrays as float32 (batch, {', '.join(map(str, settings['shape']))}), unchanged."

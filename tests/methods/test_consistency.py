@@ -294,7 +294,7 @@ def test_radius_is_six_for_cifar_and_follows_the_number_of_values() -> None:
     close(method.radius(torch.zeros(1, 3, 32, 32)), 6.0)
     close(method.radius(torch.zeros(1, 1, 8, 8)), 6.0 * math.sqrt(64 / 3072))
     close(as_vat(epsilon=2.5).radius(torch.zeros(1, 7)), 2.5)
-    assert method.kinds == ("image", "series", "vector")
+    assert method.kinds == ("array", "image", "series", "vector")
 
 
 @pytest.mark.parametrize("shape", [(5,), (2, 4, 4)])

@@ -237,7 +237,7 @@ def test_without_a_queue_the_marginal_is_a_running_average() -> None:
 
 
 def test_text_is_not_served() -> None:
-    assert mixmatch(CLASSES).kinds == remixmatch(CLASSES).kinds == ("image", "series", "vector")
+    assert mixmatch(CLASSES).kinds == remixmatch(CLASSES).kinds == ("array", "image", "series", "vector")
 
 
 def test_shares_are_those_of_the_larger_part() -> None:

@@ -12,6 +12,7 @@ import torch
 
 from softmatch.errors import InputError
 from softmatch.training import bench as benching
+from softmatch.training.arithmetic import has_bf16_units
 from softmatch.training.bench import PARTS, Stopwatch, bench, matmul_flops, measure, plan, plan_length
 from softmatch.training.opening import open_job
 from tests.own.sources import blobs
@@ -111,7 +112,8 @@ def test_arithmetic_per_unlabeled_image() -> None:
 
 def test_the_step_of_the_sprint() -> None:
     setting, measurement = small_bench(recipe="sprint", network="shallow-2")
-    assert (setting["recipe"], setting["network"], setting["precision"]) == ("sprint", "shallow-2", "float32")
+    assert (setting["recipe"], setting["network"]) == ("sprint", "shallow-2")
+    assert setting["precision"] == ("bf16" if has_bf16_units(torch.device("cpu")) else "float32")
     assert measurement.images == 4 + 6 + 3  # labelled, weak, and half of the strong views
     assert bench({"recipe": "sprint", "network": "shallow-1"}, 8, 1, 2, 40, 1).setting["unlabeled_batch"] == 256
 

@@ -90,7 +90,7 @@ def test_masks_are_black_and_white() -> None:
         (np.array([[1.0, 1e300]]), r"row 1, column 2 holds 1e\+300"),
         (np.zeros((2, 3, 8, 3), np.uint8), "images of 3×8×3: it is not obvious which dimension holds the channels"),
         (np.zeros((2, 4, 8, 2), np.uint8), "images of 4×8×2: none of it is 1"),
-        (np.full((2, 4, 4), -0.5), r"these reach from -0.5 to -0.5. If they are not images, .* x.reshape\(len\(x\), -1\)"),
+        (np.full((2, 4, 4), -0.5), r"these reach from -0.5 to -0.5. If they are not images, give series .* --views of your own"),
         (np.full((2, 4, 4), 256), "these reach from 256 to 256"),
         (np.array([[[0.0]], [[np.nan]]]), "image 2 holds NaN"),
     ],
