@@ -69,8 +69,8 @@ def train(
     """Train on a named source or on your own data; settings are those of `Config`.
 
     Args:
-        source: a name, the path of a folder or file, an id of the hub, a pandas frame, or a pair of arrays (X, y) with −1,
-            None or NaN for unlabelled samples.
+        source: a name, the path of a folder or file, an id of the hub, a frame of pandas or polars, a `datasets.Dataset`, a
+            map-style dataset of torch with pairs (item, label), or a pair of arrays (X, y). −1, None or NaN: no label.
         network: the setting of that name; or an nn.Module of your own, copied for each run, or a function that makes one.
         listeners: trackers by name ("tensorboard", "mlflow", "wandb", "trackio"), and objects with the methods of
             `softmatch.Listener`.

@@ -8,6 +8,7 @@ from softmatch.data.readers.array_files import FrameTable, is_frame, open_arrays
 from softmatch.data.readers.class_folders import MediaKind, media_kind, walk
 from softmatch.data.readers.hub_repositories import open_hub
 from softmatch.data.readers.image_folder import open_file_table, open_folder, open_single
+from softmatch.data.readers.python_datasets import is_dataset, open_dataset
 from softmatch.data.readers.readings import open_readings
 from softmatch.data.readers.series_files import SUFFIXES as SERIES_SUFFIXES
 from softmatch.data.readers.series_files import has_series_rows, open_series_file
@@ -36,7 +37,7 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
     """Find out what a source is, and open it.
 
     Args:
-        where: path of a folder or file, an id of the hub, a frame, an array, or a pair of arrays (X, y).
+        where: path of a folder or file, an id of the hub, a frame, a dataset, an array, or a pair of arrays (X, y).
         columns: the meaning of columns, as far as the user says so.
         need_label: a table without a column of labels is an error.
     """
@@ -45,6 +46,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return _open_readings(where, columns, need_label)
     if isinstance(where, tuple) and len(where) == 2:
         return open_frame(where[0], columns, where[1]) if is_frame(where[0]) else open_arrays(*where)
+    if is_dataset(where):
+        return open_dataset(where, columns, need_label)
     if is_frame(where):
         return open_frame(where, columns, need_label=need_label)
     if not isinstance(where, (str, Path)):
