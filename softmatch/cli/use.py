@@ -11,6 +11,7 @@ from softmatch.cli.options import (
     ARGUMENTS,
     OUTPUT,
     Device,
+    Flag,
     Json,
     Moved,
     MovedEncoder,
@@ -47,7 +48,7 @@ else:
 
 
 def predict(
-    run: Run,
+    run: Annotated[str, Parameter(help="Folder of a finished run, or hf://owner/name of the hub.", group=ARGUMENTS)],
     source: Annotated[str, Parameter(group=ARGUMENTS)],
     /,
     *,
@@ -75,6 +76,7 @@ def predict(
     - softmatch predict runs/tickets new.csv --out - | head
     - softmatch predict runs/tickets new.csv --keep id,customer
     - softmatch predict runs/tickets "my card was swallowed"
+    - softmatch predict hf://owner/photos new-photos/
 
     Parameters
     ----------
@@ -242,7 +244,11 @@ def export(
     run: Run,
     /,
     *,
-    to: Literal["onnx", "torchscript", "safetensors"],
+    to: Literal["onnx", "torchscript", "safetensors", "hub"],
+    repo: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    private: Annotated[bool, Flag] = False,
+    license: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    include: Annotated[str | None, Parameter(group=OUTPUT)] = None,
     source: str | None = None,
     network: OwnNetwork = None,
     views: OwnViews = None,
@@ -260,11 +266,23 @@ def export(
 
     - softmatch export runs/photos --to onnx
     - softmatch export runs/tickets --to safetensors --out tickets-model
+    - softmatch export runs/photos --to hub --repo owner/photos --private --license mit
 
     Parameters
     ----------
     to:
-        Format: onnx (needs softmatch[onnx]), torchscript or safetensors.
+        Format: onnx (needs softmatch[onnx]), torchscript or safetensors; or hub, a folder for the Hugging Face hub with a model
+        card made from the run.
+    repo:
+        Repository owner/name to upload to; it is created if it does not exist. Default: only the folder is written, nothing is
+        sent. Samples of your data are never uploaded.
+    private:
+        Create a repository that only its owners see.
+    license:
+        Licence for the model card, by the hub's names, such as mit or apache-2.0. Default: none is stated.
+    include:
+        Further files of the run to upload, separated by commas: result.json; or held_out.csv, pictures.json and report.html,
+        which may show samples of your data.
     source:
         Samples to compare on. Default: samples in the run folder, or with a frozen encoder the data of the run.
     out:
@@ -272,7 +290,9 @@ def export(
     """
     from softmatch.inference.export import export as run_export
 
-    _tell(run_export(run, to, out, source, network=network, views=views, encoder_path=encoder_path), talk)
+    mine = {"network": network, "views": views, "encoder_path": encoder_path}
+    shared = {"repo": repo, "private": private, "license": license, "include": split_names(include) or ()}
+    _tell(run_export(run, to, out, source, **mine, **shared), talk)
 
 
 def distil(

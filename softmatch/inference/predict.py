@@ -30,6 +30,7 @@ from softmatch.formatting import changed_lengths, quoted
 from softmatch.inference.writing import STDOUT, Cell, Values, choose_path, write_table
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
+from softmatch.runs.hub_models import outputs
 from softmatch.runs.model import Model, load_model
 from softmatch.views.own_views import OwnCode
 
@@ -161,11 +162,11 @@ def predict(
     and nothing is ever overwritten.
 
     Args:
-        run: folder of a finished run.
-        source: a folder or file, an id of the hub, a frame or array. For a model of texts, a string that is not a path and
-            does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
+        run: folder of a finished run, or a model on the hub: hf://owner/name.
+        source: a folder or file, an id of the hub, a frame, array or dataset. For a model of texts, a string that is not a path
+            and does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
         out: a name in .csv, .tsv, .jsonl or .parquet, or - for CSV on standard output. Default: a new file in predictions/ of
-            the run; a single image, recording or text is only returned.
+            the run, or of the current folder for a model on the hub; a single image, recording or text is only returned.
         columns: columns of the source, if their names differ from those in training. Labels, if any, are compared with the
             predictions.
         probabilities: write p_… of each class.
@@ -191,7 +192,7 @@ def predict(
         raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text.") from error
     tally, path = _Tally(model.classes), out
     if out != STDOUT and not (out is None and single):
-        path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
+        path = choose_path(out, outputs(run) / "predictions", f"{_stem(source)}.csv")
     shares: dict[str, Cell] = {f"p_{name}": "number" for name in model.classes} if probabilities else {}
     kept = {name: f"source_{name}" if name in (*OWN, *shares) else name for name in keep}
     carried: dict[str, Cell] = dict.fromkeys(kept.values(), "text")

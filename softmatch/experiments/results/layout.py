@@ -14,14 +14,10 @@ from softmatch.experiments.paper.published_numbers import Published
 from softmatch.experiments.results.collect import Cell, Entry, Results
 from softmatch.experiments.results.statistics import LEVEL, Ranking, rank
 from softmatch.experiments.sheet import Column
+from softmatch.formatting import plain
 
 BLOCK = 10  # columns side by side in a table of a document
 NAMED = 4  # rows that a headline names
-
-
-def plain(text: str) -> str:
-    """Text on one line, without characters that break or turn lines or cannot be written."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 @dataclass(frozen=True)
