@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from softmatch.inference.suggest import cold_start, suggest
     from softmatch.methods import METHODS, Match, Method, Problem, Supervised, build
     from softmatch.metrics import PseudoLabelMeter, PseudoLabels, class_quality, quality, quantity
+    from softmatch.report.drawn_charts import plot
     from softmatch.runs.model import Model, load_model
     from softmatch.step import Seen
     from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
@@ -55,6 +56,7 @@ __all__ += [
     "export",
     "learning_curve",
     "load_model",
+    "plot",
     "predict",
     "suggest",
     "train",
@@ -74,6 +76,7 @@ _HOMES = {
     "inference.suggest": "cold_start suggest",
     "methods": "METHODS Match Method Problem Supervised build",
     "metrics": "PseudoLabelMeter PseudoLabels class_quality quality quantity",
+    "report.drawn_charts": "plot",
     "runs.model": "Model load_model",
     "step": "Seen",
     "thresholds": "CurriculumThreshold LossThreshold RelativeThreshold SelfAdaptiveThreshold",

@@ -19,6 +19,8 @@ from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
 from softmatch.report import write_report
+from softmatch.report.drawn_charts import plot
+from softmatch.report.notebook import html_result
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length
@@ -55,6 +57,13 @@ class Result(Measured):
     seconds: float
     supervised_seconds: float | None
     evaluation: dict[str, Any]
+
+    def plot(self) -> Any:
+        """Draw error, quantity f and quality g over the steps; see `softmatch.plot`."""
+        return plot(self.run)
+
+    def _repr_html_(self) -> str:
+        return html_result(asdict(self), str(self.run / "report.html"))
 
 
 def train(
