@@ -151,5 +151,5 @@ def test_mistakes_are_named(change: dict[str, Any], message: str) -> None:
 
 def test_a_state_of_other_batches_is_refused() -> None:
     state = PairLoader((X, Y), U, VIEWS, **SIZES, seed=1).state_dict()
-    with pytest.raises(InputError, match="the saved PairLoader had seed 1, not 0. Make this one in the same way"):
+    with pytest.raises(InputError, match=r"the saved PairLoader had seed 1, not 0\. Make this one"):
         softmatch.PairLoader((X, Y), U, VIEWS, **SIZES).load_state_dict(state)
