@@ -2,7 +2,7 @@
 
     python examples/hf_trainer.py
 
-The model is anything that gives logits; for one of transformers' write `model(input_ids=…).logits`. The method is a part of it, so
+The model gives logits; for one of transformers write `model(input_ids=…).logits`. The method is a part of it, so
 that checkpoints have its statistics. The Trainer takes dictionaries, and cannot skip batches of a loader that is not torch's own:
 a callback sends the loader to the right step, for `trainer.train(resume_from_checkpoint=…)`.
 """

@@ -50,11 +50,11 @@ class Digits(lightning.LightningModule):
         return float((self.network(self.views.plain(self.x)).argmax(1) != self.y).float().mean())
 
 
-def fit(steps: int, until: int, folder: Path | None = None, resume: Path | None = None) -> Digits:
+def fit(steps: int, until: int, folder: Path | None = None, resume: Path | None = None, devices: int = 1) -> Digits:
     """Train a run of `steps` up to step `until`, from a checkpoint if there is one."""
     lightning.seed_everything(0, verbose=False)
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "enable_checkpointing": False}
-    trainer = lightning.Trainer(max_steps=until, accelerator="cpu", devices=1, **quiet)
+    trainer = lightning.Trainer(max_steps=until, accelerator="cpu", devices=devices, **quiet)
     module = Digits(steps)
     trainer.fit(module, ckpt_path=resume, weights_only=False if resume else None)
     if folder is not None:
