@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from softmatch.alignments import Alignment, NoAlignment
     from softmatch.averages import RunningAverage, momentum_for
     from softmatch.classifier import Classifier
+    from softmatch.data.pairs import PairBatch, PairLoader
     from softmatch.errors import InputError, SoftmatchError, TrainingError
     from softmatch.inference.distil import distil
     from softmatch.inference.export import export
@@ -49,7 +50,7 @@ __all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"
 __all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
 __all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
 __all__ += ["Classifier", "InputError", "LearningCurve", "Listener", "Model", "Result", "SoftmatchError", "TrackedRun"]
-__all__ += ["TrainingError"]
+__all__ += ["PairBatch", "PairLoader", "TrainingError"]
 __all__ += [
     "cold_start",
     "distil",
@@ -68,6 +69,7 @@ _HOMES = {
     "alignments": "Alignment NoAlignment",
     "averages": "RunningAverage momentum_for",
     "classifier": "Classifier",
+    "data.pairs": "PairBatch PairLoader",
     "errors": "InputError SoftmatchError TrainingError",
     "inference.distil": "distil",
     "inference.export": "export",

@@ -233,7 +233,7 @@ class _Workers:
     ) -> None:
         size = PART * max(maker.bytes for maker in makers.values())
         ready = min(-(-ahead // PART), _shared_memory() // 2 // size // neighbours())
-        with _quiet():
+        with quiet():
             loader: DataLoader[Made] = DataLoader(
                 _Parts(makers, seed),
                 sampler=parts,
@@ -242,7 +242,7 @@ class _Workers:
                 prefetch_factor=max(ready // number, 1) if number else None,
                 persistent_workers=number > 0,
                 pin_memory=device.type == "cuda",
-                worker_init_fn=_begin_worker,
+                worker_init_fn=begin_worker,
                 generator=torch.Generator(),  # else the loader draws a seed from the global one, which training depends on
             )
         self._running: list[Any] = [loader]  # and then what it makes
@@ -250,7 +250,7 @@ class _Workers:
 
     def begin(self) -> None:
         """Go to the first of the parts, at the start and again later; processes that are there stay."""
-        with _quiet():
+        with quiet():
             self._running[1:] = [iter(self._running[0])]
 
     def receive(self) -> dict[str, Tensor]:
@@ -268,7 +268,7 @@ class _Workers:
         raise LoadingError(f"{LOST_WORKER} ({ended}.)")
 
 
-def _begin_worker(worker: int) -> None:
+def begin_worker(worker: int) -> None:
     """One thread, and deaf to signals that a terminal or a scheduler sends to all: they ask the process that trains to end.
 
     It then writes a checkpoint, for which it needs no worker, but the loss of one would break it off.
@@ -298,7 +298,7 @@ def _shared_memory() -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without two warnings that are no news: more workers than CPUs, and (Python 3.12) that a process with threads forks."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"This DataLoader will create", category=UserWarning)
