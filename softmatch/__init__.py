@@ -4,6 +4,7 @@ Names are imported when they are first used, so that `softmatch --help` does not
 """
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     )
 
 __version__ = "0.1.0"
+
+logging.getLogger("softmatch").addHandler(logging.NullHandler())  # silent, unless the program that imports it sets logging up
 
 __all__ = ["Constant", "Gaussian", "Laplacian", "Linear", "Quadratic", "RampUp", "Threshold", "TruncatedGaussian"]
 __all__ += ["TruncatedLaplacian", "Weighting", "weight_curve"]

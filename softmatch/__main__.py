@@ -1,5 +1,6 @@
 """The command `softmatch`, and `python -m softmatch`."""
 
+import io
 import os
 import signal
 import sys
@@ -16,6 +17,9 @@ def main() -> int:
     Signals other than SIGINT give the exit code "try again", also when there is nothing to save yet.
     """
     HEARD.clear()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(encoding="utf-8")  # others, as of pipes on Windows, have no λ and not all class names
     if {"-q", "--quiet"} & set(sys.argv):
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # before the hub's library is imported
 

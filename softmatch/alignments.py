@@ -24,7 +24,12 @@ SMALLEST_TOTAL = 1e-30
 
 
 class NoAlignment(nn.Module):
-    """p̃ = p."""
+    """p̃ = p.
+
+    Example:
+        >>> NoAlignment()(torch.tensor([[0.9, 0.1]]))
+        tensor([[0.9000, 0.1000]])
+    """
 
     def update(self, seen: Seen) -> None:
         """Nothing to learn."""
@@ -45,6 +50,15 @@ class Alignment(nn.Module):
         queue: s is the mean of the last `queue` batch means; 0: a running average.
         start: weight of the initial 1/C in the running averages (see RunningAverage); a queue starts full of 1/C.
         epsilon: added to r and s; 1e-6 in USB.
+
+    Raises:
+        ValueError: `target` is an unknown name.
+
+    Example:
+        >>> alignment = Alignment(num_classes=2, momentum=0.5)
+        >>> alignment.update(Seen(torch.tensor([[0.9, 0.1], [0.6, 0.4]])))
+        >>> alignment(torch.tensor([[0.6, 0.4]]))
+        tensor([[0.4737, 0.5263]])
     """
 
     goal: Tensor

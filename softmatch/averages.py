@@ -17,6 +17,12 @@ def momentum_for(steps: int) -> float:
 
     The paper's 2^20 steps give its own 0.999; 2,000 steps give 0.98.
 
+    Args:
+        steps: number of steps of the run.
+
+    Returns:
+        m.
+
     Example:
         >>> momentum_for(2**20), momentum_for(2000)
         (0.999, 0.98)
@@ -42,6 +48,15 @@ class RunningAverage(nn.Module):
         momentum: m.
         start: "paper" keeps `initial` in the average, with weight mᵗ after t updates; "first" replaces it by the first
             value seen; "debiased" divides by 1 − mᵗ as Adam does, so that the average never remembers `initial`.
+
+    Raises:
+        ValueError: `momentum` is not in [0, 1), or `start` is unknown.
+
+    Example:
+        >>> average = RunningAverage(torch.tensor(1.0), momentum=0.5)
+        >>> average.update(torch.tensor(0.0))
+        >>> average.value
+        tensor(0.5000)
     """
 
     value: Tensor

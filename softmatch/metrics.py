@@ -13,7 +13,18 @@ RESAMPLES = 4000
 
 
 def quantity(weights: Tensor) -> Tensor:
-    """f = mean λ (definition 2.1), in [0, λ_max]."""
+    """f = mean λ (definition 2.1), in [0, λ_max].
+
+    Args:
+        weights: λ of each sample (B,).
+
+    Returns:
+        f, a tensor of one number.
+
+    Example:
+        >>> quantity(torch.tensor([1.0, 0.5]))
+        tensor(0.7500)
+    """
     return weights.float().mean()
 
 
@@ -21,13 +32,43 @@ def quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor) -> Tensor:
     """g = Σ λ·1(ŷ = y) / Σ λ (definition 2.2), an accuracy in [0, 1].
 
     Samples of unknown truth (−1) do not count. NaN if no weight is left.
+
+    Args:
+        weights: λ of each sample (B,).
+        pseudo_labels: ŷ (B,).
+        truth: y (B,); −1 where unknown.
+
+    Returns:
+        g, a tensor of one number.
+
+    Example:
+        >>> quality(torch.tensor([1.0, 0.5]), torch.tensor([0, 1]), torch.tensor([0, 0]))
+        tensor(0.6667)
     """
     weights = weights.float() * (truth != UNKNOWN)
     return (weights * (pseudo_labels == truth)).sum() / weights.sum()
 
 
 def class_quality(weights: Tensor, pseudo_labels: Tensor, truth: Tensor, num_classes: int, by: str = "label") -> Tensor:
-    """g of each class (C,): over the samples with that pseudo-label, or (`by="truth"`) over those of that true class."""
+    """g of each class (C,): over the samples with that pseudo-label, or (`by="truth"`) over those of that true class.
+
+    Args:
+        weights: λ of each sample (B,).
+        pseudo_labels: ŷ (B,).
+        truth: y (B,); −1 where unknown.
+        num_classes: C.
+        by: "label" or "truth".
+
+    Returns:
+        g of each class (C,); NaN where no weight is.
+
+    Raises:
+        ValueError: `by` is neither.
+
+    Example:
+        >>> class_quality(torch.tensor([1.0, 0.5]), torch.tensor([0, 1]), torch.tensor([0, 0]), num_classes=2)
+        tensor([1., 0.])
+    """
     if by not in ("label", "truth"):
         raise ValueError(f'by must be "label" or "truth", not {by!r}')
     known = truth != UNKNOWN
@@ -47,6 +88,11 @@ class PseudoLabels:
         weights: λ, (B,).
         unaligned_weights: λ without alignment, (B,); the same tensor if the method does not align.
         confidence: max p of the raw prediction, (B,).
+
+    Example:
+        >>> weights = torch.tensor([1.0])
+        >>> PseudoLabels(torch.tensor([3]), weights, weights, torch.tensor([0.9])).labels
+        tensor([3])
     """
 
     labels: Tensor
@@ -62,7 +108,15 @@ class PseudoLabelMeter:
     `read`; `reset` starts the next window.
 
     Args:
+        num_classes: C.
+        device: place of the sums.
         fewest: samples that a window has at least. Until it has them, `reset` does not end it, and `read` adds the window before.
+
+    Example:
+        >>> meter, weights = PseudoLabelMeter(num_classes=2), torch.tensor([1.0, 0.5])
+        >>> meter.update(PseudoLabels(torch.tensor([0, 1]), weights, weights, weights), truth=torch.tensor([0, 0]))
+        >>> meter.read()["quantity"]
+        0.75
     """
 
     def __init__(self, num_classes: int, device: torch.device | str = "cpu", fewest: int = 0) -> None:

@@ -66,6 +66,10 @@ class Seen:
         labeled_probs: p(y | ω(x)), (B_L, C), or None if the loop does not give them.
         labels: y, (B_L,).
         index: position of each unlabelled sample in the unlabelled set, (B_U,).
+
+    Example:
+        >>> Seen(torch.tensor([[0.9, 0.1]])).weak_probs.shape
+        torch.Size([1, 2])
     """
 
     weak_probs: Tensor

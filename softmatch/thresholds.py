@@ -47,6 +47,16 @@ class CurriculumThreshold(Weighting):
         threshold: τ.
         mapping: M, "convex" x/(2 − x), "linear" x, or "concave" ln(1 + x)/ln 2.
         warmup: count samples not yet registered in the denominator of β.
+
+    Raises:
+        ValueError: `mapping` is unknown.
+
+    Example:
+        >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
+        >>> weighting = CurriculumThreshold(num_classes=2, num_unlabeled=2, threshold=0.5)
+        >>> weighting.update(Seen(probs, index=torch.tensor([0, 1])))
+        >>> weighting(probs)
+        tensor([1., 1.])
     """
 
     counts: Tensor
@@ -106,7 +116,14 @@ class LossThreshold(Weighting):
         warmup: supervised-only updates.
         every: updates between two values of j.
         initial_loss: ρ̂, if it is known beforehand.
+        decay, factor, floor: γ, C and ρ_min.
+        temperature: of the sharpened prediction.
         soft_selection: compare the loss of the target in use (True), or always −log max p.
+
+    Example:
+        >>> weighting = LossThreshold(warmup=0, initial_loss=0.5)
+        >>> weighting(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([0., 0.])
     """
 
     updates: Tensor
@@ -171,7 +188,18 @@ class LossThreshold(Weighting):
 
 
 class RelativeThreshold(Weighting):
-    """AdaMatch's λ = 1(max p̃ ≥ τ·mean max p(x)): the threshold follows the confidence on labels (Berthelot et al. 2021)."""
+    """AdaMatch's λ = 1(max p̃ ≥ τ·mean max p(x)): the threshold follows the confidence on labels (Berthelot et al. 2021).
+
+    Args:
+        ratio: τ.
+
+    Example:
+        >>> probs, labeled_probs = torch.tensor([[0.9, 0.1], [0.6, 0.4]]), torch.tensor([[0.8, 0.2]])
+        >>> weighting = RelativeThreshold(0.9)
+        >>> weighting.update(Seen(probs, labeled_probs))
+        >>> weighting(probs)
+        tensor([1., 0.])
+    """
 
     threshold: Tensor
 
@@ -199,6 +227,19 @@ class SelfAdaptiveThreshold(Weighting):
     """FreeMatch's λ = 1(max p ≥ τ·p̃_ŷ / max p̃), with running τ = mean confidence and p̃ = mean prediction (Wang et al. 2023).
 
     `fairness` is its self-adaptive fairness loss, which also uses the running histogram h̃ of the pseudo-labels.
+
+    Args:
+        num_classes: C.
+        momentum: m of the running averages.
+        start: weight of the initial values in the averages (see RunningAverage).
+        clip: lowest and highest τ.
+
+    Example:
+        >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
+        >>> weighting = SelfAdaptiveThreshold(num_classes=2, momentum=0.5)
+        >>> weighting.update(Seen(probs))
+        >>> weighting(probs)
+        tensor([1., 0.])
     """
 
     def __init__(

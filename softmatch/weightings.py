@@ -23,8 +23,18 @@ Estimation = Literal["all", "per_class", "fixed"]
 class Weighting(nn.Module):
     """Base of every λ(p). A new one overrides `forward`, and `update` if it learns.
 
-    Attributes:
+    Args:
         max_weight: λ_max; weights lie in [0, λ_max].
+
+    Raises:
+        ValueError: `max_weight` is not positive and finite.
+
+    Example:
+        >>> class Half(Weighting):
+        ...     def forward(self, probs, pseudo_labels=None):
+        ...         return torch.full((len(probs),), 0.5 * self.max_weight)
+        >>> Half()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([0.5000, 0.5000])
     """
 
     def __init__(self, max_weight: float = 1.0) -> None:
@@ -42,6 +52,12 @@ class Weighting(nn.Module):
         Args:
             probs: predictions on the weak view, aligned if the method aligns.
             pseudo_labels: argmax of the raw predictions (B,); by default the argmax of `probs`.
+
+        Returns:
+            λ of each prediction.
+
+        Raises:
+            NotImplementedError: this class does not define it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define forward(probs, pseudo_labels)")
 
@@ -60,28 +76,52 @@ def confidence(probs: Tensor) -> Tensor:
 
 
 class Constant(Weighting):
-    """λ = λ_max: naive pseudo-labelling (Lee 2013)."""
+    """λ = λ_max: naive pseudo-labelling (Lee 2013).
+
+    Example:
+        >>> Constant()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([1., 1.])
+    """
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return torch.full_like(confidence(probs), self.max_weight)
 
 
 class Linear(Weighting):
-    """λ = λ_max · max p."""
+    """λ = λ_max · max p.
+
+    Example:
+        >>> Linear()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([0.9000, 0.6000])
+    """
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * confidence(probs)
 
 
 class Quadratic(Weighting):
-    """λ = λ_max · (1 − (max p − 1)²)."""
+    """λ = λ_max · (1 − (max p − 1)²).
+
+    Example:
+        >>> Quadratic()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([0.9900, 0.8400])
+    """
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * (1.0 - (confidence(probs) - 1.0) ** 2)
 
 
 class Laplacian(Weighting):
-    """λ = λ_max · exp(−|max p − μ| / b) with fixed μ = 1, b = 0.3."""
+    """λ = λ_max · exp(−|max p − μ| / b) with fixed μ = 1, b = 0.3.
+
+    Args:
+        mean: μ.
+        scale: b.
+
+    Example:
+        >>> Laplacian()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([0.7165, 0.2636])
+    """
 
     def __init__(self, mean: float = 1.0, scale: float = 0.3, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -92,7 +132,16 @@ class Laplacian(Weighting):
 
 
 class Gaussian(Weighting):
-    """λ = λ_max · exp(−(max p − μ)² / 2σ²) with fixed μ = 1, σ = 0.3."""
+    """λ = λ_max · exp(−(max p − μ)² / 2σ²) with fixed μ = 1, σ = 0.3.
+
+    Args:
+        mean: μ.
+        std: σ.
+
+    Example:
+        >>> Gaussian()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([0.9460, 0.4111])
+    """
 
     def __init__(self, mean: float = 1.0, std: float = 0.3, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -103,7 +152,16 @@ class Gaussian(Weighting):
 
 
 class Threshold(Weighting):
-    """λ = λ_max · 1(max p ≥ τ): FixMatch (Sohn et al. 2020); `strict` compares with > as UDA does."""
+    """λ = λ_max · 1(max p ≥ τ): FixMatch (Sohn et al. 2020); `strict` compares with > as UDA does.
+
+    Args:
+        threshold: τ.
+        strict: select max p > τ instead.
+
+    Example:
+        >>> Threshold(0.8)(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
+        tensor([1., 0.])
+    """
 
     def __init__(self, threshold: float = 0.95, strict: bool = False, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -122,6 +180,13 @@ class RampUp(Weighting):
         steps: T, the length of the ramp.
         inner: the weighting that is ramped.
         shape: shape of the ramp, see `softmatch.state`.
+
+    Example:
+        >>> weighting = RampUp(steps=10)
+        >>> for _ in range(5):
+        ...     weighting.update(Seen(torch.tensor([[0.9, 0.1]])))
+        >>> weighting(torch.tensor([[0.9, 0.1]]))
+        tensor([0.4000])
     """
 
     def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:
@@ -160,6 +225,16 @@ class TruncatedGaussian(Weighting):
         start: weight of the initial values in the averages (see RunningAverage).
         empty_class: for "per_class", a class absent from the batch keeps its values ("hold"), or moves towards μ = 0
             and σ² = 1 as in USB ("reset").
+
+    Raises:
+        ValueError: `estimation` or `empty_class` is unknown.
+
+    Example:
+        >>> weighting = TruncatedGaussian(num_classes=2, momentum=0.5)
+        >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
+        >>> weighting.update(Seen(probs))
+        >>> weighting(probs)
+        tensor([1.0000, 0.9976])
     """
 
     def __init__(
@@ -232,6 +307,23 @@ class TruncatedLaplacian(Weighting):
 
     The paper does not say how b is estimated. `fit` chooses: "mad" averages mean|c − μ_b| of the batch; "moment" uses
     b = √(σ²/2) from the variance; "mle" centres on the batch median instead of the mean.
+
+    Args:
+        num_classes: C.
+        momentum: m of both averages.
+        k: factor by which the Laplacian is narrower than b.
+        fit: how b is estimated.
+        start: weight of the initial values in the averages (see RunningAverage).
+
+    Raises:
+        ValueError: `fit` is unknown.
+
+    Example:
+        >>> weighting = TruncatedLaplacian(num_classes=2, momentum=0.5)
+        >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4]])
+        >>> weighting.update(Seen(probs))
+        >>> weighting(probs)
+        tensor([1.0000, 0.8899])
     """
 
     def __init__(
@@ -277,10 +369,22 @@ CURVE_CLASSES = 200
 
 @torch.no_grad()
 def weight_curve(weighting: Weighting, num_classes: int, points: int = 101) -> tuple[Tensor, Tensor]:
-    """λ as a function of the confidence, averaged over classes: (confidences, weights), each (points,).
+    """λ as a function of the confidence, averaged over classes.
 
     A prediction of confidence x has x on one class and the rest spread evenly, so x runs from 1/C to 1. Of many classes, up to
     CURVE_CLASSES, evenly spaced, represent all: the time grows with their number times C.
+
+    Args:
+        weighting: λ.
+        num_classes: C.
+        points: number of confidences.
+
+    Returns:
+        Confidences and weights, each (points,).
+
+    Example:
+        >>> weight_curve(Linear(), num_classes=2, points=3)
+        (tensor([0.5000, 0.7500, 1.0000]), tensor([0.5000, 0.7500, 1.0000]))
     """
     device = next((b.device for b in weighting.buffers()), torch.device("cpu"))
     grid = torch.linspace(1.0 / num_classes, 1.0, points, device=device)

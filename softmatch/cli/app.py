@@ -3,6 +3,7 @@
 No command module imports this one, and none imports torch before its command runs: help must not wait for it.
 """
 
+import logging
 import os
 import shutil
 import sys
@@ -107,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     Folded.open = HELP_ALL in words
     verbose = bool({"-v", "--verbose"} & set(words))
     try:
-        with _short_warnings():
+        with _short_warnings(), _shown_log():
             app(words, exit_on_error=False, print_error=False, result_action="return_value")
     except (KeyboardInterrupt, SystemExit, Exception) as error:
         if verbose and not isinstance(error, SystemExit):
@@ -186,6 +187,18 @@ def _short_warnings() -> Iterator[None]:
 
         warnings.showwarning = show
         yield
+
+
+@contextmanager
+def _shown_log() -> Iterator[None]:
+    """Print the warnings of our loggers, which are silent where softmatch is imported."""
+    logger, handler = logging.getLogger("softmatch"), logging.lastResort
+    assert handler is not None
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _note(message: str) -> None:

@@ -139,6 +139,8 @@ class _Group:
             child.wait()
 
     def _send(self, number: int) -> None:
+        if number == signal.SIGINT and os.name == "nt":
+            return  # Windows gives Ctrl-C to all processes of a terminal, and knows no other way to send it
         for child in self._children:
             child.send_signal(number)
 

@@ -138,7 +138,19 @@ def distil(
         method: your own, for a run with one: its file is run only if you name it here. Without it all weights are 1.
         network, views: your own, for a run with such; see `load_model`.
         encoder_path: new place of the encoder of the run.
-        settings: further settings of the student, such as steps; see `Config`.
+        device: "auto", "cpu", "cuda", …
+        watcher: an object that shows the course of the training.
+        settings: further settings of the student, such as steps; see `train`.
+
+    Returns:
+        Figures of the teacher and of the student.
+
+    Raises:
+        InputError: run, data or settings cannot be used.
+
+    Example:
+        >>> distil("runs/mine", out="runs/small", steps=2, measure=False).run.name
+        'small'
     """
     out = Path(out)
     if is_finished(out) or not (out / RUN_SETTINGS).is_file():

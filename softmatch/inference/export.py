@@ -139,6 +139,7 @@ def export(
 
     Args:
         run: folder of a finished run.
+        to: the format.
         out: file or, for safetensors, folder to create. Default: model.onnx, model.pt or model in export/ of the run.
         source: samples for the comparison, if the run has saved none. By default, a run with a frozen encoder reads its training
             data again.
@@ -147,9 +148,16 @@ def export(
         encoder_path: new place of the frozen encoder of the run.
         repo, private, license, include: for "hub"; see `Sharing`.
 
+    Returns:
+        The files that were written, and how far they are from the original.
+
     Raises:
         InputError: the network cannot be exported in this format, or not be uploaded.
         SoftmatchError: the exported model computes something else. It is deleted.
+
+    Example:
+        >>> export("runs/mine", to="safetensors").difference
+        0.0
     """
     if to not in get_args(Format):
         raise InputError(f"--to {to} is not a format. {nearest(to, get_args(Format))}")

@@ -156,7 +156,7 @@ def predict(
     keep: Sequence[str] = (),
     encoder_path: Path | str | None = None,
 ) -> Predictions:
-    """Predict all samples of a source, and write name, label, confidence, p_… of each class and problem as a table.
+    """Predict all samples of a source, and write name, label, confidence, `p_…` of each class and problem as a table.
 
     A sample that cannot be read gets a row with the reason in the column `problem`. The table appears when it is complete,
     and nothing is ever overwritten.
@@ -165,18 +165,29 @@ def predict(
         run: folder of a finished run, or a model on the hub: hf://owner/name.
         source: a folder or file, an id of the hub, a frame, array or dataset. For a model of texts, a string that is not a path
             and does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
-        out: a name in .csv, .tsv, .jsonl or .parquet, or - for CSV on standard output. Default: a new file in predictions/ of
+        out: a name in .csv, .tsv, .jsonl or .parquet, or `-` for CSV on standard output. Default: a new file in predictions/ of
             the run, or of the current folder for a model on the hub; a single image, recording or text is only returned.
         columns: columns of the source, if their names differ from those in training. Labels, if any, are compared with the
             predictions.
-        probabilities: write p_… of each class.
+        probabilities: write `p_…` of each class.
         rows: number of samples in memory at a time.
         device: "auto", "cpu", "cuda", …
+        progress: called with the number of samples predicted.
         network, views: your own, for a run with such; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         keep: columns of the source, a table, to write in addition; one called like a column of the predictions gets the prefix
-            source_.
+            `source_`.
         encoder_path: new place of the frozen encoder of the run.
+
+    Returns:
+        Number of samples, classes and errors, and the table.
+
+    Raises:
+        InputError: run or source cannot be used, or `out` exists.
+
+    Example:
+        >>> predict("runs/mine", "digits.npz").file.name
+        'digits.csv'
     """
     model = load_model(run, network, views)
     use_encoder(model, encoder_path, run)

@@ -71,14 +71,27 @@ def write_pseudo_labels(
     as the method's state at the end of training gives it for that prediction; during training it was given for the weak view.
 
     Args:
+        run: folder of a finished run.
         out: a name in .csv, .tsv, .jsonl or .parquet. Default: pseudo_labels.csv of the run, or -2, -3, …
         source: the data, if they are elsewhere now.
         order: "doubtful": labelled samples with another pseudo-label, then the least confident first; "certain": the most
             confident first; "source": as they stand there.
         method: of your own, for a run with one: its file is run only if you name it here.
+        device: "auto", "cpu", "cuda", …
+        progress: called with the number of samples predicted.
         network, views: of your own, for a run with such; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         encoder_path: new place of the encoder of the run.
+
+    Returns:
+        Number of samples, and the table.
+
+    Raises:
+        InputError: run, data or `order` cannot be used.
+
+    Example:
+        >>> write_pseudo_labels("runs/mine").samples
+        120
     """
     if order not in get_args(Order):
         raise InputError(f'order must be "doubtful", "certain" or "source", not {order!r}.')

@@ -98,10 +98,24 @@ def suggest(
         number: number of samples.
         out: a name in .csv, .tsv, .jsonl or .parquet; .json writes tasks of Label Studio. Default: to_label.csv of the run.
         source: new place of the data, if they have moved.
+        seed: random seed of the clusters and of the random samples.
+        device: "auto", "cpu", "cuda", …
+        progress: called with the number of samples predicted.
         network, views: your own, for a run with such; see `load_model`.
         raw: write CSV without a leading ' in cells that a spreadsheet would run as formulas.
         encoder_path: new place of the encoder of the run.
         labels_from: file of labels given since the training; these samples are not proposed, nor those of the run's own file.
+        random_share: share of samples drawn at random, 0 to 1.
+
+    Returns:
+        Names and positions of the samples, and the table.
+
+    Raises:
+        InputError: run or data cannot be used, or every sample has a label.
+
+    Example:
+        >>> len(suggest("runs/mine", number=5).names)
+        5
     """
     _refuse(number, out, random_share)
     pool = open_pool(run, source, device, network, encoder_path, views)
@@ -246,7 +260,19 @@ def cold_start(
         out: a name in .csv, .tsv, .jsonl or .parquet; .json writes tasks of Label Studio. Default: to_label.csv in the current
             folder, or -2, -3, …
         reading: columns, image size, encoder, a file of labels.
+        seed: random seed of the clusters and of the random samples.
+        progress: called with the number of samples read, and of all.
         raw, random_share: as of `suggest`.
+
+    Returns:
+        Names and positions of the samples, and the table.
+
+    Raises:
+        InputError: the source cannot be read, or has nothing to label.
+
+    Example:
+        >>> cold_start("digits.npz", number=5).file.name
+        'to_label.csv'
     """
     _refuse(number, out, random_share)
     features, names, labeled, records, notes = _read(source, reading or Reading(), seed, progress)

@@ -78,7 +78,7 @@ class LabelLog:
             raise InputError(f"the project folder {folder} cannot be created: {error.strerror or error}.") from error
         lock = try_lock(folder / LOCK)
         if lock is None:
-            where = (folder / ADDRESS).read_text() if (folder / ADDRESS).is_file() else "another process"
+            where = (folder / ADDRESS).read_text(encoding="utf-8") if (folder / ADDRESS).is_file() else "another process"
             raise InputError(f"{folder} is open in {where.strip()}. Stop that server, or choose another --project.")
         self._lock, self._guard = lock, threading.RLock()
         self.values: dict[str, Value] = {}
@@ -249,7 +249,7 @@ class LabelLog:
 
     def announce(self, address: str) -> None:
         """Note where the page is served, for the message to whoever starts a second server."""
-        (self.folder / ADDRESS).write_text(address + "\n")
+        (self.folder / ADDRESS).write_text(address + "\n", encoding="utf-8")
 
     def close(self) -> None:
         """Write labels.csv and let others have the project."""

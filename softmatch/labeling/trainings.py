@@ -34,6 +34,8 @@ from softmatch.runs.folder import LOCK, RunFolder, is_finished
 BASELINE_COST = 0.4
 """Time of a step of the baseline, relative to one of the method, for the time that is left."""
 TAIL = 2000
+ENDED = [-getattr(signal, name) for name in ("SIGTERM", "SIGKILL") if hasattr(signal, name)]
+"""Exit codes of a training that was ended from outside; Windows has no SIGKILL."""
 """Characters of a process's output that are shown."""
 FORMATS = ("safetensors", "torchscript", "onnx")
 FIGURES = ("test_error", "test_error_interval", "supervised_test_error", "labels", "test_samples", "quantity", "quality", "kept")
@@ -135,7 +137,7 @@ class Trainings:
             return "running"
         if is_finished(path):
             return "finished"
-        if process is not None and process.returncode in (STOPPED, -signal.SIGTERM, -signal.SIGKILL):
+        if process is not None and process.returncode in (STOPPED, *ENDED):
             return "stopped"
         return "failed" if process is not None or not (path / RUN_SETTINGS).is_file() else "stopped"
 

@@ -208,8 +208,17 @@ class Problem:
     """The facts about a task that methods can use; a builder gets those for which it has parameters.
 
     Attributes:
+        num_classes: C.
+        num_unlabeled, num_labeled: N_U and N_L.
         class_prior, class_counts: class frequencies and counts of the labelled samples.
+        labeled_batch, unlabeled_batch: B_L and B_U.
         kind, shape: modality of the items, and the shape of one.
+        total_steps: length of the run.
+        momentum, start: of running averages; see `softmatch.RunningAverage`.
+
+    Example:
+        >>> Problem(num_classes=10).unlabeled_batch
+        448
     """
 
     num_classes: int
@@ -234,8 +243,19 @@ def build(
     Args:
         method: a name of METHODS; "file.py:name" or "module:name"; "wrapper+base", a method around another ("saw+softmatch");
             a builder; a Weighting or its class, which replaces SoftMatch's λ; or a Method, which is returned unchanged.
+        problem: facts about the task.
         options: keyword arguments of the builder, which take precedence over the problem's. A method around another also
             takes `base`, the name of the inner one, and `base_options`.
+
+    Returns:
+        The method, with its state at the beginning.
+
+    Raises:
+        InputError: there is no such method or option, or a value cannot be used.
+
+    Example:
+        >>> build("softmatch", Problem(num_classes=10), {"k": 3.0}).weighting.k
+        3.0
     """
     given = dict(options or {})
     wrapper, base = split_wrapper(method) if isinstance(method, str) else (None, method)

@@ -66,9 +66,14 @@ class Match(Method):
     Attributes:
         sample_factor: targets (B, C) and index → a factor (B,) on λ, for methods around this one.
 
+    Raises:
+        ValueError: `statistics` is unknown.
+
     Example:
-        >>> method = softmatch(num_classes=10)
-        >>> loss = method(labeled_logits, labels, weak_logits, strong_logits, index)  # doctest: +SKIP
+        >>> method = methods.softmatch(num_classes=10)
+        >>> labeled_logits, weak_logits, strong_logits = torch.zeros(4, 10), torch.zeros(28, 10), torch.zeros(28, 10)
+        >>> method(labeled_logits, torch.arange(4), weak_logits, strong_logits)  # log 10 from the labels, and again
+        tensor(4.6052)
     """
 
     def __init__(

@@ -34,6 +34,10 @@ class Model:
     """A trained network with its preparation and calibration.
 
     Attributes:
+        network: the trained network, on the CPU.
+        views: turn items into the input of the network.
+        classes: names, in the order of the probabilities.
+        shape: shape of an item.
         preparation: turns files, rows or texts into items.
         temperature: divisor of the logits that calibrates the confidence; 1 where unknown.
         samples: some training items, to test an exported copy with.
@@ -53,6 +57,9 @@ class Model:
         Args:
             given: prepared items (a tensor or array of uint8 images (N, C, H, W) or float vectors (N, D)); for a model of your
                 own data also a list of files or Pillow images, a list of texts, or a frame or dict of columns.
+
+        Returns:
+            The calibrated probabilities, in the order of `classes`.
         """
         items = self._items(given)
         where = next((parameter.device for parameter in self.network.parameters()), device("cpu"))
@@ -135,6 +142,16 @@ def load_model(run: Path | str, network: Network | None = None, views: OwnCode |
         network: for a run with a network of your own: that network, or a function that makes it. A name in the folder
             is not followed: it would let the folder choose which code runs.
         views: for a run with views of your own: file.py:name of these, or the class or function that makes them.
+
+    Returns:
+        The model, ready to predict.
+
+    Raises:
+        InputError: the folder has no model, or one that cannot be used.
+
+    Example:
+        >>> load_model("runs/mine").classes
+        ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
     folder = RunFolder(find_run(run))
     files, about = folder.path / "model", folder.read_json("model/model.json")

@@ -41,8 +41,12 @@ class Result(Measured):
     """Final figures of a run.
 
     Attributes:
+        run: the run folder.
+        method, labels, steps, seed: as in config.yaml; labels is their number.
         quantity, quality: of the pseudo-labels at the last record that has them.
         kept: method of the saved model: `method`, or "supervised" where the baseline was clearly better.
+        seconds: of all trainings.
+        supervised_seconds: of the baseline; None without one.
         evaluation: kind ("test", "holdout", "crossfit", "none"), samples, folds, reason.
     """
 
@@ -83,12 +87,23 @@ def train(
         network: the setting of that name; or an nn.Module of your own, copied for each run, or a function that makes one.
         listeners: trackers by name ("tensorboard", "mlflow", "wandb", "trackio"), and objects with the methods of
             `softmatch.Listener`.
+        watcher: an object that shows the course of the run, as the command line does.
         resume: "auto" resumes an unfinished run of the same source and settings, if there is one. A run folder resumes that run
             with its settings; the source is needed only if it was not a file or a name.
+        settings: `labels`, `method`, `steps`, `out`, `seed`, …; `softmatch help train` lists all of them.
+
+    Returns:
+        The figures that result.json has, and the run folder.
+
+    Raises:
+        InputError: source or settings cannot be used, or the run in `out` is finished.
+        TrainingError: training failed; the message names the step.
+        Stopped: a signal came. The state is saved.
 
     Example:
-        >>> result = train("digits", labels=40, method="softmatch")  # doctest: +SKIP
-        >>> result.test_error, result.supervised_test_error  # doctest: +SKIP
+        >>> result = train("digits", labels=40, method="softmatch", steps=2, out="runs/short")
+        >>> result.labels, result.test_samples
+        (40, 539)
     """
     settings = renamed(settings, "train", warn=True)
     named = settings.pop("network", None)  # by its former name, model

@@ -69,10 +69,11 @@ class LearningCurve:
     """Error against the number of labels.
 
     Attributes:
+        run: the run folder.
         measured: from few labels to all of them.
         predicted: for more labels than there are.
-        exponent: b of the power law error = a · labels^(−b), drawn towards 0.5; the 95 % interval is that of the measured
-            errors alone.
+        exponent: b of the power law error = a · labels^(−b), drawn towards 0.5.
+        exponent_interval: the 95 % interval of the measured errors alone.
         tested: what the errors were measured on.
     """
 
@@ -123,9 +124,17 @@ def learning_curve(
         run: folder of a finished run.
         source: the data, if they are elsewhere now.
         method, network, views: your own, for a run with such: their code is run only if you name it here.
+        watcher: an object that shows the course of the trainings.
+
+    Returns:
+        The errors, measured and predicted.
 
     Raises:
         InputError: the run is not finished, its error was not measured, its data have changed, or it has too few labels.
+
+    Example:
+        >>> len(learning_curve("runs/mine").measured)
+        4
     """
     folder = RunFolder(Path(run))
     if not is_finished(folder.path):

@@ -57,11 +57,17 @@ class Measured:
     """Figures as fractions; differences are run minus baseline, so negative is better. Intervals are 95 %.
 
     Attributes:
+        test_samples: number of samples that the error rests on.
         test_error: None where it could not be measured.
+        test_error_interval: its interval.
         supervised_test_error: error of the baseline, the same network trained on the labels only.
+        difference: test_error minus supervised_test_error.
+        difference_interval: its interval.
+        class_errors: error of each class by name.
         calibration: see `softmatch.calibration.Calibration`.
         classes: for each class its labelled and test samples, error, the baseline's error, precision and recall.
         measured_on: labels that the error rests on: "all", "random" or "chosen"; see `softmatch.data.evaluation.Evaluation`.
+        warnings: what to know about data and figures.
     """
 
     test_samples: int = 0

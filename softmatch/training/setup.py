@@ -1,9 +1,10 @@
 """From a job to a trainer: task, method, network, batches and averages."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -36,6 +37,9 @@ from softmatch.training.schedule import make_optimizer
 from softmatch.training.task import Task
 from softmatch.views import OwnViews, Views
 
+LOG = logging.getLogger(__name__)
+TESTED = (2, 13)
+"""Newest torch that the tests have seen; pyproject.toml allows none above it."""
 RECORDS_PER_RUN = 40
 CHECKPOINTS_PER_RUN = 10
 POOL_PART = 8192
@@ -52,12 +56,21 @@ RANK = 8
 """Rank of adapters, unless the user gives another."""
 
 
+@cache
+def warn_of_untested(version: str) -> None:
+    """Log a warning, once, if this version of torch is newer than the tests."""
+    if tuple(int(part) for part in version.split(".")[:2]) > TESTED:
+        newest = ".".join(map(str, TESTED))
+        LOG.warning("torch %s is newer than %s, the last version that softmatch was tested with.", version, newest)
+
+
 def prepare_job(job: Job, network: Network | None = None, say: Callable[[str], None] | None = None) -> Task:
     """Make the split and resolve "auto" settings. With --tune last-N, the activations that are missing are cached.
 
     Args:
         say: told about the progress of that.
     """
+    warn_of_untested(torch.__version__)
     task, built = prepare_items(job, network)
     if task.config.last_layers is None:
         return task

@@ -1,5 +1,6 @@
 """Signals that stop a run, from a spot machine, Slurm or a user: it saves its state and says how to resume."""
 
+import logging
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -10,6 +11,10 @@ from softmatch.errors import HEARD
 
 SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP")
 """SIGUSR1 is the usual warning from Slurm; SIGHUP comes when a terminal or connection closes."""
+
+
+LOG = logging.getLogger(__name__)
+NO_SIGNALS = "This system has no signals but Ctrl-C: a run that is ended in another way resumes from its last checkpoint."
 
 
 class Stopping(Exception):  # noqa: N818  # not an error
@@ -30,6 +35,8 @@ class Stop:
         if threading.current_thread() is threading.main_thread():
             if HEARD:  # a library has dropped the interruption
                 raise KeyboardInterrupt
+            if not hasattr(signal, "SIGHUP"):
+                LOG.warning(NO_SIGNALS)
             for name in SIGNALS:
                 number = getattr(signal, name, None)  # Windows has no SIGUSR1
                 if number is not None and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # by nohup

@@ -55,6 +55,13 @@ class Listener:
 
     All methods are called in a thread of the listener's own, one after the other. If one raises or hangs, a warning says so
     once, and training continues. With several processes, only the first one has listeners.
+
+    Example:
+        >>> class Bell(Listener):
+        ...     def end(self, result):
+        ...         print("done" if result else "stopped")
+        >>> Bell().end(None)
+        stopped
     """
 
     def start(self, run: TrackedRun) -> None:
