@@ -115,35 +115,29 @@ class SoundPreparation:
         """Make items of all recordings that can be read, and report the others."""
         failed = dict[int, UnreadableFile]()
         paths = _paths(inputs)
-        clipped = list[int]()
-        items, contents = self._made(paths, progress, failed, clipped)
+        cut = list[int]()
+        items, contents = self._made(paths, progress, failed, cut)
         kept = [position for position in range(len(paths)) if position not in failed]
         quiet = (items.flatten(1).amax(1) == 0).tolist() if len(items) else []
         silent = [repr(names[position]) for position, one in zip(kept, quiet, strict=True) if one]
         findings = unreadable(failed, names, "recordings")
         findings += about("warning", "there are recordings without a sound", silent, "Remove them if that is a mistake.")
-        loud = [repr(names[position]) for position in clipped]
-        findings += about(
-            "note", "there are recordings that were too loud and are cut off (clipping)", loud, "They may sound odd."
-        )
+        loud = [repr(names[position]) for position in cut]
+        findings += about("note", "there are recordings cut off at full volume (clipping)", loud, "They may sound odd.")
         return Prepared(self, items, kept, findings, contents)
 
     def _made(
-        self,
-        paths: Sequence[Path],
-        progress: Progress | None,
-        failed: dict[int, UnreadableFile],
-        clipped: list[int] | None = None,
+        self, paths: Sequence[Path], progress: Progress | None, failed: dict[int, UnreadableFile], cut: list[int] | None = None
     ) -> tuple[Tensor, list[bytes]]:
-        """Make spectrograms and digests; `clipped` gets positions, and asks for errors to be collected."""
+        """Make spectrograms and digests; with `cut`, collect errors, and the positions of what is cut off."""
         items, contents = torch.empty(len(paths), *self.shape), list[bytes]()
         for position, made in enumerate(by_threads(self._heard, paths, progress)):
             if not isinstance(made, UnreadableFile):
                 items[len(contents)] = made[0]
                 contents.append(made[1])
-                if made[2] and clipped is not None:
-                    clipped.append(position)
-            elif clipped is not None:
+                if made[2] and cut is not None:
+                    cut.append(position)
+            elif cut is not None:
                 failed[position] = made
             else:
                 raise made
@@ -258,10 +252,9 @@ def _encoded(wave: npt.NDArray[np.float32], rate: int) -> bytes:
 
 def _is_clipped(wave: npt.NDArray[np.float32]) -> bool:
     """Tell whether many neighbours are equal and as loud as can be."""
-    loudest = np.abs(wave) == np.abs(wave).max()
-    return (
-        bool(np.abs(wave).max() >= FULL and (loudest[1:] & (wave[1:] == wave[:-1])).mean() > CLIPPED) if len(wave) > 1 else False
-    )
+    most = np.abs(wave).max()
+    same = (np.abs(wave[1:]) == most) & (wave[1:] == wave[:-1])
+    return bool(most >= FULL and same.sum() > CLIPPED * len(wave))
 
 
 def draw_spectrogram(path: Path) -> Image.Image:

@@ -212,7 +212,7 @@ def test_what_was_too_loud_is_named(tmp_path: Path) -> None:
 
 def test_a_hundred_thousand_files_are_looked_at_before_any_is_decoded(tmp_path: Path) -> None:
     path = write_sound(tmp_path / "a.wav", tone(440, 0.1))
-    with pytest.raises(InputError, match="100,000 spectrograms would take .* GB of memory. Give fewer"):
+    with pytest.raises(InputError, match=r"100,000 spectrograms would take .* GB of memory\. Give fewer"):
         fit_sounds([path] * 100_000, names=["a"] * 100_000, limit=2**27)
 
 
