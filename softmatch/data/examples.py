@@ -36,6 +36,7 @@ class Examples:
         augmented: (N, A, …) other versions of each item for strong views, such as back-translations of a text.
         chosen: (N,) True for items that a model chose to be labelled, on which no error is measured; None: there are none.
         refit: items and augmented items by a preparation that knows only the items at these positions, where words are counted.
+        recordings: the files that the items come from, where these are recordings.
     """
 
     items: Tensor | ImageFiles
@@ -50,6 +51,7 @@ class Examples:
     augmented: Tensor | None = None
     chosen: Tensor | None = None
     refit: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None
+    recordings: Sequence[Path] = ()
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):

@@ -155,6 +155,7 @@ def understand(
         augmented=prepare_augmented(records, made.preparation),
         chosen=torch.tensor([records.chosen[k] for k in kept]) if records.chosen else None,
         refit=partial(_refit, records, made.preparation) if isinstance(made.preparation, TfidfPreparation) else None,
+        recordings=_recordings(records, kept),
     )
     findings += check_copies(examples, contents)
     findings += [] if reading.encoder is not None else advise_encoder(records.kind, examples)
@@ -190,6 +191,10 @@ def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | No
             made = items.new_empty((len(items), len(records.augmented), *items.shape[1:]))
         made[:, number] = items
     return made
+
+
+def _recordings(records: Records, kept: Sequence[int]) -> list[Path]:
+    return [records.inputs[k] for k in kept] if records.kind == "sound" else []  # type: ignore[misc]  # as the kind says
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -318,5 +323,5 @@ def _test_examples(
         items = preparation(inputs)
     labels = torch.tensor([number[str(records.labels[position])] for position in known])
     names = [records.names[position] for position in known]
-    found = Examples(items, labels, examples.classes, examples.kind, names=names)
+    found = Examples(items, labels, examples.classes, examples.kind, names=names, recordings=_recordings(records, known))
     return found, digests(records.kind, inputs, items) if contents is None else contents, findings
