@@ -205,7 +205,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     chrome.run("location.hash = 'enough'")
     until(chrome, "document.querySelector('.lead').textContent", lambda said: said.startswith("With 30 labels the error is"))
     chrome.run("[...document.querySelectorAll('button')].find(b => b.textContent === 'Predict all samples').click()")
-    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("predict: done"))
+    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("Predicting: done"))
     assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
     until(chrome, "document.querySelector('.lead a') !== null")
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")
