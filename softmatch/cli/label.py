@@ -88,7 +88,8 @@ def label(
     for note in [*shown.notes, *_changes(moved, len(gone)), *_edited(log.edited)]:
         print(note)
     if shown.kind == "image" and config.encoder is None:
-        print("Similar images are found by their pixels. For photos, --encoder images finds them by what they show.")
+        advice = "For photos, add --encoder images (346 MB, downloaded once), which sees what they show."
+        print(f"Similar images are found by their pixels. {advice}")
     if len(shown.known) == len(shown):
         advice = "To label images anew, move their folders into one called unlabeled; for a table, name another --label-column."
         print(f"Every sample has a label in the source, so none is suggested; Review shows them. {advice}")

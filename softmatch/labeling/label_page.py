@@ -132,9 +132,9 @@ class LabelPage:
         if how == GROUP and any(queue.is_random(position) for position in positions):
             raise InputError("a group has no samples that measure the error.")
         samples = [(names[position], queue.shown.digest(position)) for position in positions]
-        unread = next((name for name, digest in samples if not digest), None)
-        if unread is not None and label is not None:
-            raise InputError(f"{unread} cannot be read, so it gets no label. Skip it with S.")
+        unread = [names[each] for each in positions if not (queue.shown.digest(each) and queue.shown.is_there(each))]
+        if unread and label is not None:
+            raise InputError(f"{unread[0]} cannot be read, so it gets no label. Skip it with S.")
         log.write(request, how, samples, label, purpose)
         self._gone -= set(purpose)
         self._changed()

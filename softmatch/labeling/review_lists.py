@@ -210,5 +210,6 @@ def _left_out(queue: SuggestionQueue) -> list[Row]:
     said = {SKIP: "skipped", NONE: "none of the classes"}
     values = [(name, value) for name, value in queue.log.values.items() if value.label is None and name in queue.shown.ids]
     return [
-        {"id": queue.shown.ids[name], "label": None, "prediction": None, "said": said[value.purpose]} for name, value in values[::-1]
+        {"id": queue.shown.ids[name], "label": None, "prediction": None, "said": said[value.purpose]}
+        for name, value in values[::-1]
     ]

@@ -36,7 +36,17 @@ BASELINE_COST = 0.4
 TAIL = 2000
 """Characters of a process's output that are shown."""
 FORMATS = ("safetensors", "torchscript", "onnx")
-FIGURES = ("test_error", "test_error_interval", "supervised_test_error", "labels", "test_samples", "quantity", "quality", "kept", "measured_on")
+FIGURES = (
+    "test_error",
+    "test_error_interval",
+    "supervised_test_error",
+    "labels",
+    "test_samples",
+    "quantity",
+    "quality",
+    "kept",
+    "measured_on",
+)
 
 
 class Trainings:

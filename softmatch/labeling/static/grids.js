@@ -223,7 +223,7 @@ export function reviewScreen(main) {
       const total = await grid.reload(keepPlace);
       version = page.state.version;
       const none = { disagreements: "Needs ten labels or more.", mistakes: "Needs a finished training that has measured its error.", predictions: "Needs labels of two classes.", copies: "No two samples hardly differ.", left: "No sample was skipped." }[chosenList] ?? "";
-      said.textContent = total ? `${counted(total)} samples. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}${grid.reserved ? ` ${counted(grid.reserved)} more samples are kept for measuring the error, so their predictions are not shown.` : ""}${doubted(total)}` : `Nothing here. ${none}`;
+      said.textContent = total ? `${counted(total)} ${total === 1 ? "sample" : "samples"}. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}${grid.reserved ? ` ${counted(grid.reserved)} more samples are kept for measuring the error, so their predictions are not shown.` : ""}${doubted(total)}` : `Nothing here. ${none}`;
     } catch (error) { fail(error); }
     render();
   }

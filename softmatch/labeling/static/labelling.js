@@ -7,6 +7,7 @@ const AHEAD = 6;
 let queue = []; // the first one is shown; kept when another screen is opened
 let fetching = false;
 let exhausted = false;
+let planned = false; // suggestions are there; what was fetched before them came in any order
 
 export function labelScreen(main) {
   const stage = make("section", { class: "stage", "aria-label": "Sample" });
@@ -110,7 +111,7 @@ export function labelScreen(main) {
     const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
     progress.replaceChildren(...[
       make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),
-      make("p", {}, `Random samples, to measure the error: ${counted(state.random)}${state.measuring < 20 ? ". There are too few samples for 20 of them, so the error is measured on all labels" : state.random < 20 ? " of 20. They come after the first 20 labels" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
+      make("p", {}, `Random samples, to measure the error: ${counted(state.random)}${state.measuring < 20 ? ". There are too few samples for 20 of them, so the error is measured on all labels" : state.random < 20 ? ` of 20${state.labeled < 20 ? ". They come after the first 20 labels" : ""}` : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
       finding && make("p", { class: "finding" }, finding),
     ].filter(Boolean));
   }
@@ -154,7 +155,15 @@ export function labelScreen(main) {
   render();
   fill();
   return {
-    refresh: () => { render(); if (!queue.length) fill(); },
+    refresh: () => {
+      if (!planned && page.state.ready && page.state.fresh) {
+        planned = true;
+        queue = queue.filter((sample, place) => !place || !sample.reason.startsWith("Any sample, until"));
+        fill();
+      }
+      render();
+      if (!queue.length) fill();
+    },
     close: () => { open = false; },
     press: (key, event) => {
       const label = classOf(key);
