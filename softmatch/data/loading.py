@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows
 from softmatch.data.pictures import ImageFiles
+from softmatch.data.shards.members import Member
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
 from softmatch.seeds import stream
@@ -32,6 +33,8 @@ from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
 from softmatch.views.pillow import PillowViews, to_image
 
+Source = int | str | Member
+"""Place of an image: in a tensor, its path, or inside a shard."""
 Made = dict[str, Tensor] | str
 """Result of a worker: views by name, uint8 (n, C, H, W), or what went wrong."""
 
@@ -163,7 +166,7 @@ class _Part(NamedTuple):
     role: str
     step: int
     start: int
-    sources: Sequence[int | str]
+    sources: Sequence[Source]
 
 
 class _Row:
@@ -184,9 +187,12 @@ class _Row:
                     yield _Part(name, step, start, _sources(role.items, chosen.tolist()))
 
 
-def _sources(items: Items, positions: Iterable[int]) -> Sequence[int | str]:
+def _sources(items: Items, positions: Iterable[int]) -> Sequence[Source]:
     """Give the places of images for a worker: paths, so that it needs no list of all files, or positions in its tensor."""
-    return [str(items.paths[position]) for position in positions] if isinstance(items, ImageFiles) else list(positions)
+    if not isinstance(items, ImageFiles):
+        return list(positions)
+    found = [items.paths[position] for position in positions]
+    return [each if isinstance(each, Member) else str(each) for each in found]
 
 
 class _Maker:
@@ -197,8 +203,11 @@ class _Maker:
         self.views, self.names = PillowViews(views, items.side if isinstance(items, ImageFiles) else None), names
         self.bytes = len(names) * math.prod(items.shape[1:])
 
-    def open(self, source: int | str) -> Image.Image:
-        return to_image(self.items[int(source)]) if isinstance(self.items, Tensor) else self.items.open(Path(str(source)))
+    def open(self, source: Source) -> Image.Image:
+        if isinstance(self.items, Tensor):
+            assert isinstance(source, int)
+            return to_image(self.items[source])
+        return self.items.open(source if isinstance(source, Member) else Path(str(source)))
 
 
 class _Parts(Dataset[Made]):
