@@ -24,7 +24,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows
 from softmatch.data.pictures import ImageFiles
-from softmatch.data.shards.members import Member
+from softmatch.data.shards.lanes import Lanes
+from softmatch.data.shards.members import Member, Members
+from softmatch.data.shards.remote import Ahead
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
 from softmatch.seeds import stream
@@ -99,6 +101,8 @@ class LoadedBatches:
 
     def close(self) -> None:
         """End the workers. A later call starts new ones."""
+        self._row.ahead.close()
+        self._row.ahead = Ahead()
         if self._workers is not None:
             self._workers.close()
         self._workers = None
@@ -173,7 +177,7 @@ class _Row:
     """All parts from step `first` on, without end. Remembers what was drawn for the steps that were begun."""
 
     def __init__(self, roles: Mapping[str, Role]) -> None:
-        self.roles, self.first = roles, 0
+        self.roles, self.first, self.ahead = roles, 0, Ahead()
         self.begun: deque[dict[str, Tensor]] = deque()
 
     def __iter__(self) -> Iterator[_Part]:
@@ -182,9 +186,16 @@ class _Row:
             self.begun.append(drawn)
             for name, role in self.roles.items():
                 places, rows = role.places(drawn[name]), _rows_of(role)
+                if isinstance(role.sampler, Lanes) and isinstance(role.items, ImageFiles):
+                    self._fetch_ahead(role.items, role.sampler.ahead(step, rows))
                 for start in rows[::PART]:
                     chosen = places[start : min(start + PART, rows.stop)]
                     yield _Part(name, step, start, _sources(role.items, chosen.tolist()))
+
+    def _fetch_ahead(self, items: ImageFiles, shards: Sequence[int]) -> None:
+        """Bring shards onto this disk while the workers are busy with those before them."""
+        if isinstance(items.paths, Members):
+            self.ahead.want([items.paths.shards[number] for number in shards])
 
 
 def _sources(items: Items, positions: Iterable[int]) -> Sequence[Source]:

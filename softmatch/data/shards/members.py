@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from softmatch.data.shards.remote import File, is_remote, on_disk
+from softmatch.data.shards.remote import File, on_disk
 from softmatch.files.cache import entry
 
 KEPT = 64
@@ -89,8 +89,3 @@ class Members(Sequence[Member]):
         shard = self.shards[number]
         row = _rows(shard)[position - int(self.stops[number] - self.counts[number])]
         return Member(shard, int(row["offset"]), int(row["size"]))
-
-    @property
-    def is_remote(self) -> bool:
-        """True if shards have to be fetched."""
-        return any(is_remote(shard.place) for shard in self.shards)

@@ -3,9 +3,12 @@
 import glob
 import itertools
 import os
+import queue
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -144,13 +147,40 @@ def fetch(place: str) -> Path:
     return on_disk(find(place))
 
 
+class Ahead:
+    """A thread that fetches files before they are needed. What fails here is left to whoever needs the file, and reports it."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[File | None] = queue.SimpleQueue()
+        self._known: set[File] = set()
+        self._thread: threading.Thread | None = None
+
+    def want(self, files: Sequence[File]) -> None:
+        """Fetch these next, unless they were asked for just before."""
+        for file in files:
+            if file not in self._known and is_remote(file.place):
+                self._asked.put(file)
+        self._known = set(files)
+        if self._thread is None and not self._asked.empty():
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (file := self._asked.get()) is not None:
+            with suppress(InputError, OSError):
+                on_disk(file)
+
+    def close(self) -> None:
+        """End the thread after the file that it fetches now."""
+        while not self._asked.empty():
+            self._asked.get()
+        self._asked.put(None)
+
+
 def make_room(size: int) -> None:
     """Remove the copies that were not used for longest, until so many bytes fit; a process that reads one can go on."""
     folder = cache_folder() / "remote"
-    try:
-        limit = float(os.environ.get(LIMIT) or DEFAULT_GB) * 1e9
-    except ValueError:
-        raise InputError(f"{LIMIT} is {os.environ[LIMIT]!r}; it must be a number of gigabytes, such as 50.") from None
+    limit = cache_limit()
     if size > limit:
         raise InputError(f"a file of {size / 1e9:.1f} GB does not fit into a cache of {limit / 1e9:g} GB. Raise {LIMIT}.")
     copies = [(path.stat(), path) for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".lock"]
@@ -160,6 +190,14 @@ def make_room(size: int) -> None:
             return
         path.unlink(missing_ok=True)
         held_bytes -= status.st_size
+
+
+def cache_limit() -> float:
+    """Bytes of fetched files to keep at most: those of $SOFTMATCH_CACHE_GB, else 50 GB."""
+    try:
+        return float(os.environ.get(LIMIT) or DEFAULT_GB) * 1e9
+    except ValueError:
+        raise InputError(f"{LIMIT} is {os.environ[LIMIT]!r}; it must be a number of gigabytes, such as 50.") from None
 
 
 def _fetch(file: File, copy: Path) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 from softmatch.data.preparations.file_reading import by_threads
 from softmatch.data.readers.labels import clean_label
 from softmatch.data.records import Columns, Finding, InputKind, Records, about
+from softmatch.data.shards.lanes import LANES, WINDOW
 from softmatch.data.shards.members import Member, Members, read_rows
-from softmatch.data.shards.remote import File, expand, find, is_remote
+from softmatch.data.shards.remote import LIMIT, File, cache_limit, expand, find, is_remote
 from softmatch.data.shards.tar_index import ShardIndex, keys_of, open_index
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
@@ -113,6 +114,12 @@ def open_shards(pattern: str, columns: Columns) -> OpenedShards:
         found.findings.append(
             Finding("note", f"--label {columns.label} is not used: labels lie beside the images (.cls, .json).")
         )
+    needed = 2 * WINDOW * LANES * max(each.size for each in files)
+    if is_remote(files[0].place) and cache_limit() < min(needed, sum(each.size for each in files)):
+        text = (
+            f"shards are fetched again and again: {needed / 1e9:.1f} GB are in use at a time. Set {LIMIT} to {needed / 1e9:.0f}."
+        )
+        found.findings.append(Finding("warning", text))
     if others:
         found.findings.append(Finding("note", f"files without an image of the same name are left out: {kinds}."))
     return found
