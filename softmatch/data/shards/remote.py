@@ -182,7 +182,7 @@ def make_room(size: int) -> None:
     folder = cache_folder() / "remote"
     limit = cache_limit()
     if size > limit:
-        raise InputError(f"a file of {size / 1e9:.1f} GB does not fit into a cache of {limit / 1e9:g} GB. Raise {LIMIT}.")
+        raise InputError(f"a file of {size / 1e9:.2g} GB does not fit into a cache of {limit / 1e9:g} GB. Raise {LIMIT}.")
     copies = [(path.stat(), path) for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".lock"]
     held_bytes = sum(status.st_size for status, _ in copies)
     for status, path in sorted(copies, key=lambda each: each[0].st_mtime):

@@ -117,7 +117,7 @@ def open_shards(pattern: str, columns: Columns) -> OpenedShards:
     needed = 2 * WINDOW * LANES * max(each.size for each in files)
     if is_remote(files[0].place) and cache_limit() < min(needed, sum(each.size for each in files)):
         text = (
-            f"shards are fetched again and again: {needed / 1e9:.1f} GB are in use at a time. Set {LIMIT} to {needed / 1e9:.0f}."
+            f"shards are fetched again and again: {needed / 1e9:.2g} GB are in use at a time. Raise {LIMIT}."
         )
         found.findings.append(Finding("warning", text))
     if others:
