@@ -24,6 +24,7 @@ from softmatch.data.readers.array_files import is_frame
 from softmatch.data.readers.python_datasets import is_dataset
 from softmatch.data.records import Finding
 from softmatch.data.samples import LABEL_KINDS, has_labels, inputs_for, is_path, new_records, read_targets
+from softmatch.data.shards.shard_source import refuse_shards
 from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
@@ -278,6 +279,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         job = open_job(where, user, where=WHERE)
         if job.examples.groups is None:
             raise InputError(f"{where!r} is a named source. Use softmatch.train, or give a path or arrays.")
+        refuse_shards(job.examples.streamed, "a classifier that keeps the predictions of its samples")
         _tell(job.findings)
         return job, np.array(job.examples.classes)
 

@@ -16,6 +16,7 @@ from softmatch.data.preparations.sounds import as_wav, draw_spectrogram
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Records
+from softmatch.data.shards.shard_source import refuse_shards, shards_in
 from softmatch.data.sources import SOURCES
 from softmatch.data.understanding import Reading, stop
 from softmatch.errors import InputError
@@ -48,6 +49,7 @@ class ShownSamples:
             raise InputError(
                 f"{source} is a named dataset, whose labels are known. Give a folder or a table of your own to label."
             )
+        refuse_shards(shards_in(source), "`softmatch label`")
         opened = open_source(source, reading.columns, need_label=False)
         if isinstance(opened, OpenedTable) and Path(source).is_file() and Path(source).stat().st_size <= WHOLE:
             read = {

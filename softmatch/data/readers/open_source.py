@@ -15,6 +15,8 @@ from softmatch.data.readers.series_files import has_series_rows, open_series_fil
 from softmatch.data.readers.table_source import is_delimited, is_table, open_table, read_table
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Columns, Opened, TableReader
+from softmatch.data.shards.remote import fetch, is_remote
+from softmatch.data.shards.shard_source import open_shards, shards_in
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 
@@ -54,7 +56,9 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_arrays(where, None)
     if isinstance(where, str) and HUB_ID.fullmatch(where.removeprefix(HUB)) and where.startswith(HUB):
         return open_hub(where.removeprefix(HUB), columns, need_label)
-    path = expand_home(where)
+    if (pattern := shards_in(where)) is not None:
+        return open_shards(pattern, columns)
+    path = fetch(str(where)) if is_remote(where) else expand_home(where)
     if path.is_dir():
         if path.resolve() == path.resolve().parent:
             raise InputError(f"{where} is the whole file system: give the folder of your data.")
