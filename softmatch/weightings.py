@@ -25,7 +25,12 @@ class Weighting(nn.Module):
 
     Attributes:
         max_weight: λ_max; weights lie in [0, λ_max].
+        from_sums: `update` uses only what `seen` says of the whole batch (`mean_probs()`, `confidence_moments()`, …), and
+            `forward` treats each row by itself. Several processes then exchange sums, whose size does not depend on the batch,
+            instead of predictions. Declared by each class itself: a subclass may learn from more.
     """
+
+    from_sums: bool = False
 
     def __init__(self, max_weight: float = 1.0) -> None:
         super().__init__()
@@ -53,6 +58,11 @@ class Weighting(nn.Module):
         return {}
 
 
+def needs_sums_only(part: nn.Module) -> bool:
+    """True for a weighting or an alignment whose own class says `from_sums`."""
+    return "from_sums" in vars(type(part)) and bool(part.from_sums)
+
+
 def confidence(probs: Tensor) -> Tensor:
     """max p of every row; raises InputError for NaN."""
     refuse_invalid("probs", probs)
@@ -62,12 +72,16 @@ def confidence(probs: Tensor) -> Tensor:
 class Constant(Weighting):
     """λ = λ_max: naive pseudo-labelling (Lee 2013)."""
 
+    from_sums = True
+
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return torch.full_like(confidence(probs), self.max_weight)
 
 
 class Linear(Weighting):
     """λ = λ_max · max p."""
+
+    from_sums = True
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * confidence(probs)
@@ -76,12 +90,16 @@ class Linear(Weighting):
 class Quadratic(Weighting):
     """λ = λ_max · (1 − (max p − 1)²)."""
 
+    from_sums = True
+
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * (1.0 - (confidence(probs) - 1.0) ** 2)
 
 
 class Laplacian(Weighting):
     """λ = λ_max · exp(−|max p − μ| / b) with fixed μ = 1, b = 0.3."""
+
+    from_sums = True
 
     def __init__(self, mean: float = 1.0, scale: float = 0.3, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -94,6 +112,8 @@ class Laplacian(Weighting):
 class Gaussian(Weighting):
     """λ = λ_max · exp(−(max p − μ)² / 2σ²) with fixed μ = 1, σ = 0.3."""
 
+    from_sums = True
+
     def __init__(self, mean: float = 1.0, std: float = 0.3, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
         self.mean, self.std = mean, std
@@ -104,6 +124,8 @@ class Gaussian(Weighting):
 
 class Threshold(Weighting):
     """λ = λ_max · 1(max p ≥ τ): FixMatch (Sohn et al. 2020); `strict` compares with > as UDA does."""
+
+    from_sums = True
 
     def __init__(self, threshold: float = 0.95, strict: bool = False, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -124,11 +146,14 @@ class RampUp(Weighting):
         shape: shape of the ramp, see `softmatch.state`.
     """
 
+    from_sums = True
+
     def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:
         inner = Constant() if inner is None else inner
         super().__init__(inner.max_weight)
         self.inner = inner
         self.ramp = Ramp(steps, shape)
+        self.from_sums = needs_sums_only(inner)
 
     def update(self, seen: Seen) -> None:
         self.inner.update(seen)
@@ -162,6 +187,8 @@ class TruncatedGaussian(Weighting):
             and σ² = 1 as in USB ("reset").
     """
 
+    from_sums = True
+
     def __init__(
         self,
         num_classes: int,
@@ -190,23 +217,12 @@ class TruncatedGaussian(Weighting):
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
-        top = confidence(seen.weak_probs)
         if self.estimation == "fixed":
+            confidence(seen.weak_probs)  # raises InputError for NaN
             return
-        if self.estimation == "per_class":
-            self._update_classes(top, seen.weak_probs.argmax(-1))
-            return
-        self.mean.update(top.mean())
-        if len(top) > 1:
-            self.variance.update(top.var(unbiased=True))
-
-    def _update_classes(self, top: Tensor, labels: Tensor) -> None:
-        zeros = torch.zeros(self.num_classes, dtype=top.dtype, device=top.device)
-        count = zeros.index_add(0, labels, torch.ones_like(top))
-        mean = zeros.index_add(0, labels, top) / count.clamp_min(1.0)
-        squares = zeros.index_add(0, labels, (top - mean[labels]) ** 2)
-        variance = squares / (count - 1.0).clamp_min(1.0)
-        if self.empty_class == "reset":
+        per_class = self.estimation == "per_class"
+        count, mean, variance = seen.class_moments() if per_class else seen.confidence_moments()
+        if per_class and self.empty_class == "reset":
             several = count > 1
             self.mean.update(torch.where(several, mean, torch.zeros_like(mean)))
             self.variance.update(torch.where(several, variance, torch.ones_like(variance)))
