@@ -1,7 +1,9 @@
 """The commands after training. They import torch, through other modules, when they run: help must not wait for it."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +11,7 @@ from cyclopts import Parameter
 
 from softmatch.cli.options import (
     ARGUMENTS,
+    MACHINE,
     OUTPUT,
     Device,
     Flag,
@@ -62,6 +65,9 @@ def predict(
     out: Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT, allow_leading_hyphen=True)] = None,
     probabilities: Annotated[bool, Parameter(group=OUTPUT)] = True,
     raw: Raw = False,
+    on: Annotated[Literal["here", "ray"], Parameter(group=MACHINE)] = "here",
+    workers: Annotated[int | None, Parameter(group=MACHINE, show_default="one per GPU, or CPU")] = None,
+    address: Annotated[str | None, Parameter(group=MACHINE, show_default="RAY_ADDRESS, or a new cluster here")] = None,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
 ) -> None:
     """Predict a folder, a table, an image or a text, and write label, confidence and the probability of each class.
@@ -77,6 +83,7 @@ def predict(
     - softmatch predict runs/tickets new.csv --keep id,customer
     - softmatch predict runs/tickets "my card was swallowed"
     - softmatch predict hf://owner/photos new-photos/
+    - softmatch predict runs/photos new-photos/ --out new.parquet --on ray --workers 8
 
     Parameters
     ----------
@@ -93,14 +100,28 @@ def predict(
         predictions/ of the run; the prediction of a single image or text is only printed.
     probabilities:
         Write the probability of each class.
+    on:
+        This machine, or a Ray cluster, whose machines find run and files at the same paths. Pieces that are done are kept beside
+        the table until it is complete: after an interruption the same command continues with them.
+    workers:
+        Ray: number of workers, each with the model in its memory and one GPU or CPU.
+    address:
+        Ray: a running cluster.
     """
-    from softmatch.inference.predict import predict as run_predict
+    from softmatch.inference.predict import predict as predict_here
     from softmatch.training.opening import reading_of
 
     talk = talk or TalkOrJson()
     if talk.as_json and out == Path("-"):
         raise InputError("--json and --out - both write to standard output: leave out one of them.")
     named = reading_of(make_config(given(columns))).columns
+    run_predict: Callable[..., Any] = predict_here
+    if on == "ray":
+        from softmatch.experiments.executors.predict_on_ray import predict_on_ray
+
+        run_predict = partial(predict_on_ray, workers=workers, address=address)
+    elif workers is not None or address is not None:
+        raise InputError("--workers and --address only work with --on ray: add that, or leave them out.")
     with _progress(talk) as bar:
         found = run_predict(
             *(run, source, out, named),
