@@ -73,10 +73,16 @@ def main(folder: Path, steps: int = 400, stop_after: int | None = None, resume: 
     torch.manual_seed(0)
     model = Digits(steps)
     arguments = TrainingArguments(
-        *(str(folder),),
-        **{"max_steps": stop_after or steps, "save_steps": stop_after or steps, "learning_rate": 3e-3, "use_cpu": True},
-        **{"lr_scheduler_type": "constant", "report_to": "none", "disable_tqdm": True, "max_grad_norm": 0.0},
-        **{"ignore_data_skip": True, "dataloader_pin_memory": False},
+        output_dir=str(folder),
+        max_steps=stop_after or steps,
+        save_steps=stop_after or steps,
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",  # the Trainer's default is a linear decrease to 0
+        max_grad_norm=0.0,  # and its default 1.0 clips
+        ignore_data_skip=True,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
     )
     trainer = PairTrainer(model, arguments, loader=loader, method=model.method)
     trainer.train(resume_from_checkpoint=resume)
