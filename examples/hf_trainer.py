@@ -38,16 +38,16 @@ class Dictionaries(softmatch.PairLoader):
         return (batch._asdict() for batch in super().__iter__())
 
 
-class PairTrainer(Trainer):  # type: ignore[misc]  # untyped
+class PairTrainer(Trainer):
     def __init__(self, *given: Any, loader: softmatch.PairLoader, method: softmatch.Match, **named: Any) -> None:
         super().__init__(*given, **named)
         self.loader, self.method = loader, method
         self.add_callback(Resumed(loader))
 
-    def get_train_dataloader(self) -> softmatch.PairLoader:
+    def get_train_dataloader(self) -> softmatch.PairLoader:  # type: ignore[override]  # not torch's
         return self.loader
 
-    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Tensor:
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *given: Any, **named: Any) -> Tensor:  # type: ignore[override]
         x, y, weak, strong, index = inputs.values()
         logits = model(torch.cat([x, weak, strong]))  # one pass, as DDP needs
         on_x, on_weak, on_strong = logits.split([len(x), len(weak), len(strong)])
@@ -55,7 +55,7 @@ class PairTrainer(Trainer):  # type: ignore[misc]  # untyped
         return loss
 
 
-class Resumed(TrainerCallback):  # type: ignore[misc]  # untyped
+class Resumed(TrainerCallback):
     def __init__(self, loader: softmatch.PairLoader) -> None:
         self.loader = loader
 
