@@ -7,7 +7,8 @@
 A key is pressed in Chromium, which needs the tests' `websocket-client`. The clock of the page starts at the time stamp of the key
 and stops after the frame that shows the next image, decoded. With --pace 0 the next key follows at once: the user is never that
 fast, but the page then waits for the server. The column "server" is the time from the key to the acknowledged label. Labels are
-given in blocks that alternate between the two versions of the code, so that a busy machine slows both.
+given in blocks that alternate between the two versions of the code, so that a busy machine slows both. "Idle key" is a key that
+does nothing, pressed in blocks between the others: the time to the next frame is what browser and machine take by themselves.
 """
 
 import argparse
@@ -27,8 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.report.chrome import Chrome  # a browser for tests, and for this
 
 BLOCKS = 4
+WHAT = ("key to next image", "key to saved", "idle key")
 WATCH = """
-window.times = []; window.saved = []; window.pressed = [];
+window.times = []; window.idle = []; window.saved = []; window.pressed = [];
 const fetched = window.fetch;
 window.fetch = async (...given) => {
   const found = await fetched(...given);
@@ -36,6 +38,10 @@ window.fetch = async (...given) => {
   return found;
 };
 addEventListener('keydown', (event) => {
+  if (event.key === '-') { // no act: what the browser and the machine take by themselves
+    requestAnimationFrame(() => setTimeout(() => window.idle.push(performance.now() - event.timeStamp), 0));
+    return;
+  }
   pressed.push(event.timeStamp);
   const before = document.querySelector('.stage img');
   const look = async () => {
@@ -84,6 +90,18 @@ class Labeller:
             time.sleep(0.02)
         return self.chrome.run("times"), self.chrome.run("saved")
 
+    def press_idly(self, number: int, pace: float) -> list[float]:
+        """Press a key that does nothing; milliseconds to the next frame."""
+        self.chrome.run("idle.length = 0")
+        for place in range(number):
+            event = {"key": "-", "code": "Minus", "windowsVirtualKeyCode": 189}
+            self.chrome.send("Input.dispatchKeyEvent", type="keyDown", text="-", **event)
+            self.chrome.send("Input.dispatchKeyEvent", type="keyUp", **event)
+            while self.chrome.run("idle.length") <= place:
+                time.sleep(0.002)
+            time.sleep(pace)
+        return list(self.chrome.run("idle"))
+
     def close(self) -> None:
         """End both."""
         self.chrome.close()
@@ -115,15 +133,17 @@ def main() -> None:
                 labellers[name].wait_until_ready()
             load = f", load average {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
             print(f"{given.images:,} images, {os.cpu_count()} cores ({platform.machine()}){load}.\n")
-            print("| code | pause | key to next image: median | 95 % | key to saved: median | 95 % |\n|---|---|---|---|---|---|")
+            print(f"| code | pause | {' | 95 % | '.join(f'{what}: median' for what in WHAT)} | 95 % |\n|{'---|' * 8}")
             for pace in given.pace:
-                found: dict[str, Any] = {name: ([], []) for name in labellers}
+                found: dict[str, Any] = {name: ([], [], []) for name in labellers}
                 for _ in range(BLOCKS):
                     for name, labeller in labellers.items():
-                        for all_times, times in zip(found[name], labeller.label(given.labels // BLOCKS, pace), strict=True):
+                        number = given.labels // BLOCKS
+                        measured = *labeller.label(number, pace), labeller.press_idly(number, pace)
+                        for all_times, times in zip(found[name], measured, strict=True):
                             all_times += times
-                for name, (shown, saved) in found.items():
-                    print(f"| {name} | {pace:g} s | {describe(shown)} | {describe(saved)} |", flush=True)
+                for name, all_times in found.items():
+                    print(f"| {name} | {pace:g} s | {' | '.join(map(describe, all_times))} |", flush=True)
         finally:
             for labeller in labellers.values():
                 labeller.close()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from softmatch.alignments import Alignment, NoAlignment
     from softmatch.averages import RunningAverage, momentum_for
     from softmatch.classifier import Classifier
+    from softmatch.data.pairs import PairBatch, PairLoader
     from softmatch.errors import InputError, SoftmatchError, TrainingError
     from softmatch.inference.distil import distil
     from softmatch.inference.export import export
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from softmatch.inference.suggest import cold_start, suggest
     from softmatch.methods import METHODS, Match, Method, Problem, Supervised, build
     from softmatch.metrics import PseudoLabelMeter, PseudoLabels, class_quality, quality, quantity
+    from softmatch.report.drawn_charts import plot
     from softmatch.runs.model import Model, load_model
     from softmatch.step import Seen
     from softmatch.thresholds import CurriculumThreshold, LossThreshold, RelativeThreshold, SelfAdaptiveThreshold
@@ -51,13 +53,14 @@ __all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"
 __all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
 __all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
 __all__ += ["Classifier", "InputError", "LearningCurve", "Listener", "Model", "Result", "SoftmatchError", "TrackedRun"]
-__all__ += ["TrainingError"]
+__all__ += ["PairBatch", "PairLoader", "TrainingError"]
 __all__ += [
     "cold_start",
     "distil",
     "export",
     "learning_curve",
     "load_model",
+    "plot",
     "predict",
     "suggest",
     "train",
@@ -69,6 +72,7 @@ _HOMES = {
     "alignments": "Alignment NoAlignment",
     "averages": "RunningAverage momentum_for",
     "classifier": "Classifier",
+    "data.pairs": "PairBatch PairLoader",
     "errors": "InputError SoftmatchError TrainingError",
     "inference.distil": "distil",
     "inference.export": "export",
@@ -77,6 +81,7 @@ _HOMES = {
     "inference.suggest": "cold_start suggest",
     "methods": "METHODS Match Method Problem Supervised build",
     "metrics": "PseudoLabelMeter PseudoLabels class_quality quality quantity",
+    "report.drawn_charts": "plot",
     "runs.model": "Model load_model",
     "step": "Seen",
     "thresholds": "CurriculumThreshold LossThreshold RelativeThreshold SelfAdaptiveThreshold",

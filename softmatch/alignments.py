@@ -10,7 +10,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from softmatch.averages import PAPER_MOMENTUM, RunningAverage, Start
 from softmatch.errors import InputError
@@ -30,6 +29,8 @@ class NoAlignment(nn.Module):
         >>> NoAlignment()(torch.tensor([[0.9, 0.1]]))
         tensor([[0.9000, 0.1000]])
     """
+
+    from_sums = True
 
     def update(self, seen: Seen) -> None:
         """Nothing to learn."""
@@ -62,6 +63,7 @@ class Alignment(nn.Module):
     """
 
     goal: Tensor
+    from_sums = True
 
     def __init__(
         self,
@@ -86,9 +88,8 @@ class Alignment(nn.Module):
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
-        refuse_invalid("weak_probs", seen.weak_probs)
         labeled = None if self.target is None else self._labeled_mean(seen)  # first, because it may raise
-        batch = seen.weak_probs.mean(0)
+        batch = seen.mean_probs()
         if self.queue:
             self.recent.push(batch[None])
             self.marginal.value.copy_(self.recent.values.mean(0))
@@ -99,12 +100,10 @@ class Alignment(nn.Module):
             self.goal.copy_(self.target.value)
 
     def _labeled_mean(self, seen: Seen) -> Tensor:
-        if seen.labeled_probs is None or seen.labels is None:
+        probs, labels = seen.labeled_mean_probs(), seen.label_shares()
+        if probs is None or labels is None:
             raise InputError("an estimated alignment target needs labelled logits and labels.")
-        if self.estimated == "labels":
-            return F.one_hot(seen.labels, self.num_classes).float().mean(0)
-        refuse_invalid("labeled_probs", seen.labeled_probs)
-        return seen.labeled_probs.mean(0)
+        return labels if self.estimated == "labels" else probs
 
     def forward(self, probs: Tensor) -> Tensor:
         refuse_invalid("probs", probs)

@@ -21,8 +21,10 @@ from softmatch.config import Config, renamed
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.readers.array_files import is_frame
+from softmatch.data.readers.python_datasets import is_dataset
 from softmatch.data.records import Finding
-from softmatch.data.samples import LABEL_KINDS, inputs_for, is_path, new_records, read_targets
+from softmatch.data.samples import LABEL_KINDS, has_labels, inputs_for, is_path, new_records, read_targets
+from softmatch.data.shards.shard_source import refuse_shards
 from softmatch.data.understanding import fit_preparation, kind_of, prepare_augmented
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError
@@ -144,7 +146,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         Args:
             X: vectors (n, D); uint8 images (n, H, W), (n, H, W, C) or (n, C, H, W); arrays (n, …) of any
                 shape with `views` of your own, "file.py:name"; a frame, whose columns are features; texts. Without y, a source
-                that contains its labels: the path of a folder or table, or a frame.
+                that contains its labels: the path of a folder or table, a frame, a `datasets.Dataset`, or a dataset of torch.
             y: labels (n,), numbers or texts; −1, None or NaN for unlabelled samples.
             labels_from: file of further labels, for a source that contains its labels; see `softmatch.train`.
         """
@@ -154,7 +156,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         user = self._settings() | ({} if labels_from is None else {"labels_from": Path(labels_from)})
         if labels_from is not None and y is not None:
             raise InputError("labels_from is for a path or a frame without y: add its labels to y.")
-        job, classes = self._open(X, user) if y is None and (is_path(X) or is_frame(X)) else self._gather(X, y, user)
+        job, classes = self._open(X, user) if y is None and has_labels(X) else self._gather(X, y, user)
         if not bool((job.examples.labels == UNLABELED).any()):
             job = replace(job, config=job.config.model_copy(update={"method": "supervised", "method_options": {}}))
         with restored_state(), Tracking(listeners) as tracking:
@@ -177,7 +179,11 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         """Predict p(y | x) of each sample (n, C), in the order of `classes_`. A path is read in parts, whatever its size."""
         check_is_fitted(self)
         model = self.model_
-        if is_path(X) or (is_frame(X) and (model.preparation.takes in ("table", "text") or model.preparation.columns)):
+        if (
+            is_path(X)
+            or is_dataset(X)
+            or (is_frame(X) and (model.preparation.takes in ("table", "text") or model.preparation.columns))
+        ):
             return np.asarray(self._stream(X))
         return np.asarray(model.predict_proba(model.preparation(inputs_for(self, X, model.preparation))))
 
@@ -273,18 +279,21 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sciki
         job = open_job(where, user, where=WHERE)
         if job.examples.groups is None:
             raise InputError(f"{where!r} is a named source. Use softmatch.train, or give a path or arrays.")
+        refuse_shards(job.examples.streamed, "a classifier that keeps the predictions of its samples")
         _tell(job.findings)
         return job, np.array(job.examples.classes)
 
     def _gather(self, samples: Any, y: Any, user: Mapping[str, Any]) -> tuple[Job, npt.NDArray[Any]]:
         """Make a job from samples and labels given in Python."""
         asked = complete("your data", {}, user, where=WHERE)
-        if is_path(samples):
-            raise InputError(f"{samples} contains its labels. Leave out y.")
+        if is_path(samples) or is_dataset(samples):
+            raise InputError(f"{samples if is_path(samples) else 'the dataset'} contains its labels. Leave out y.")
         reading = reading_of(asked)
         records = new_records(self, samples, reading.columns)
         if y is None:
-            raise InputError("Classifier requires y to be passed, but the target y is None; only a path or a frame has labels.")
+            raise InputError(
+                "Classifier requires y to be passed, but the target y is None; only a path, a frame or a dataset has labels."
+            )
         targets = read_targets(y)
         check_consistent_length(records.names, targets.codes)
         if len(targets.classes) < 2:

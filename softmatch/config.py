@@ -105,7 +105,10 @@ class Config(BaseModel):
         "of your own that were left out, or on --test.",
     )
 
-    network: str = Field("auto", description="Network: wrn-d-k, resnet-50, small-conv, mlp, or file.py:name for your own.")
+    network: str = Field(
+        "auto",
+        description="Network: wrn-d-k, resnet-50, small-conv, mlp, timm:NAME (untrained), or file.py:name for your own.",
+    )
     views: dict[str, Any] = Field(
         {},
         description="Arguments of weak and strong views, such as --views.cutout 0.3; or --views file.py:name for your own views "

@@ -10,6 +10,8 @@ from typing import Any
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, clear the screen or reorder what is shown."""
 MINUS = "\u2212"
+MARKUP = re.compile(r"([\\`*_{}\[\]|~$#])")
+"""Characters with a meaning in Markdown, or in GitHub's."""
 
 
 def duration(seconds: float) -> str:
@@ -46,6 +48,17 @@ def signed(fraction: float) -> str:
 def visible(text: str) -> str:
     r"""Show control characters as text: a file called "\x1b[2J" must not clear the screen of whoever reads its name."""
     return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def plain(text: str) -> str:
+    """Put a text on one line, without characters that break or turn lines or cannot be written."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
+def escape_markdown(text: str) -> str:
+    """Escape a text so that Markdown shows it as it is, on one line."""
+    safe = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKUP.sub(r"\\\1", safe)
 
 
 def printable(path: Path | str) -> str:

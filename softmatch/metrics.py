@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from softmatch.distributed.processes import sum_in_place
+
 UNKNOWN = -1
 BINS = 50
 LEVEL = 0.95
@@ -122,7 +124,7 @@ class PseudoLabelMeter:
     def __init__(self, num_classes: int, device: torch.device | str = "cpu", fewest: int = 0) -> None:
         self.num_classes, self.fewest = num_classes, fewest
         self.device = torch.device(device)
-        self._sums, self._earlier = self._zeros(), self._zeros()
+        self._sums, self._earlier, self._own = self._zeros(), self._zeros(), self._zeros()
         self._new, self._samples = 0, 0  # since the last reset, and of this window
 
     def _zeros(self) -> dict[str, Tensor]:
@@ -139,20 +141,32 @@ class PseudoLabelMeter:
             self._earlier, self._sums, self._samples = self._sums, self._zeros(), 0
 
     @torch.no_grad()
-    def update(self, pseudo: PseudoLabels, truth: Tensor) -> None:
-        """Add one batch. `truth` (B,) is −1 if unknown; it is used for these sums only."""
+    def update(self, pseudo: PseudoLabels, truth: Tensor, samples: int | None = None) -> None:
+        """Add one batch. `truth` (B,) is −1 if unknown; it is used for these sums only.
+
+        Args:
+            samples: size of the whole batch, if the rows are this process's share of it: `settle` adds those of the others.
+        """
+        sums, number = (self._sums, len(pseudo.labels)) if samples is None else (self._own, samples)
         known = (truth != UNKNOWN).float()
         right = (pseudo.labels == truth).float()
         weights = pseudo.weights.float()
         rows = torch.stack(
             [torch.ones_like(weights), weights, pseudo.unaligned_weights.float(), weights * known, weights * right]
         )
-        self._sums["class_sums"].index_add_(1, pseudo.labels, rows)
+        sums["class_sums"].index_add_(1, pseudo.labels, rows)
         bins = (pseudo.confidence.float() * BINS).long().clamp(0, BINS - 1)
-        self._sums["histograms"].index_add_(1, bins, torch.stack([torch.ones_like(weights), known - right, right]))
-        self._sums["used"] += (weights > 0).float().sum()
-        self._new += len(weights)
-        self._samples += len(weights)
+        sums["histograms"].index_add_(1, bins, torch.stack([torch.ones_like(weights), known - right, right]))
+        sums["used"] += (weights > 0).float().sum()
+        self._new += number
+        self._samples += number
+
+    def settle(self) -> None:
+        """Add up what the processes have each of their shares, in one message, at the same step: before `read` and `state`."""
+        sum_in_place([*self._own.values()])
+        for name, value in self._own.items():
+            self._sums[name] += value
+            value.zero_()
 
     def state(self) -> dict[str, Tensor]:
         """The sums, for `load_state`."""

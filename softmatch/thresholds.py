@@ -242,6 +242,8 @@ class SelfAdaptiveThreshold(Weighting):
         tensor([1., 0.])
     """
 
+    from_sums = True
+
     def __init__(
         self,
         num_classes: int,
@@ -259,9 +261,9 @@ class SelfAdaptiveThreshold(Weighting):
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
-        self.level.update(confidence(seen.weak_probs).mean())
-        self.marginal.update(seen.weak_probs.mean(0))
-        self.histogram.update(targets.hard(seen.weak_probs).mean(0))
+        self.level.update(seen.confidence_moments()[1])
+        self.marginal.update(seen.mean_probs())
+        self.histogram.update(seen.pseudo_label_shares())
 
     def class_thresholds(self) -> Tensor:
         """τ·p̃ / max p̃, (C,)."""
@@ -275,16 +277,20 @@ class SelfAdaptiveThreshold(Weighting):
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * _reach(self.class_thresholds(), probs, pseudo_labels)
 
-    def fairness(self, strong_logits: Tensor, weights: Tensor) -> Tensor:
-        """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 if there are none."""
+    def fairness(self, strong_logits: Tensor, weights: Tensor, total: Curve = lambda sums: sums) -> Tensor:
+        """L_f = Σ a·log b, a = Norm(p̃/h̃), b = Norm(mean q / hist(argmax q)) over selected samples; 0 if there are none.
+
+        Args:
+            total: makes sums over all processes of the sums over these rows.
+        """
         chosen = (weights > 0).to(torch.float32)
         strong = torch.softmax(strong_logits.float(), dim=-1)
-        number = chosen.sum().clamp_min(1.0)
-        mean = (strong * chosen[:, None]).sum(0) / number
-        histogram = (targets.hard(strong.detach()) * chosen[:, None]).sum(0) / number
+        rows = torch.stack([strong, targets.hard(strong.detach()), chosen[:, None].expand_as(strong)]) * chosen[:, None]
+        sums, histogram, selected = total(rows.sum(1))
+        number = selected[0].clamp_min(1.0)
         ours = _normalized_ratio(self.marginal.value, self.histogram.value)
-        theirs = _normalized_ratio(mean, histogram)
-        return (ours * torch.log(theirs + 1e-12)).sum() * (chosen.sum() > 0)
+        theirs = _normalized_ratio(sums / number, histogram / number)
+        return (ours * torch.log(theirs + 1e-12)).sum() * (selected[0] > 0)
 
 
 def _normalized_ratio(value: Tensor, by: Tensor) -> Tensor:

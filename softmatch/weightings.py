@@ -26,6 +26,11 @@ class Weighting(nn.Module):
     Args:
         max_weight: λ_max; weights lie in [0, λ_max].
 
+    Attributes:
+        from_sums: `update` uses only what `seen` says of the whole batch (`mean_probs()`, `confidence_moments()`, …), and
+            `forward` treats each row by itself. Several processes then exchange sums, whose size does not depend on the batch,
+            instead of predictions. Declared by each class itself: a subclass may learn from more.
+
     Raises:
         ValueError: `max_weight` is not positive and finite.
 
@@ -36,6 +41,8 @@ class Weighting(nn.Module):
         >>> Half()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
         tensor([0.5000, 0.5000])
     """
+
+    from_sums: bool = False
 
     def __init__(self, max_weight: float = 1.0) -> None:
         super().__init__()
@@ -69,6 +76,11 @@ class Weighting(nn.Module):
         return {}
 
 
+def needs_sums_only(part: nn.Module) -> bool:
+    """True for a weighting or an alignment whose own class says `from_sums`."""
+    return "from_sums" in vars(type(part)) and bool(part.from_sums)
+
+
 def confidence(probs: Tensor) -> Tensor:
     """max p of every row; raises InputError for NaN."""
     refuse_invalid("probs", probs)
@@ -83,6 +95,8 @@ class Constant(Weighting):
         tensor([1., 1.])
     """
 
+    from_sums = True
+
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return torch.full_like(confidence(probs), self.max_weight)
 
@@ -95,6 +109,8 @@ class Linear(Weighting):
         tensor([0.9000, 0.6000])
     """
 
+    from_sums = True
+
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * confidence(probs)
 
@@ -106,6 +122,8 @@ class Quadratic(Weighting):
         >>> Quadratic()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
         tensor([0.9900, 0.8400])
     """
+
+    from_sums = True
 
     def forward(self, probs: Tensor, pseudo_labels: Tensor | None = None) -> Tensor:
         return self.max_weight * (1.0 - (confidence(probs) - 1.0) ** 2)
@@ -122,6 +140,8 @@ class Laplacian(Weighting):
         >>> Laplacian()(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
         tensor([0.7165, 0.2636])
     """
+
+    from_sums = True
 
     def __init__(self, mean: float = 1.0, scale: float = 0.3, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -143,6 +163,8 @@ class Gaussian(Weighting):
         tensor([0.9460, 0.4111])
     """
 
+    from_sums = True
+
     def __init__(self, mean: float = 1.0, std: float = 0.3, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
         self.mean, self.std = mean, std
@@ -162,6 +184,8 @@ class Threshold(Weighting):
         >>> Threshold(0.8)(torch.tensor([[0.9, 0.1], [0.6, 0.4]]))
         tensor([1., 0.])
     """
+
+    from_sums = True
 
     def __init__(self, threshold: float = 0.95, strict: bool = False, max_weight: float = 1.0) -> None:
         super().__init__(max_weight)
@@ -189,11 +213,14 @@ class RampUp(Weighting):
         tensor([0.4000])
     """
 
+    from_sums = True
+
     def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:
         inner = Constant() if inner is None else inner
         super().__init__(inner.max_weight)
         self.inner = inner
         self.ramp = Ramp(steps, shape)
+        self.from_sums = needs_sums_only(inner)
 
     def update(self, seen: Seen) -> None:
         self.inner.update(seen)
@@ -237,6 +264,8 @@ class TruncatedGaussian(Weighting):
         tensor([1.0000, 0.9976])
     """
 
+    from_sums = True
+
     def __init__(
         self,
         num_classes: int,
@@ -265,23 +294,12 @@ class TruncatedGaussian(Weighting):
 
     @torch.no_grad()
     def update(self, seen: Seen) -> None:
-        top = confidence(seen.weak_probs)
         if self.estimation == "fixed":
+            confidence(seen.weak_probs)  # raises InputError for NaN
             return
-        if self.estimation == "per_class":
-            self._update_classes(top, seen.weak_probs.argmax(-1))
-            return
-        self.mean.update(top.mean())
-        if len(top) > 1:
-            self.variance.update(top.var(unbiased=True))
-
-    def _update_classes(self, top: Tensor, labels: Tensor) -> None:
-        zeros = torch.zeros(self.num_classes, dtype=top.dtype, device=top.device)
-        count = zeros.index_add(0, labels, torch.ones_like(top))
-        mean = zeros.index_add(0, labels, top) / count.clamp_min(1.0)
-        squares = zeros.index_add(0, labels, (top - mean[labels]) ** 2)
-        variance = squares / (count - 1.0).clamp_min(1.0)
-        if self.empty_class == "reset":
+        per_class = self.estimation == "per_class"
+        count, mean, variance = seen.class_moments() if per_class else seen.confidence_moments()
+        if per_class and self.empty_class == "reset":
             several = count > 1
             self.mean.update(torch.where(several, mean, torch.zeros_like(mean)))
             self.variance.update(torch.where(several, variance, torch.ones_like(variance)))

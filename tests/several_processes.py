@@ -5,13 +5,15 @@
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
@@ -19,6 +21,7 @@ from torch import distributed as dist
 from softmatch import step as seen
 from softmatch.distributed import processes
 from softmatch.distributed.batch_norm import synchronise
+from softmatch.distributed.gradients import GradientSum
 from softmatch.distributed.processes import World, world
 from softmatch.errors import InputError
 from softmatch.methods import METHODS, Forward, Method, Problem, build, meta
@@ -56,6 +59,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """With which every term of a method has set in after three steps."""
 CASES = (*METHODS, "simmatch with a teacher", "semireward+adamatch", "cossl+adamatch", "abc+freematch", "influence+flexmatch")
+FROM_SUMS = ("softmatch", "fixmatch", "freematch", "uda", "pseudo_label")
+"""Methods that exchange sums instead of predictions."""
 NORMALISED: dict[str, BatchStatistics] = {
     "softmatch": "joint",
     "adamatch": "separate",
@@ -64,6 +69,11 @@ NORMALISED: dict[str, BatchStatistics] = {
     "meta_pseudo_labels": "joint",
 }
 """Methods that are also trained with batch normalisation, and with which of its statistics."""
+
+MESSAGE = 500
+"""Bytes of a message of gradients: the network needs several."""
+TIMES = (1, 8)
+"""Multiples of the batch for which messages are counted."""
 
 Found = dict[str, Tensor]
 
@@ -105,20 +115,20 @@ def first_of_two(whole: Tensor) -> Tensor:
     return whole[processes.share(len(whole), World(0, 2))]
 
 
-def make_batch(method: Method, generator: torch.Generator, cut: Cut) -> Batch:
+def make_batch(method: Method, generator: torch.Generator, cut: Cut, times: int = 1) -> Batch:
     def draw(number: int) -> Tensor:
-        whole = torch.randn(number, *SHAPE, generator=generator).to(memory_format=torch.channels_last)
+        whole = torch.randn(times * number, *SHAPE, generator=generator).to(memory_format=torch.channels_last)
         return cut.views(whole)
 
     def labels(number: int) -> Tensor:
-        return cut.labels(torch.randint(0, CLASSES, (number,), generator=generator))
+        return cut.labels(torch.randint(0, CLASSES, (times * number,), generator=generator))
 
     sizes = {"balanced": BALANCED, "validation": VALIDATION}
     return Batch(
         labeled={name: draw(LABELED) for name in method.labeled_views},
         labels=labels(LABELED),
         unlabeled={name: draw(UNLABELED) for name in method.unlabeled_views},
-        index=cut.labels(torch.randint(0, POOL, (UNLABELED,), generator=generator)),
+        index=cut.labels(torch.randint(0, POOL, (times * UNLABELED,), generator=generator)),
         labeled_index=cut.labels(torch.randperm(LABELED, generator=generator)),
         streams={name: Labeled({"weak": draw(sizes[name])}, labels(sizes[name])) for name in method.streams},
     )
@@ -141,6 +151,7 @@ def train(
     losses, generator, pool = [], torch.Generator().manual_seed(7), torch.randn(POOL, *SHAPE)
     average = ModelAverage(network, 0.7)
     optimizer = make_optimizer(network.parameters())
+    gradients = GradientSum(network, MESSAGE)
     with seen.whole_batches() if cut is None else nullcontext():
         method.begin(network, lambda module: make_optimizer(module.parameters()))
         forward = Forward(network, statistics, average=average.network, sharded=True)
@@ -148,8 +159,9 @@ def train(
             forward.begin(step)
             batch = make_batch(method, generator, cut or Cut())
             output = method.step(forward, batch)
-            output.loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
-            processes.sum_gradients(network)
+            with gradients.during_backward():
+                output.loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
+            gradients.finish()
             optimizer.step()
             optimizer.zero_grad()
             average.update(network, step)
@@ -170,6 +182,38 @@ def train(
         "run": {"losses": torch.stack(losses), "random": torch.get_rng_state()},
     }
     return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+
+def count_bytes(case: str) -> list[dict[str, int]]:
+    """Bytes that this process gives to each collective operation in a second step, for batches of several sizes."""
+    found = []
+    for times in TIMES:
+        method = build(case, PROBLEM, OPTIONS.get(case))
+        network = make_network(method, normalised=False, dropout=0.0)
+        forward, gradients = Forward(network, sharded=True), GradientSum(network, MESSAGE)
+        generator = torch.Generator().manual_seed(7)
+        for _ in range(2):
+            with counted() as bytes_of, seen.whole_batches():
+                with gradients.during_backward():
+                    method.step(forward, make_batch(method, generator, Cut(), times)).loss.backward()  # type: ignore[no-untyped-call]
+                gradients.finish()
+        found.append(dict(bytes_of))
+    return found
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count the bytes of the tensors that collective operations are given in this block."""
+    bytes_of, operations = Counter[str](), {name: getattr(dist, name) for name in ("all_reduce", "all_gather", "broadcast")}
+
+    def count(name: str, *given: Any, **options: Any) -> Any:
+        bytes_of[name] += given[1 if name == "all_gather" else 0].nbytes
+        return operations[name](*given, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in operations:
+            patch.setattr(dist, name, partial(count, name))
+        yield bytes_of
 
 
 NORMS: dict[str, Callable[[], nn.BatchNorm1d | nn.BatchNorm2d]] = {
@@ -273,6 +317,7 @@ def everything() -> dict[str, dict[str, Any]]:
         "norms": {name: normalise(name) for name in NORMS},
         "dropout": {"softmatch": train("softmatch", dropout=0.5), "again": train("softmatch", dropout=0.5)},
         "converse": converse(),
+        "bytes": {case: count_bytes(case) for case in (*FROM_SUMS, "flexmatch")},
     }
     if world().size == 2:
         found |= {case: two_processes.run_all(world().rank, 2, first) for case, first in two_processes.FIRST.items()}

@@ -126,7 +126,7 @@ def describe(task: Task, console: Console, run: str) -> None:
     recipe = "" if config.recipe is None else f" by the recipe {config.recipe!r}"
     alone = config.method == "supervised"
     batch = f"{config.labeled_batch} samples" if alone else f"{config.labeled_batch} + {config.unlabeled_batch} samples"
-    unlabeled = int((~torch.isin(split.unlabeled, split.labeled)).sum())
+    unlabeled = task.pool_size - int(torch.isin(split.unlabeled, split.labeled).sum())
     name = task.network_name
     if name.startswith(ENCODER):  # without its folder
         name = f"encoder {Path(name.removeprefix(ENCODER)).name}"

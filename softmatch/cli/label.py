@@ -80,20 +80,27 @@ def label(
     folder = (project or Path(f"{_plain_name(where)}-labels")).absolute()
     _refuse_inside(folder, where)
     log = LabelLog(folder)
+    moved, gone = shown.follow(log)
     log.write_table()
     if log.cut:
         print("An act that was being written when the last server ended was removed; it had not been acknowledged.")
     _say(f"{shown.where}: {len(shown):,} samples, {len(log.labels()):,} labelled here. Project: {folder}")
-    for note in shown.notes:
+    for note in [*shown.notes, *_changes(moved, len(gone)), *_edited(log.edited)]:
         print(note)
+    if shown.kind == "image" and config.encoder is None:
+        advice = "For photos, add --encoder images (346 MB, downloaded once), which sees what they show."
+        print(f"Similar images are found by their pixels. {advice}")
     if len(shown.known) == len(shown):
         advice = "To label images anew, move their folders into one called unlabeled; for a table, name another --label-column."
         print(f"Every sample has a label in the source, so none is suggested; Review shows them. {advice}")
     queue = SuggestionQueue(shown, log, reading, config.seed)
     trainings = Trainings(folder, where, _words(asked), _words({key: asked[key] for key in COLUMNS if key in asked}))
     queue.start()
-    serve(LabelPage(trainings, shown, log, queue), host, port, _say, browser)
+    known = len(log.edited)
+    serve(LabelPage(trainings, shown, log, queue, gone), host, port, _say, browser)
     print(f"{len(log.labels()):,} labels in {folder / 'labels.csv'}")
+    for note in _edited(log.edited[known:]):
+        print(note)
     for name in trainings.names():
         if trainings.is_running(name):
             run = shlex.quote(str(trainings.path(name)))
@@ -141,6 +148,20 @@ def _samples_of(run: Path) -> "ShownSamples | None":
     except InputError as error:
         _say(f"The samples of the run are listed by name only: {error}")
         return None
+
+
+def _changes(moved: int, gone: int) -> list[str]:
+    """Sentences about labels whose samples are not where they were."""
+    return [
+        *([f"{moved:,} labels follow samples that have another name or row now."] if moved else []),
+        *([f"{gone:,} labels are of samples that are gone or were changed. Trainings leave them out."] if gone else []),
+    ]
+
+
+def _edited(copies: list[Path]) -> list[str]:
+    """Sentences about a labels.csv that somebody else has changed."""
+    advice = "labels.csv is made from log.jsonl: correct labels on the page, or give the copy to --labels-from."
+    return [f"labels.csv had been changed by hand; that version is kept as {path}. {advice}" for path in copies]
 
 
 def _require_web(command: str) -> None:

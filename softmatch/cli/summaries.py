@@ -225,7 +225,7 @@ def check_facts(plan: Plan, findings: Sequence[Finding]) -> dict[str, Any]:
     return {
         "source": task.source,
         "kind": task.examples.kind,
-        "samples": len(task.examples),
+        "samples": task.examples.number,
         "classes": dict(zip(task.examples.classes, counts, strict=True)),
         "unlabeled": unlabeled,
         "evaluation": {"kind": task.evaluation.kind, "folds": len(task.evaluation.folds) or None},
@@ -245,7 +245,7 @@ def _count_labels(task: Task) -> tuple[list[int], int]:
     if task.config.labels is not None:
         labels = labels[task.split.labeled]
     counts = torch.bincount(labels[labels >= 0], minlength=len(task.examples.classes)).tolist()
-    return counts, len(task.examples) - sum(counts)
+    return counts, task.examples.number - sum(counts)
 
 
 def _print_classes(task: Task, console: Console) -> None:

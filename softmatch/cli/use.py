@@ -1,7 +1,9 @@
 """The commands after training. They import torch, through other modules, when they run: help must not wait for it."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,8 +11,10 @@ from cyclopts import Parameter
 
 from softmatch.cli.options import (
     ARGUMENTS,
+    MACHINE,
     OUTPUT,
     Device,
+    Flag,
     Json,
     Moved,
     MovedEncoder,
@@ -47,7 +51,7 @@ else:
 
 
 def predict(
-    run: Run,
+    run: Annotated[str, Parameter(help="Folder of a finished run, or hf://owner/name of the hub.", group=ARGUMENTS)],
     source: Annotated[str, Parameter(group=ARGUMENTS)],
     /,
     *,
@@ -61,6 +65,9 @@ def predict(
     out: Annotated[Path | None, Parameter(name=["--out", "-o"], group=OUTPUT, allow_leading_hyphen=True)] = None,
     probabilities: Annotated[bool, Parameter(group=OUTPUT)] = True,
     raw: Raw = False,
+    on: Annotated[Literal["here", "ray"], Parameter(group=MACHINE)] = "here",
+    workers: Annotated[int | None, Parameter(group=MACHINE, show_default="one per GPU, or CPU")] = None,
+    address: Annotated[str | None, Parameter(group=MACHINE, show_default="RAY_ADDRESS, or a new cluster here")] = None,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
 ) -> None:
     """Predict a folder, a table, an image or a text, and write label, confidence and the probability of each class.
@@ -75,6 +82,8 @@ def predict(
     - softmatch predict runs/tickets new.csv --out - | head
     - softmatch predict runs/tickets new.csv --keep id,customer
     - softmatch predict runs/tickets "my card was swallowed"
+    - softmatch predict hf://owner/photos new-photos/
+    - softmatch predict runs/photos new-photos/ --out new.parquet --on ray --workers 8
 
     Parameters
     ----------
@@ -91,14 +100,28 @@ def predict(
         predictions/ of the run; the prediction of a single image or text is only printed.
     probabilities:
         Write the probability of each class.
+    on:
+        This machine, or a Ray cluster, whose machines find run and files at the same paths. Pieces that are done are kept beside
+        the table until it is complete: after an interruption the same command continues with them.
+    workers:
+        Ray: number of workers, each with the model in its memory and one GPU or CPU.
+    address:
+        Ray: a running cluster.
     """
-    from softmatch.inference.predict import predict as run_predict
+    from softmatch.inference.predict import predict as predict_here
     from softmatch.training.opening import reading_of
 
     talk = talk or TalkOrJson()
     if talk.as_json and out == Path("-"):
         raise InputError("--json and --out - both write to standard output: leave out one of them.")
     named = reading_of(make_config(given(columns))).columns
+    run_predict: Callable[..., Any] = predict_here
+    if on == "ray":
+        from softmatch.experiments.executors.predict_on_ray import predict_on_ray
+
+        run_predict = partial(predict_on_ray, workers=workers, address=address)
+    elif workers is not None or address is not None:
+        raise InputError("--workers and --address only work with --on ray: add that, or leave them out.")
     with _progress(talk) as bar:
         found = run_predict(
             *(run, source, out, named),
@@ -242,7 +265,11 @@ def export(
     run: Run,
     /,
     *,
-    to: Literal["onnx", "torchscript", "safetensors"],
+    to: Literal["onnx", "torchscript", "safetensors", "hub"],
+    repo: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    private: Annotated[bool, Flag] = False,
+    license: Annotated[str | None, Parameter(group=OUTPUT)] = None,
+    include: Annotated[str | None, Parameter(group=OUTPUT)] = None,
     source: str | None = None,
     network: OwnNetwork = None,
     views: OwnViews = None,
@@ -260,11 +287,23 @@ def export(
 
     - softmatch export runs/photos --to onnx
     - softmatch export runs/tickets --to safetensors --out tickets-model
+    - softmatch export runs/photos --to hub --repo owner/photos --private --license mit
 
     Parameters
     ----------
     to:
-        Format: onnx (needs softmatch[onnx]), torchscript or safetensors.
+        Format: onnx (needs softmatch[onnx]), torchscript or safetensors; or hub, a folder for the Hugging Face hub with a model
+        card made from the run.
+    repo:
+        Repository owner/name to upload to; it is created if it does not exist. Default: only the folder is written, nothing is
+        sent. Samples of your data are never uploaded.
+    private:
+        Create a repository that only its owners see.
+    license:
+        Licence for the model card, by the hub's names, such as mit or apache-2.0. Default: none is stated.
+    include:
+        Further files of the run to upload, separated by commas: result.json; or held_out.csv, pictures.json and report.html,
+        which may show samples of your data.
     source:
         Samples to compare on. Default: samples in the run folder, or with a frozen encoder the data of the run.
     out:
@@ -272,7 +311,9 @@ def export(
     """
     from softmatch.inference.export import export as run_export
 
-    _tell(run_export(run, to, out, source, network=network, views=views, encoder_path=encoder_path), talk)
+    mine = {"network": network, "views": views, "encoder_path": encoder_path}
+    shared = {"repo": repo, "private": private, "license": license, "include": split_names(include) or ()}
+    _tell(run_export(run, to, out, source, **mine, **shared), talk)
 
 
 def distil(

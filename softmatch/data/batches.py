@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from softmatch.data.pictures import ImageFiles
+from softmatch.data.shards.lanes import Lanes
+from softmatch.data.shards.streamed import Kept
 from softmatch.distributed import processes
 from softmatch.seeds import derive, stream
 from softmatch.step import Batch, Labeled
@@ -59,7 +61,7 @@ class BalancedSampler:
         return self.order[self.starts[group] + inside.minimum(self.counts[group] - 1)]
 
 
-Draws = Sampler | BalancedSampler
+Draws = Sampler | BalancedSampler | Lanes
 """Samples of a step: positions (batch_size,) that follow from the step alone."""
 
 
@@ -79,7 +81,7 @@ class Role:
     labels: Tensor | None
     views: tuple[str, ...]
     sampler: Draws
-    pool: Tensor | None = None
+    pool: Tensor | Kept | None = None
     augmented: Tensor | None = None
 
     def places(self, drawn: Tensor) -> Tensor:
@@ -124,7 +126,7 @@ def make_roles(
     seed: int,
     labeled_views: Sequence[str] = ("weak",),
     unlabeled_views: Sequence[str] = ("weak", "strong"),
-    pool: Tensor | None = None,
+    pool: Tensor | Kept | None = None,
     streams: Sequence[str] = (),
     validation: tuple[Items, Tensor] | None = None,
     augmented: tuple[Tensor, Tensor] | None = None,

@@ -26,7 +26,7 @@ def suitable(
         encoder, tune: a pretrained encoder, and its trained part.
     """
     found: dict[str, Any] = {"test_fraction": FOLD_SHARE}
-    if labeled == len(examples) and bool((examples.labels != UNLABELED).all()):
+    if labeled == examples.number and bool((examples.labels != UNLABELED).all()):
         found["method"] = "supervised"
     quick = device.type != "cpu"
     found["labeled_batch"] = min(64, max(16, labeled))
@@ -67,7 +67,7 @@ def _images(examples: Examples, quick: bool) -> dict[str, Any]:
     views = {"pad": max(side // 8, 1)}
     if quick:
         return {"steps": 20_000, "views": views}
-    batch = min(max(len(examples), BATCHES[0]), BATCHES[1])
-    steps = max(EPOCHS * len(examples) // batch, FEWEST_STEPS)
+    batch = min(max(examples.number, BATCHES[0]), BATCHES[1])
+    steps = max(EPOCHS * examples.number // batch, FEWEST_STEPS)
     length = {"recipe": "sprint", "minutes": MINUTES, "steps": steps, "folds": 3}
     return length | {"unlabeled_batch": batch, "views": views} | ({"threads": 1} if side <= ONE_THREAD else {})

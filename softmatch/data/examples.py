@@ -10,6 +10,7 @@ from torch import Tensor
 
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation
+from softmatch.data.shards.streamed import Streamed
 from softmatch.errors import InputError
 from softmatch.formatting import series_of
 
@@ -36,6 +37,8 @@ class Examples:
         augmented: (N, A, …) other versions of each item for strong views, such as back-translations of a text.
         chosen: (N,) True for items that a model chose to be labelled, on which no error is measured; None: there are none.
         refit: items and augmented items by a preparation that knows only the items at these positions, where words are counted.
+        recordings: the files that the items come from, where these are recordings.
+        streamed: images in shards, which are too many to be examples; the examples are some of them. None: there are no others.
     """
 
     items: Tensor | ImageFiles
@@ -50,6 +53,8 @@ class Examples:
     augmented: Tensor | None = None
     chosen: Tensor | None = None
     refit: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None
+    recordings: Sequence[Path] = ()
+    streamed: Streamed | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) != len(self.labels):
@@ -74,12 +79,19 @@ class Examples:
     def __len__(self) -> int:
         return len(self.items)
 
+    @property
+    def number(self) -> int:
+        """Number of samples of the source: of the examples, or of all in its shards."""
+        return len(self) if self.streamed is None else len(self.streamed)
+
     def describe(self) -> str:
         """Describe them: '1,797 grey images of 8×8, 10 classes'."""
-        count, known = f"{len(self):,}", int((self.labels != UNLABELED).sum())
+        count, known = f"{self.number:,}", int((self.labels != UNLABELED).sum())
         if self.kind == "image":
             channels, height, width = self.items.shape[1:]
             what = f"{'grey' if channels == 1 else 'colour'} images of {height}×{width}"
+            if self.streamed is not None:
+                what += f" in {len(self.streamed.members.shards):,} shards"
             what += " (made of files when needed)" if isinstance(self.items, ImageFiles) else ""
         elif self.preparation is not None and self.preparation.takes == "sound":
             what = "recordings"
@@ -91,7 +103,7 @@ class Examples:
             what = f"texts of up to {self.items.shape[1]} tokens"
         else:
             what = f"vectors of {self.items.shape[1]} features"
-        labelled = "" if known == len(self) else f", {known:,} with a label"
+        labelled = "" if known == self.number else f", {known:,} with a label"
         return f"{count} {what}, {len(self.classes)} classes{labelled}"
 
 

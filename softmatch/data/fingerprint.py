@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -88,12 +89,16 @@ MOST_FILES = 4096
 def content(examples: Examples) -> str:
     """Compute SHA-256, in hex, of the items: all of them, or an even choice of more than 64 MB or 4,096 files.
 
-    Image files are represented by their sizes, which other images hardly share.
+    Image files are represented by their sizes, which other images hardly share, and so are shards.
     """
     total = hashlib.sha256(json.dumps([len(examples), list(examples.items.shape[1:])]).encode())
+    if examples.streamed is not None:
+        members = examples.streamed.members
+        total.update(json.dumps([members.counts.tolist(), [shard.size for shard in members.shards]]).encode())
     if isinstance(examples.items, ImageFiles):
         for position in range(0, len(examples), -(-len(examples) // MOST_FILES)):
-            total.update(examples.items.paths[position].stat().st_size.to_bytes(8, "little"))
+            path = examples.items.paths[position]
+            total.update((path.stat().st_size if isinstance(path, Path) else path.size).to_bytes(8, "little"))
         return total.hexdigest()
     for part in (examples.items, examples.augmented):
         if part is not None:

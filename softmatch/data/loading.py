@@ -24,6 +24,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from softmatch.data.batches import Batches, Items, Role, assemble, own_rows
 from softmatch.data.pictures import ImageFiles
+from softmatch.data.shards.lanes import Lanes
+from softmatch.data.shards.members import Member, Members
+from softmatch.data.shards.remote import Ahead
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
 from softmatch.seeds import stream
@@ -32,6 +35,8 @@ from softmatch.views import ImageViews, Views
 from softmatch.views.image import channel_statistics
 from softmatch.views.pillow import PillowViews, to_image
 
+Source = int | str | Member
+"""Place of an image: in a tensor, its path, or inside a shard."""
 Made = dict[str, Tensor] | str
 """Result of a worker: views by name, uint8 (n, C, H, W), or what went wrong."""
 
@@ -96,6 +101,8 @@ class LoadedBatches:
 
     def close(self) -> None:
         """End the workers. A later call starts new ones."""
+        self._row.ahead.close()
+        self._row.ahead = Ahead()
         if self._workers is not None:
             self._workers.close()
         self._workers = None
@@ -163,14 +170,14 @@ class _Part(NamedTuple):
     role: str
     step: int
     start: int
-    sources: Sequence[int | str]
+    sources: Sequence[Source]
 
 
 class _Row:
     """All parts from step `first` on, without end. Remembers what was drawn for the steps that were begun."""
 
     def __init__(self, roles: Mapping[str, Role]) -> None:
-        self.roles, self.first = roles, 0
+        self.roles, self.first, self.ahead = roles, 0, Ahead()
         self.begun: deque[dict[str, Tensor]] = deque()
 
     def __iter__(self) -> Iterator[_Part]:
@@ -179,14 +186,24 @@ class _Row:
             self.begun.append(drawn)
             for name, role in self.roles.items():
                 places, rows = role.places(drawn[name]), _rows_of(role)
+                if isinstance(role.sampler, Lanes) and isinstance(role.items, ImageFiles):
+                    self._fetch_ahead(role.items, role.sampler.ahead(step, rows))
                 for start in rows[::PART]:
                     chosen = places[start : min(start + PART, rows.stop)]
                     yield _Part(name, step, start, _sources(role.items, chosen.tolist()))
 
+    def _fetch_ahead(self, items: ImageFiles, shards: Sequence[int]) -> None:
+        """Bring shards onto this disk while the workers are busy with those before them."""
+        if isinstance(items.paths, Members):
+            self.ahead.want([items.paths.shards[number] for number in shards])
 
-def _sources(items: Items, positions: Iterable[int]) -> Sequence[int | str]:
+
+def _sources(items: Items, positions: Iterable[int]) -> Sequence[Source]:
     """Give the places of images for a worker: paths, so that it needs no list of all files, or positions in its tensor."""
-    return [str(items.paths[position]) for position in positions] if isinstance(items, ImageFiles) else list(positions)
+    if not isinstance(items, ImageFiles):
+        return list(positions)
+    found = [items.paths[position] for position in positions]
+    return [each if isinstance(each, Member) else str(each) for each in found]
 
 
 class _Maker:
@@ -197,8 +214,11 @@ class _Maker:
         self.views, self.names = PillowViews(views, items.side if isinstance(items, ImageFiles) else None), names
         self.bytes = len(names) * math.prod(items.shape[1:])
 
-    def open(self, source: int | str) -> Image.Image:
-        return to_image(self.items[int(source)]) if isinstance(self.items, Tensor) else self.items.open(Path(str(source)))
+    def open(self, source: Source) -> Image.Image:
+        if isinstance(self.items, Tensor):
+            assert isinstance(source, int)
+            return to_image(self.items[source])
+        return self.items.open(source if isinstance(source, Member) else Path(str(source)))
 
 
 class _Parts(Dataset[Made]):
@@ -233,7 +253,7 @@ class _Workers:
     ) -> None:
         size = PART * max(maker.bytes for maker in makers.values())
         ready = min(-(-ahead // PART), _shared_memory() // 2 // size // neighbours())
-        with _quiet():
+        with quiet():
             loader: DataLoader[Made] = DataLoader(
                 _Parts(makers, seed),
                 sampler=parts,
@@ -242,7 +262,7 @@ class _Workers:
                 prefetch_factor=max(ready // number, 1) if number else None,
                 persistent_workers=number > 0,
                 pin_memory=device.type == "cuda",
-                worker_init_fn=_begin_worker,
+                worker_init_fn=begin_worker,
                 generator=torch.Generator(),  # else the loader draws a seed from the global one, which training depends on
             )
         self._running: list[Any] = [loader]  # and then what it makes
@@ -250,7 +270,7 @@ class _Workers:
 
     def begin(self) -> None:
         """Go to the first of the parts, at the start and again later; processes that are there stay."""
-        with _quiet():
+        with quiet():
             self._running[1:] = [iter(self._running[0])]
 
     def receive(self) -> dict[str, Tensor]:
@@ -268,7 +288,7 @@ class _Workers:
         raise LoadingError(f"{LOST_WORKER} ({ended}.)")
 
 
-def _begin_worker(worker: int) -> None:
+def begin_worker(worker: int) -> None:
     """One thread, and deaf to signals that a terminal or a scheduler sends to all: they ask the process that trains to end.
 
     It then writes a checkpoint, for which it needs no worker, but the loss of one would break it off.
@@ -298,7 +318,7 @@ def _shared_memory() -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without two warnings that are no news: more workers than CPUs, and (Python 3.12) that a process with threads forks."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"This DataLoader will create", category=UserWarning)

@@ -16,8 +16,16 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from softmatch.data.records import UnreadableFile
+from softmatch.data.shards.members import Member
 from softmatch.formatting import printable
 
+try:
+    import simplejpeg
+except ImportError:  # the extra fast
+    simplejpeg = None
+EXIF = b"Exif\0\0"
+MOST_HEADER = 2**17
+"""Bytes of a JPEG in which its EXIF data lie, if it has any."""
 REDUCED = ("JPEG", "MPO")
 """Formats that can be decoded at a fraction of their size."""
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "PPM", "TIFF", "WEBP")
@@ -56,8 +64,8 @@ class EncodedImage:
         return hashlib.sha256(self.content).digest()
 
 
-Picture = Path | EncodedImage | Image.Image
-"""An image in a file, as the bytes of a file, or opened by Pillow."""
+Picture = Path | Member | EncodedImage | Image.Image
+"""An image in a file, inside a shard, as the bytes of a file, or opened by Pillow."""
 
 
 class Header(NamedTuple):
@@ -76,16 +84,16 @@ class UnreadableImage(UnreadableFile):
         super().__init__(f"the image {name}", reason)
 
 
-def load(path: Path) -> EncodedImage:
-    """Read the bytes of an image file, so that one read serves its digest, its header and its pixels.
+def load(path: Path | Member) -> EncodedImage:
+    """Read the bytes of an image file or of a part of a shard, so that one read serves digest, header and pixels.
 
     Raises:
         UnreadableImage: the file cannot be opened.
     """
     try:
-        return EncodedImage(path.read_bytes(), printable(path))
+        return EncodedImage(path.read_bytes() if isinstance(path, Path) else path.read(), printable(str(path)))
     except OSError as error:
-        raise UnreadableImage(printable(path), error.strerror or str(error)) from error
+        raise UnreadableImage(printable(str(path)), error.strerror or str(error)) from error
 
 
 def content_digest(picture: Picture) -> bytes:
@@ -97,10 +105,10 @@ def content_digest(picture: Picture) -> bytes:
     if isinstance(picture, Image.Image):
         about = (picture.mode, picture.size, picture.getpalette(), picture.info.get("transparency"), orientation(picture))
         return hashlib.sha256(repr(about).encode() + picture.tobytes()).digest()
-    return (load(picture) if isinstance(picture, Path) else picture).digest
+    return (load(picture) if isinstance(picture, Path | Member) else picture).digest
 
 
-def read_image(path: Path, side: int, channels: int = 3, upright: bool = False) -> Image.Image:
+def read_image(path: Path | Member, side: int, channels: int = 3, upright: bool = False) -> Image.Image:
     """Decode an image file as RGB or grey, resized to side × side whatever its shape was.
 
     Args:
@@ -113,6 +121,10 @@ def read_image(path: Path, side: int, channels: int = 3, upright: bool = False) 
 
 def decode(source: Picture, size: tuple[int, int], channels: int, upright: bool) -> Image.Image:
     """Do what `read_image` does, for any width and height and for threads: their starter silences Pillow's warnings."""
+    if isinstance(source, Member):
+        source = load(source)
+    if isinstance(source, EncodedImage) and (quick := _decode_jpeg(source.content, size, channels, upright)) is not None:
+        return quick
     with opened(source) as image:
         if not isinstance(source, Image.Image):
             # A large JPEG is decoded at half, a quarter or an eighth of its size. It may be turned later: hence the larger side.
@@ -124,6 +136,20 @@ def decode(source: Picture, size: tuple[int, int], channels: int, upright: bool)
             plain = _to_rgb(image) if channels == 3 else _to_grey(image)
             plain = plain.resize(size if turn not in LYING else size[::-1], Image.Resampling.BILINEAR)
             return plain if turn is None else plain.transpose(turn)
+
+
+def _decode_jpeg(content: bytes, size: tuple[int, int], channels: int, upright: bool) -> Image.Image | None:
+    """Decode a plain JPEG with simplejpeg: the same pixels as Pillow's in a tenth of the time. None: Pillow has to do it."""
+    if simplejpeg is None or not content.startswith(b"\xff\xd8") or (upright and EXIF in content[:MOST_HEADER]):
+        return None
+    try:
+        height, width, space, _ = simplejpeg.decode_jpeg_header(content)
+        if space != "YCbCr" or channels != 3 or max(height, width) >= 4 * max(size):  # Pillow decodes at a fraction
+            return None
+        image = Image.frombytes("RGB", (width, height), simplejpeg.decode_jpeg(content).tobytes())  # `fromarray` is slower
+    except ValueError:  # damaged: Pillow says how
+        return None
+    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
 
 
 def look(source: Picture) -> Header:
@@ -149,6 +175,7 @@ def opened(source: Picture) -> Iterator[Image.Image]:
             yield source
         else:
             # Given a path, Pillow 13 maps the pixels of a plain TIFF into memory, and mixes them up where it has to turn them.
+            source = load(source) if isinstance(source, Member) else source
             stored = BytesIO(source.content) if isinstance(source, EncodedImage) else source.open("rb")
             with stored as file, Image.open(file, formats=FORMATS) as image:
                 yield image
@@ -229,14 +256,14 @@ class ImageFiles:
     """The paths of N images, used where a tensor (N, channels, side, side) would be.
 
     Attributes:
-        paths: one file for each image.
+        paths: one file for each image, or its place in a shard.
         side: the images' size once cropped.
         resize: the size they are resized to before; if it equals `side`, they are not cropped.
         channels: 3: RGB; 1: grey.
         upright: turned by their EXIF orientation, which ImageNet's protocol does not do.
     """
 
-    paths: Sequence[Path]
+    paths: Sequence[Path] | Sequence[Member]
     side: int = 224
     resize: int = 256
     channels: int = 3
@@ -252,8 +279,8 @@ class ImageFiles:
 
     def __getitem__(self, chosen: Tensor) -> "ImageFiles":
         """Take the images at these positions."""
-        return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
+        return replace(self, paths=[self.paths[position] for position in chosen.tolist()])  # type: ignore[arg-type]  # of one kind
 
-    def open(self, path: Path) -> Image.Image:
+    def open(self, path: Path | Member) -> Image.Image:
         """Decode one of the images, resized but not cropped."""
         return read_image(path, self.resize, self.channels, self.upright)

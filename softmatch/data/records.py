@@ -8,13 +8,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from softmatch.data.shards.members import Member, Members
 from softmatch.errors import InputError
 from softmatch.formatting import some, visible
 
 InputKind = Literal["image", "sound", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
 """Column of a table: numbers, NaN where one is missing, or texts as they are."""
-Inputs = Sequence[Path] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
+Inputs = Sequence[Path] | Sequence[Member] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
 """Image or sound files, texts, columns of a table, numbers (n, …), or series of different lengths (`ragged`), by the kind."""
 Progress = Callable[[int, int], None]
 """Called with the number of inputs that are done, and their total."""
@@ -52,6 +53,8 @@ class Records:
         chosen: True for a labelled item that a model chose to be labelled: an error on it says little about other items. (): no
             item was chosen.
         grid: where the items are series made of readings, how they were made.
+        pool: all images of shards, which are too many to be records; None: the records are everything.
+        places: positions of the records in the pool.
     """
 
     kind: InputKind
@@ -63,6 +66,8 @@ class Records:
     kept: Mapping[str, Sequence[str]] = field(default_factory=dict)
     chosen: Sequence[bool] = ()
     grid: Grid | None = None
+    pool: Members | None = None
+    places: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -81,6 +86,7 @@ class Records:
             augmented=[chosen(column) for column in self.augmented],
             kept={name: chosen(column) for name, column in self.kept.items()},
             chosen=chosen(self.chosen) if self.chosen else (),
+            places=chosen(self.places) if self.places else (),
         )
 
 

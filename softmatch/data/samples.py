@@ -11,6 +11,7 @@ from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations import Preparation
 from softmatch.data.readers.array_files import is_frame, open_frame, uneven_series
 from softmatch.data.readers.labels import are_missing
+from softmatch.data.readers.python_datasets import is_dataset
 from softmatch.data.records import Columns, Inputs, Records, numbered
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
@@ -76,6 +77,11 @@ def _of_one_type(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def is_path(samples: Any) -> bool:
     """Tell whether samples are a file or folder, or an id of the hub."""
     return isinstance(samples, str | Path)
+
+
+def has_labels(samples: Any) -> bool:
+    """Tell whether samples are a source that contains its labels: a path, a frame or a dataset."""
+    return is_path(samples) or is_dataset(samples) or is_frame(samples)
 
 
 def is_texts(samples: Any) -> bool:

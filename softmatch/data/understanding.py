@@ -16,7 +16,7 @@ from softmatch.data.cells import parse_number
 from softmatch.data.checks import advise_encoder, check_classes, check_copies, check_leaks, check_lost, check_versions
 from softmatch.data.examples import UNLABELED, Examples, Kind
 from softmatch.data.fingerprint import digests, group
-from softmatch.data.label_file import Prefer, add_labels
+from softmatch.data.label_file import Prefer, add_labels, read_label_file
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, Prepared
 from softmatch.data.preparations.encoder_features import EncoderPreparation, fit_image_encoder, fit_text_encoder
@@ -28,6 +28,8 @@ from softmatch.data.preparations.text_preparations import MOST_TOKENS, TfidfPrep
 from softmatch.data.readers.columns import NoColumn
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Columns, Finding, InputKind, Opened, Progress, Records, select_inputs
+from softmatch.data.shards.shard_source import OpenedShards
+from softmatch.data.shards.streamed import Streamed
 from softmatch.encoders.encoder_folder import find_encoder, read_image_settings
 from softmatch.errors import InputError
 from softmatch.formatting import quoted
@@ -89,9 +91,13 @@ def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> 
 
 def with_label_file(opened: Opened, reading: Reading) -> tuple[Records, list[Finding]]:
     """Read a source and merge the labels of a further file, if there is one; with what was noticed about them."""
-    records = opened.read()
     if reading.labels_from is None:
-        return records, []
+        return opened.read(), []
+    if isinstance(opened, OpenedShards):  # of all those samples, only these become records
+        records = opened.read({given.name for given in read_label_file(reading.labels_from, reading.columns.unlabeled)})
+        stop(opened.findings)
+    else:
+        records = opened.read()
     records, findings = add_labels(records, opened.where, reading.labels_from, reading.prefer, reading.columns.unlabeled)
     return records, [*findings, *check_label_column(opened, reading.columns)]
 
@@ -130,13 +136,18 @@ def understand(
         classes: where their order is known; by default they are sorted.
     """
     every = Counter(label for label in records.labels if label is not None)
-    stop(check_classes(where, every, len(records), reading.columns.unlabeled))
+    total = len(records) if records.pool is None else len(records.pool)
+    stop(check_classes(where, every, total, reading.columns.unlabeled))
     findings = check_versions(records)
     records = _with_all_versions(records)
     made = fit_preparation(records, reading, column, progress)
     kept, items = made.kept, made.items
     counts = Counter(label for k in kept if (label := records.labels[k]) is not None)
-    findings += [*made.findings, *check_classes(where, counts, len(kept), reading.columns.unlabeled), *check_lost(every, counts)]
+    findings += [
+        *made.findings,
+        *check_classes(where, counts, total - len(records) + len(kept), reading.columns.unlabeled),
+        *check_lost(every, counts),
+    ]
     stop(findings)
     number = {name: position for position, name in enumerate(classes or sorted(counts, key=natural))}
     labels = torch.tensor([UNLABELED if (label := records.labels[k]) is None else number[label] for k in kept])
@@ -155,6 +166,8 @@ def understand(
         augmented=prepare_augmented(records, made.preparation),
         chosen=torch.tensor([records.chosen[k] for k in kept]) if records.chosen else None,
         refit=partial(_refit, records, made.preparation) if isinstance(made.preparation, TfidfPreparation) else None,
+        recordings=_recordings(records, kept),
+        streamed=None if records.pool is None else _stream(records, made),
     )
     findings += check_copies(examples, contents)
     findings += [] if reading.encoder is not None else advise_encoder(records.kind, examples)
@@ -163,6 +176,15 @@ def understand(
         examples = replace(examples, test=test)
         findings += [*found, *check_leaks(contents, test.names, test_contents)]
     return Understood(where, examples, tuple(findings))
+
+
+def _stream(records: Records, made: Prepared) -> Streamed:
+    """Give all images of the shards, to be decoded as the examples are."""
+    if not isinstance(made.preparation, ImagePreparation):
+        raise InputError("shards are streamed as images, so their encoder must be trained: give --tune all or --tune lora.")
+    assert records.pool is not None
+    side, channels = made.preparation.height, made.preparation.channels
+    return Streamed(ImageFiles(records.pool, side, side, channels, upright=True), torch.tensor(records.places)[list(made.kept)])
 
 
 def _with_all_versions(records: Records) -> Records:
@@ -190,6 +212,10 @@ def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | No
             made = items.new_empty((len(items), len(records.augmented), *items.shape[1:]))
         made[:, number] = items
     return made
+
+
+def _recordings(records: Records, kept: Sequence[int]) -> list[Path]:
+    return [records.inputs[k] for k in kept] if records.kind == "sound" else []  # type: ignore[misc]  # as the kind says
 
 
 def natural(name: str) -> tuple[Any, ...]:
@@ -308,7 +334,7 @@ def _test_examples(
     assert preparation is not None
     items: Tensor | ImageFiles
     if isinstance(examples.items, ImageFiles):
-        items = replace(examples.items, paths=[Path(str(path)) for path in inputs])
+        items = replace(examples.items, paths=inputs)  # type: ignore[arg-type]  # files, as before
     elif records.kind in ("image", "sound") and isinstance(preparation, (ImagePreparation, EncoderPreparation, SoundPreparation)):
         made = preparation.read(inputs, [records.names[position] for position in known])  # type: ignore[arg-type]  # as the kind says
         items, contents, findings = made.items, made.contents, [*findings, *made.findings]
@@ -318,5 +344,5 @@ def _test_examples(
         items = preparation(inputs)
     labels = torch.tensor([number[str(records.labels[position])] for position in known])
     names = [records.names[position] for position in known]
-    found = Examples(items, labels, examples.classes, examples.kind, names=names)
+    found = Examples(items, labels, examples.classes, examples.kind, names=names, recordings=_recordings(records, known))
     return found, digests(records.kind, inputs, items) if contents is None else contents, findings

@@ -1,8 +1,9 @@
 """Several processes that train one network: each runs it on its share of a batch, and all gather the results.
 
-`share` cuts a batch into shares. The network sees its process's share; logits and features are gathered (`gather_rows`), so
-that every process computes the same loss of the whole batch and keeps the same method state without sending it. Each process
-has the gradient of its own rows; their sum over the processes (`sum_gradients`) is the gradient of the loss.
+`share` cuts a batch into shares. The network sees its process's share. Methods that learn from sums over the batch get these
+(`summed`), in a message whose size does not depend on the batch; for all others logits and features are gathered
+(`gather_rows`). Either way every process keeps the same method state without sending it, and has the gradient of its own rows;
+their sum over the processes (`sum_gradients`) is the gradient of the loss of the whole batch.
 """
 
 import json
@@ -178,7 +179,29 @@ def gather_rows(value: Tensor, numbers: Sequence[int]) -> Tensor:
 
 def sum_gradients(module: nn.Module) -> None:
     """Replace each gradient by its sum over the processes, in one message. All have gradients of the same parameters."""
-    _sum_in_place([parameter.grad for parameter in module.parameters() if parameter.grad is not None])
+    sum_in_place([parameter.grad for parameter in module.parameters() if parameter.grad is not None])
+
+
+class _Summed(torch.autograd.Function):
+    """The sum over the processes, each of which has the gradient of its own part: all compute the same of the sum."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor) -> Tensor:
+        whole = own.clone()
+        dist.all_reduce(whole)
+        return whole
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return gradients[0]
+
+
+def summed(own: Tensor) -> Tensor:
+    """The sum of a tensor over the processes, the same in all of them; the gradient reaches this process's part."""
+    if world().size == 1:
+        return own
+    whole: Tensor = _Summed.apply(own)  # type: ignore[no-untyped-call]  # torch's own signature
+    return whole
 
 
 def average_running_statistics(module: nn.Module) -> None:
@@ -186,13 +209,13 @@ def average_running_statistics(module: nn.Module) -> None:
     norms = [each for each in module.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm) and each.track_running_stats]
     apart = [norm for norm in norms if not isinstance(norm, nn.SyncBatchNorm) and not getattr(norm, "synchronised", False)]
     buffers = [buffer for norm in apart for buffer in (norm.running_mean, norm.running_var) if buffer is not None]
-    _sum_in_place(buffers)
+    sum_in_place(buffers)
     for buffer in buffers:
         buffer /= world().size
 
 
-def _sum_in_place(tensors: Sequence[Tensor]) -> None:
-    """Replace tensors by their sums over the processes."""
+def sum_in_place(tensors: Sequence[Tensor]) -> None:
+    """Replace tensors by their sums over the processes, in one message."""
     if world().size == 1 or not tensors:
         return
     flat = torch.cat([tensor.flatten() for tensor in tensors])

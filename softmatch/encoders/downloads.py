@@ -7,7 +7,7 @@ tokenizers and safetensors are fetched, never pickles or code.
 import errno
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatch
 from functools import cache
@@ -49,7 +49,7 @@ def fetch(noun: str, name: str, revision: str | None, files: tuple[str, ...], co
         InputError: it cannot be downloaded. What has arrived is not used.
     """
     found = on_disk(name, revision, files)
-    return _download(noun, name, revision, files, copies) if found is None else found
+    return download(noun, name, revision, (*files, *WEIGHTS), copies) if found is None else found
 
 
 def on_disk(name: str, revision: str | None, files: Sequence[str] = FILES) -> Path | None:
@@ -63,19 +63,37 @@ def on_disk(name: str, revision: str | None, files: Sequence[str] = FILES) -> Pa
     return None
 
 
-def _download(noun: str, name: str, revision: str | None, files: Sequence[str], copies: str) -> Path:
+def download(
+    noun: str, name: str, revision: str | None, patterns: Sequence[str], copies: str, limits: Mapping[str, int] | None = None
+) -> Path:
+    """Download what is missing on disk, after asking the hub for the newest commit; see `fetch`.
+
+    Args:
+        limits: largest sizes in bytes of the files, by name; a larger one is refused, and a model without any of them.
+    """
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.utils import are_progress_bars_disabled  # type: ignore[attr-defined]  # exported without saying so
 
-    place, patterns = Path(constants.HF_HUB_CACHE).expanduser(), [*files, *WEIGHTS]
+    place = Path(constants.HF_HUB_CACHE).expanduser()
     try:
-        listed = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=SECONDS).siblings or []
-        size = sum(each.size or 0 for each in listed if any(fnmatch(each.rfilename, pattern) for pattern in patterns))
+        info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=SECONDS)
+        listed = [each for each in info.siblings or [] if any(fnmatch(each.rfilename, pattern) for pattern in patterns)]
+        size = sum(each.size or 0 for each in listed)
+        if limits and not listed:
+            raise InputError(f"{noun} {name!r} has no {next(iter(limits))}: softmatch has not written it.")
+        for each in listed:
+            if (each.size or 0) > (limits or {}).get(each.rfilename, sys.maxsize):
+                raise InputError(f"{noun} {name!r}: {each.rfilename} has {_shown(each.size or 0)}, more than any model has.")
+        there = place / f"models--{name.replace('/', '--')}" / "snapshots" / str(info.sha)
+        if listed and all((there / each.rfilename).is_file() for each in listed):
+            return there
         _refuse_full(place, size)
         if not are_progress_bars_disabled():
             text = f"Downloading {noun} {name} ({_shown(size)}) from {constants.ENDPOINT} to {place}."
             print(text, file=sys.stderr, flush=True)
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+    except InputError:
+        raise
     except Exception as error:  # the network, the hub and its library have their own errors
         said = f"{noun} {name!r} is not on this disk and cannot be fetched from the Hugging Face hub"
         raise InputError(f"{said}: {_explain(error, name, revision, place, copies)}") from error
@@ -109,6 +127,11 @@ def _explain(error: Exception, name: str, revision: str | None, place: Path, cop
     if kinds & UNREACHABLE:
         return f"{constants.ENDPOINT} cannot be reached ({reason}). Check the connection and HTTPS_PROXY, or {copies}"
     return f"{reason}. Check the name and the connection, or {copies}"
+
+
+def is_out_of_reach(error: BaseException | None) -> bool:
+    """Tell whether an error means that the hub does not answer, or must not be asked."""
+    return bool({each.__name__ for each in type(error).__mro__} & {*UNREACHABLE, "OfflineModeIsEnabled"})
 
 
 def _shown(size: float) -> str:

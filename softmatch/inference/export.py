@@ -1,12 +1,13 @@
-"""Export of a trained model as ONNX, TorchScript or plain weights; each copy is compared with the original."""
+"""Export of a trained model as ONNX, TorchScript or plain weights, or to the hub; each copy is compared with the original."""
 
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,20 +24,26 @@ from softmatch.data.records import Columns, Records
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.files.tensors import read_tensors, write_checked
 from softmatch.inference.graphs import ITEMS, TOKENS, Samples, Tokens, Whole, WholeText
+from softmatch.inference.hub_upload import upload
 from softmatch.inference.model_inputs import about_inputs, begins
 from softmatch.inference.predict import open_records, use_device, use_encoder
 from softmatch.inference.unlabeled_pool import read_again
 from softmatch.inference.writing import explained, free_path, refuse_existing
 from softmatch.networks import Network
+from softmatch.report.model_card import model_card
 from softmatch.runs.folder import RunFolder
+from softmatch.runs.hub_models import find_run, outputs
 from softmatch.runs.model import Model, load_model
 from softmatch.views.own_views import OwnCode
 
-Format = Literal["onnx", "torchscript", "safetensors"]
+Format = Literal["onnx", "torchscript", "safetensors", "hub"]
 Call = Callable[..., Tensor]
 """From the inputs of a graph to probabilities."""
 
-NAMES: dict[Format, str] = {"onnx": "model.onnx", "torchscript": "model.pt", "safetensors": "model"}
+NAMES: dict[Format, str] = {"onnx": "model.onnx", "torchscript": "model.pt", "safetensors": "model", "hub": "hub"}
+FOLDERS = ("safetensors", "hub")
+SHARED = ("held_out.csv", "pictures.json", "report.html", "result.json")
+"""Files of a run that are uploaded if the user names them; the first three may show samples."""
 OUTPUT = "probabilities"
 EXTRA = "softmatch.json"
 """Name of the JSON inside a TorchScript file."""
@@ -59,6 +66,7 @@ class Exported:
         samples: number of real samples in the comparison, in batches of one, three and all.
         difference: largest difference of a probability.
         begins: description of its input.
+        url: address on the hub, if it was uploaded.
     """
 
     path: Path
@@ -66,11 +74,44 @@ class Exported:
     samples: int
     difference: float
     begins: str
+    url: str | None = None
 
     def describe(self) -> str:
         """Summarise the export."""
         compared = f"compared on {self.samples:,} real samples: probabilities differ by up to {self.difference:.1g}"
-        return "\n".join([*map(str, self.files), compared, self.begins])
+        uploaded = [f"uploaded to {self.url}"] if self.url else []
+        return "\n".join([*map(str, self.files), compared, self.begins, *uploaded])
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Instructions for a model on the hub.
+
+    Attributes:
+        repo: owner/name; None: only write the folder that would be uploaded.
+        private: only its owners see the repository.
+        licence: identifier for the model card, such as "mit".
+        include: further files of the run, of `SHARED`.
+    """
+
+    repo: str | None = None
+    private: bool = False
+    licence: str | None = None
+    include: tuple[str, ...] = ()
+
+    def check(self, to: str, run: Path) -> None:
+        """Raise InputError for instructions that cannot be followed."""
+        if to != "hub" and self != Sharing():
+            raise InputError(f"--repo, --private, --license and --include are for --to hub, not for --to {to}.")
+        if self.private and self.repo is None:
+            raise InputError("--private is for an upload: name the repository with --repo owner/name.")
+        if self.repo is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", self.repo):
+            raise InputError(f"--repo {self.repo}: give a repository as owner/name.")
+        for name in self.include:
+            if name not in SHARED:
+                raise InputError(f"--include {name}: it is not a file to share. {nearest(name, SHARED)}")
+            if not (run / name).is_file() or (run / name).is_symlink():
+                raise InputError(f"--include {name}: {run} has no such file.")
 
 
 def export(
@@ -83,6 +124,10 @@ def export(
     network: Network | None = None,
     views: OwnCode | None = None,
     encoder_path: Path | str | None = None,
+    repo: str | None = None,
+    private: bool = False,
+    license: str | None = None,
+    include: Sequence[str] = (),
 ) -> Exported:
     """Write the model of a run for another runtime, load it there, and compare it with the original on real samples.
 
@@ -90,7 +135,7 @@ def export(
     classes, for any batch size and length of texts. An encoder, frozen or fine-tuned, is part of it. A JSON with classes,
     preparation, names and shapes is written next to it and into the file, with the tokenizer of an encoder or the tensors of
     the preparation, if any. "safetensors" is a folder for `softmatch.load_model` and for any reader of safetensors and JSON,
-    without training data and without a frozen encoder.
+    without training data and without a frozen encoder. "hub" is this folder with a model card, uploaded to `repo` if it is given.
 
     Args:
         run: folder of a finished run.
@@ -101,12 +146,13 @@ def export(
         columns: columns of the source.
         network, views: your own, for a run with such; see `load_model`.
         encoder_path: new place of the frozen encoder of the run.
+        repo, private, license, include: for "hub"; see `Sharing`.
 
     Returns:
         The files that were written, and how far they are from the original.
 
     Raises:
-        InputError: the network cannot be exported in this format.
+        InputError: the network cannot be exported in this format, or not be uploaded.
         SoftmatchError: the exported model computes something else. It is deleted.
 
     Example:
@@ -115,30 +161,50 @@ def export(
     """
     if to not in get_args(Format):
         raise InputError(f"--to {to} is not a format. {nearest(to, get_args(Format))}")
+    share = Sharing(repo, private, license, tuple(include))
+    share.check(to, Path(run))
     model = load_model(run, network, views)
     use_encoder(model, encoder_path, run)
     use_device(model, torch.device("cpu"))
-    samples = _samples(model, Path(run), source, columns, to)
+    samples = _samples(model, find_run(run), source, columns, to)
     total = len(samples.items)
     expected = {number: model.predict_proba(samples.items[:number]) for number in sorted({1, min(3, total), total})}
-    path = free_path(Path(run) / "export", NAMES[to]) if out is None else out
+    path = free_path(outputs(run) / "export", NAMES[to]) if out is None else out
     with explained(path):
         refuse_existing(path)
         folder = Path(tempfile.mkdtemp(prefix=".export-", dir=path.absolute().parent))
     try:
         with explained(path):
-            call = _write(to, folder / path.name, Path(run), model, samples, partial(load_model, network=network, views=views))
+            call = _write(
+                to, folder / path.name, find_run(run), model, samples, partial(load_model, network=network, views=views)
+            )
+            if to == "hub":
+                _add_card(folder / path.name, path, Path(run), model, share)
         difference = _compare(call, samples, expected, to)
         written = _move(folder, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     whole = "Load it with softmatch.load_model, which includes the preparation."
-    return Exported(path, written, total, difference, whole if to == "safetensors" else begins(model.preparation))
+    if to == "hub":
+        written = tuple(sorted(each for each in path.rglob("*") if each.is_file()))
+    url = None if repo is None else upload(path, repo, private)
+    return Exported(path, written, total, difference, whole if to in FOLDERS else begins(model.preparation), url)
+
+
+def _add_card(folder: Path, path: Path, run: Path, model: Model, share: Sharing) -> None:
+    """Add the model card, and the files of the run that the user has named."""
+    made, address = model.preparation, str(path) if share.repo is None else f"hf://{share.repo}"
+    encoder = made.encoder if isinstance(made, EncoderPreparation) else None
+    encoder = Path(encoder).name if encoder is not None and Path(encoder).is_absolute() else encoder
+    card = model_card(RunFolder(run), address, made.takes, made.describe(), encoder, share.licence)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    for name in share.include:
+        shutil.copyfile(run / name, folder / name)
 
 
 def _write(to: Format, path: Path, run: Path, model: Model, samples: Samples, load: Callable[[Path], Model]) -> Call:
     """Write all files of the format under this name; return a function that computes probabilities with them."""
-    if to == "safetensors":
+    if to in FOLDERS:
         return _write_safetensors(path, run, load)
     tokens = Tokens.of(model.preparation)
     about = json.dumps(describe_graph(model, samples, path.name), ensure_ascii=False, indent=1)
@@ -275,7 +341,7 @@ def _compare(call: Call, samples: Samples, expected: Mapping[int, Tensor], to: F
 
 def _samples(model: Model, run: Path, source: Any, columns: Columns | None, to: Format) -> Samples:
     """Real samples for the comparison: of the source, else saved ones, else those that the run was trained on."""
-    graph, frozen = to != "safetensors", isinstance(model.preparation, EncoderPreparation)
+    graph, frozen = to not in FOLDERS, isinstance(model.preparation, EncoderPreparation)
     if source is None and not (graph and frozen):  # saved samples of a frozen encoder are its features
         if model.samples is None or not len(model.samples):
             raise InputError(f"{run} has no saved samples for the comparison. Give some with --source.")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -30,11 +31,14 @@ from softmatch.formatting import changed_lengths, quoted
 from softmatch.inference.writing import STDOUT, Cell, Values, choose_path, write_table
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
+from softmatch.runs.hub_models import outputs
 from softmatch.runs.model import Model, load_model
 from softmatch.views.own_views import OwnCode
 
 Progress = Callable[[int], None]
 """Called with the number of samples done."""
+Spread = Callable[[Path, Iterator[Records]], Iterator["Predicted"]]
+"""Predicts pieces elsewhere, for a table of that name, and gives them in their order."""
 
 PIECE_VALUES = 2**25
 FEWEST_ROWS, MOST_FILES, MOST_ROWS = 64, 512, 4096
@@ -154,6 +158,7 @@ def predict(
     raw: bool = False,
     keep: Sequence[str] = (),
     encoder_path: Path | str | None = None,
+    spread: Spread | None = None,
 ) -> Predictions:
     """Predict all samples of a source, and write name, label, confidence, `p_…` of each class and problem as a table.
 
@@ -161,11 +166,11 @@ def predict(
     and nothing is ever overwritten.
 
     Args:
-        run: folder of a finished run.
-        source: a folder or file, an id of the hub, a frame or array. For a model of texts, a string that is not a path and
-            does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
+        run: folder of a finished run, or a model on the hub: hf://owner/name.
+        source: a folder or file, an id of the hub, a frame, array or dataset. For a model of texts, a string that is not a path
+            and does not end like a table is a text itself; a word like owner/name must be hub:owner/name or text:owner/name.
         out: a name in .csv, .tsv, .jsonl or .parquet, or `-` for CSV on standard output. Default: a new file in predictions/ of
-            the run; a single image, recording or text is only returned.
+            the run, or of the current folder for a model on the hub; a single image, recording or text is only returned.
         columns: columns of the source, if their names differ from those in training. Labels, if any, are compared with the
             predictions.
         probabilities: write `p_…` of each class.
@@ -177,6 +182,7 @@ def predict(
         keep: columns of the source, a table, to write in addition; one called like a column of the predictions gets the prefix
             `source_`.
         encoder_path: new place of the frozen encoder of the run.
+        spread: predicts the pieces, instead of this process.
 
     Returns:
         Number of samples, classes and errors, and the table.
@@ -195,14 +201,17 @@ def predict(
     single = _is_text(model, source) or (file and expand_home(source).is_file())
     columns = replace(columns or Columns(), kept=tuple(keep))
     try:
-        pieces = predict_pieces(model, source, columns, rows, where=str(run), trained=_trained_columns(Path(run)))
+        records = open_pieces(model, source, columns, rows, str(run), _trained_columns(Path(run)))
     except NoColumn as error:
         if model.preparation.takes != "text" or columns.text is not None or error.name in keep:
             raise
         raise InputError(f"{error.plain}. The texts of the training data were in {error.name!r}: give --text.") from error
     tally, path = _Tally(model.classes), out
     if out != STDOUT and not (out is None and single):
-        path = choose_path(out, Path(run) / "predictions", f"{_stem(source)}.csv")
+        path = choose_path(out, outputs(run) / "predictions", f"{_stem(source)}.csv")
+    if spread is not None and (path is None or path == STDOUT):
+        raise InputError("workers write a table: give a file with --out, or leave out --on.")
+    pieces = map(partial(predict_records, model), records) if spread is None or path is None else spread(path, records)
     shares: dict[str, Cell] = {f"p_{name}": "number" for name in model.classes} if probabilities else {}
     kept = {name: f"source_{name}" if name in (*OWN, *shares) else name for name in keep}
     carried: dict[str, Cell] = dict.fromkeys(kept.values(), "text")
@@ -245,17 +254,24 @@ def predict_pieces(
     trained: Columns | None = None,
 ) -> Iterator[Predicted]:
     """Predict a source piece by piece; for `where` and `trained` see `open_records`."""
+    return map(partial(predict_records, model), open_pieces(model, source, columns, rows, where, trained))
+
+
+def open_pieces(
+    model: Model, source: Any, columns: Columns | None, rows: int | None, where: str, trained: Columns | None = None
+) -> Iterator[Records]:
+    """`open_records`, by default in pieces of a size that fits the samples."""
     most = MOST_FILES if model.preparation.takes in ("image", "sound") else MOST_ROWS
     usual = min(max(PIECE_VALUES // prod(model.shape), FEWEST_ROWS), most)
-    found = open_records(model, source, columns, rows or usual, where, trained)
+    return open_records(model, source, columns, rows or usual, where, trained)
 
-    def predicted(each: Records) -> Predicted:
-        unseen = model.preparation.unseen(each.inputs) if isinstance(model.preparation, TablePreparation) else {}
-        lengths = model.preparation.other_lengths(each.inputs) if isinstance(model.preparation, ArrayPreparation) else (0, 0)
-        probs, problems = _try_inputs(model, each.inputs, len(each))
-        return Predicted(list(each.names), list(each.labels), probs, problems, each.kept, unseen, lengths)
 
-    return map(predicted, found)
+def predict_records(model: Model, each: Records) -> Predicted:
+    """Predict the samples of a piece."""
+    unseen = model.preparation.unseen(each.inputs) if isinstance(model.preparation, TablePreparation) else {}
+    lengths = model.preparation.other_lengths(each.inputs) if isinstance(model.preparation, ArrayPreparation) else (0, 0)
+    probs, problems = _try_inputs(model, each.inputs, len(each))
+    return Predicted(list(each.names), list(each.labels), probs, problems, each.kept, unseen, lengths)
 
 
 def columns_for(model: Model, given: Columns | None, source: Any) -> Columns:

@@ -20,6 +20,7 @@ from softmatch.data.pictures import ImageFiles
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.records import Progress as ReadingProgress
 from softmatch.data.records import Records
+from softmatch.data.shards.shard_source import refuse_shards, shards_in
 from softmatch.data.sources import SOURCES, find_source
 from softmatch.data.understanding import Reading, check_label_column, fit_preparation, stop, with_label_file
 from softmatch.errors import InputError
@@ -351,6 +352,7 @@ def _read(
         examples = find_source(source).load(0, None)
         raw = thumbnails(examples.items) if examples.kind == "image" else standardized(_vectors(examples.items))
         return reduced(raw, seed), [str(k) for k in range(len(examples))], np.zeros(len(examples), dtype=bool), None, ()
+    refuse_shards(shards_in(source), "`softmatch suggest`")
     opened = open_source(source, reading.columns, need_label=False)
     records, noticed = with_label_file(opened, reading)
     stop(noticed)

@@ -19,6 +19,7 @@ from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.records import Columns, Inputs, Records, select_inputs
+from softmatch.data.shards.shard_source import refuse_shards, shards_in
 from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
@@ -140,6 +141,7 @@ def open_pool(
     where = written if source is None else source
     if where is None or not isinstance(found, Mapping) or (source is None and not isinstance(where, str)):
         raise InputError(f"{run} does not name its data: config.yaml needs a source, split.json the positions.")
+    refuse_shards(shards_in(where), "a command that looks at all samples of a run")
     moved = {} if encoder_path is None else {"encoder": str(encoder_path)}
     if moved and (settings.get("encoder") is None or isinstance(model.preparation, EncoderPreparation)):
         use_encoder(model, encoder_path, run)

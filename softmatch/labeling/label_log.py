@@ -1,12 +1,14 @@
 """Log of labels: one line per act, on disk before it is acknowledged; labels, undo and history follow from its lines."""
 
 import csv
+import hashlib
 import io
+import itertools
 import json
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +21,11 @@ from softmatch.files.atomic import write_atomically
 from softmatch.files.locks import try_lock
 from softmatch.files.untrusted import parse_json
 
-LOG, TABLE, LOCK, ADDRESS = "log.jsonl", "labels.csv", ".lock", "address.txt"
+LOG, TABLE, LOCK, ADDRESS, WRITTEN = "log.jsonl", "labels.csv", ".lock", "address.txt", ".labels.sha256"
 COLUMNS = ("name", "digest", "label", "purpose")
 LONGEST = 100
 """Characters of a class name."""
-How = Literal["key", "accept", "new", "none", "skip", "group", "review", "rename", "undo", "redo"]
+How = Literal["key", "accept", "new", "none", "skip", "group", "review", "rename", "move", "undo", "redo"]
 NONE, SKIP = "none", "skip"
 """Purposes of samples without a label: none of the classes fits, or it was passed over."""
 
@@ -68,20 +70,23 @@ class LabelLog:
     Attributes:
         values: every sample that was seen, by name.
         cut: bytes of an incomplete last line that were removed: its request was never acknowledged.
+        edited: copies of labels.csv as others had changed it: the log is not made from it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.cut = folder, 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            lock = try_lock(folder / LOCK)
         except OSError as error:
-            raise InputError(f"the project folder {folder} cannot be created: {error.strerror or error}.") from error
-        lock = try_lock(folder / LOCK)
+            reason = error.strerror or error
+            raise InputError(f"the project folder {folder} cannot be written: {reason}. Choose another --project.") from error
         if lock is None:
             where = (folder / ADDRESS).read_text(encoding="utf-8") if (folder / ADDRESS).is_file() else "another process"
             raise InputError(f"{folder} is open in {where.strip()}. Stop that server, or choose another --project.")
         self._lock, self._guard = lock, threading.RLock()
         self.values: dict[str, Value] = {}
+        self.edited: list[Path] = []
         self._acts: list[Act] = []
         self._done: list[Act] = []
         self._undone: list[Act] = []
@@ -130,6 +135,9 @@ class LabelLog:
             self._undone.append(self._done.pop())
         elif act.how == "redo":
             self._done.append(self._undone.pop())
+        elif act.how == "move":  # earlier acts are about names that mean other samples now
+            self._done.clear()
+            self._undone.clear()
         else:
             self._done.append(act)
             self._undone.clear()
@@ -164,6 +172,17 @@ class LabelLog:
             samples = [(name, value) for name, value in self.values.items() if value.label == old]
             changes = [Change(name, value.digest, new, value.purpose, old, value.purpose) for name, value in samples]
             return self._append(request, "rename", tuple(changes))
+
+    def move(self, request: str, names: Mapping[str, str]) -> Act:
+        """Give the labels of samples to their new names, which may be exchanged. Acts before it cannot be undone."""
+        with self._guard:
+            old = {name: self.values[name] for name in names}
+            changes = [Change(name, value.digest, None, None, value.label, value.purpose) for name, value in old.items()]
+            for name, value in old.items():
+                before = None if names[name] in names else self.values.get(names[name])
+                was = (None, None) if before is None else (before.label, before.purpose)
+                changes.append(Change(names[name], value.digest, value.label, value.purpose, *was))
+            return self._append(request, "move", tuple(changes))
 
     def undo(self, request: str) -> Act | None:
         """Take back the last act; None where there is none."""
@@ -231,21 +250,39 @@ class LabelLog:
         with self._guard:
             return self._acts[: -number - 1 : -1]
 
-    def write_table(self, path: Path | None = None) -> Path:
-        """Write the labels as a table, by default labels.csv of the project; a reader sees the old one or the new one."""
+    def write_table(self, path: Path | None = None, without: Collection[str] = ()) -> Path:
+        """Write the labels as a table, by default labels.csv of the project; a reader sees the old one or the new one.
+
+        Args:
+            without: names of samples that are left out.
+        """
         target = path or self.folder / TABLE
         with self._guard:
             if path is None and self._table_of == self.version:
                 return target
-            version, labels = self.version, self.labels()
+            version, labels = self.version, {name: value for name, value in self.labels().items() if name not in without}
         text = io.StringIO(newline="")
         table = csv.writer(text, lineterminator="\n")
         table.writerow(COLUMNS)
         table.writerows((guarded(name), v.digest, guarded(str(v.label)), v.purpose) for name, v in labels.items())
-        write_atomically(target, text.getvalue().encode("utf-8", "backslashreplace"))
+        content = text.getvalue().encode("utf-8", "backslashreplace")
+        if path is None:
+            self._keep_edited(content)
+        write_atomically(target, content)
         if path is None:
             self._table_of = version
         return target
+
+    def _keep_edited(self, new: bytes) -> None:
+        """Copy labels.csv if it is not as it was last written, and note the digest of the new one."""
+        table, written = self.folder / TABLE, self.folder / WRITTEN
+        found = table.read_bytes() if table.is_file() else None
+        now = hashlib.sha256(found or b"").hexdigest()
+        if found is not None and written.is_file() and now not in written.read_text():
+            numbers = (self.folder / f"labels-edited-{number}.csv" for number in itertools.count(1))
+            self.edited.append(copy := next(path for path in numbers if not path.exists()))
+            write_atomically(copy, found)
+        write_atomically(written, f"{hashlib.sha256(new).hexdigest()}\n{now}\n".encode())
 
     def announce(self, address: str) -> None:
         """Note where the page is served, for the message to whoever starts a second server."""

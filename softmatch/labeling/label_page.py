@@ -3,7 +3,7 @@
 import threading
 import webbrowser
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,19 @@ class LabelPage:
 
     Args:
         shown: the samples, where their source was found.
+        gone: names of labelled samples that the source does not have any more.
     """
 
     def __init__(
-        self, trainings: Trainings, shown: ShownSamples | None, log: LabelLog | None = None, queue: SuggestionQueue | None = None
+        self,
+        trainings: Trainings,
+        shown: ShownSamples | None,
+        log: LabelLog | None = None,
+        queue: SuggestionQueue | None = None,
+        gone: Collection[str] = (),
     ) -> None:
         self.trainings, self.shown, self.log, self.queue = trainings, shown, log, queue
+        self._gone = set(gone)
         self.reviews = ReviewLists(trainings, queue, shown)
         self.csrf = ""
         self._later: threading.Timer | None = None
@@ -70,6 +77,7 @@ class LabelPage:
             "labeled": sum(value.label is not None for value in values),
             "random": sum(value.label is not None and value.purpose == RANDOM for value in values),
             "skipped": sum(value.label is None for value in values),
+            "measuring": queue.measuring,
             "given": len(queue.known),
             "undo": log.can_undo,
             "redo": log.can_redo,
@@ -124,7 +132,11 @@ class LabelPage:
         if how == GROUP and any(queue.is_random(position) for position in positions):
             raise InputError("a group has no samples that measure the error.")
         samples = [(names[position], queue.shown.digest(position)) for position in positions]
+        unread = [names[each] for each in positions if not (queue.shown.digest(each) and queue.shown.is_there(each))]
+        if unread and label is not None:
+            raise InputError(f"{unread[0]} cannot be read, so it gets no label. Skip it with S.")
         log.write(request, how, samples, label, purpose)
+        self._gone -= set(purpose)
         self._changed()
         return self.state()
 
@@ -183,10 +195,12 @@ class LabelPage:
 
     def train(self, about: dict[str, Any]) -> dict[str, Any]:
         """Start, stop or resume a training."""
-        log, _ = self._labelling
+        log, queue = self._labelling
         match about.get("how"):
             case "start":
-                name = self.trainings.start(log)
+                ids, there = queue.shown.ids, queue.shown.is_there
+                deleted = {name for name in log.labels() if name in ids and not there(ids[name])}
+                name = self.trainings.start(log, self._gone | deleted)
             case "stop":
                 self.trainings.stop(name := _text(about.get("name")))
             case "resume":

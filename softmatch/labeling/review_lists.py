@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from softmatch.errors import InputError
 from softmatch.inference.clusters import USUAL_NEIGHBOURS, far_out, mean_distance
+from softmatch.labeling.label_log import NONE, SKIP
 from softmatch.labeling.shown_samples import ShownSamples
 from softmatch.labeling.suggestion_queue import MOST_FITTED, SuggestionQueue, fitted
 from softmatch.labeling.trainings import Trainings
@@ -41,13 +42,14 @@ class ReviewLists:
             "copies": _near_copies,
             "outliers": _outliers,
             "labels": _labels,
+            "left": _left_out,
         }
 
     def find(self, which: str, label: str | None, offset: int, number: int) -> dict[str, Any]:
         """Give a part of a list.
 
         Args:
-            which: disagreements, mistakes, predictions, doubtful, copies, outliers or labels.
+            which: disagreements, mistakes, predictions, doubtful, copies, outliers, labels or left.
             label: only samples with this label or prediction; for predictions, of this class.
         """
         queue = self._queue
@@ -190,7 +192,7 @@ def _outliers(queue: SuggestionQueue) -> list[Row]:
     far = np.flatnonzero(far_out(among, among) | (distance >= np.sort(distance)[-min(24, len(rows))]))
     labels = dict(zip(*_lists(*queue.labeled_rows()), strict=True))
     order, usual = far[np.argsort(-distance[far], kind="stable")], max(float(np.median(distance)), 1e-9)
-    said = {k: f"{distance[k] / usual:.1f} times as far from its neighbours as usual" for k in order}
+    said = {k: f"{distance[k] / usual:.1f} × the usual distance" for k in order}
     return [_row(queue, int(rows[k]), labels.get(int(rows[k])), None, None, said=said[k]) for k in order]
 
 
@@ -199,5 +201,15 @@ def _labels(queue: SuggestionQueue) -> list[Row]:
     values = [(name, value) for name, value in queue.log.labels().items() if name in queue.shown.ids]
     return [
         {"id": queue.shown.ids[name], "label": value.label, "prediction": None, "said": value.purpose}
+        for name, value in values[::-1]
+    ]
+
+
+def _left_out(queue: SuggestionQueue) -> list[Row]:
+    """Samples that were skipped or fit no class, the newest first."""
+    said = {SKIP: "skipped", NONE: "none of the classes"}
+    values = [(name, value) for name, value in queue.log.values.items() if value.label is None and name in queue.shown.ids]
+    return [
+        {"id": queue.shown.ids[name], "label": None, "prediction": None, "said": said[value.purpose]}
         for name, value in values[::-1]
     ]

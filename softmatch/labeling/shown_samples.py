@@ -1,6 +1,7 @@
 """The samples of a source as the page shows them: numbered, images decoded anew at the size of the screen."""
 
 import hashlib
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -9,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from softmatch.data.fingerprint import sample_digest
+from softmatch.data.label_file import Given, locate
 from softmatch.data.pictures import Picture, content_digest, decode, load, look
 from softmatch.data.preparations.sounds import as_wav, draw_spectrogram
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.readers.table_source import OpenedTable
 from softmatch.data.records import Records
+from softmatch.data.shards.shard_source import refuse_shards, shards_in
 from softmatch.data.sources import SOURCES
 from softmatch.data.understanding import Reading, stop
 from softmatch.errors import InputError
 from softmatch.files.atomic import write_atomically
 from softmatch.files.cache import cache_folder
+from softmatch.labeling.label_log import LabelLog
 
 SIDES = (160, 1200)
 """Largest sides in pixels that images are served in: in a grid, and alone."""
@@ -45,6 +49,7 @@ class ShownSamples:
             raise InputError(
                 f"{source} is a named dataset, whose labels are known. Give a folder or a table of your own to label."
             )
+        refuse_shards(shards_in(source), "`softmatch label`")
         opened = open_source(source, reading.columns, need_label=False)
         if isinstance(opened, OpenedTable) and Path(source).is_file() and Path(source).stat().st_size <= WHOLE:
             read = {
@@ -79,6 +84,25 @@ class ShownSamples:
     def known(self) -> dict[str, str]:
         """Labels that the source has itself, by name."""
         return {name: label for name, label in zip(self.records.names, self.records.labels, strict=True) if label is not None}
+
+    def follow(self, log: LabelLog) -> tuple[int, set[str]]:
+        """Give labels to the names that their samples have now: files were renamed, or rows sorted, while no server ran.
+
+        Returns:
+            the number of names that have changed, and the names of samples that are gone, or whose content is another.
+        """
+        given = [Given(name, name, value.label or "", "", value.digest) for name, value in log.values.items()]
+        found, names = locate(given, self.records.names, self.digest, self.where), self.records.names
+        now = {row.name: names[position] for position, rows in found.by_position.items() for row in rows}
+        moved = {old: new for old, new in now.items() if old != new and (new not in log.values or now.get(new) != new)}
+        if moved:
+            log.move(uuid.uuid4().hex, moved)
+        return len(moved), {name for name in log.values if name not in {*now.values()}}
+
+    def is_there(self, position: int) -> bool:
+        """False for a sample whose file was deleted since the source was read."""
+        inputs = self.records.inputs
+        return not (isinstance(path := inputs[position], Path) and not path.exists()) if isinstance(inputs, list) else True
 
     def show(self, position: int, brief: bool = False) -> dict[str, Any]:
         """Describe a sample for the page; its image is fetched separately."""

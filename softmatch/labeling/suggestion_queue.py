@@ -48,6 +48,8 @@ LEASE = 120.0
 SHOWN = 48
 """Samples of a group that are shown at a time."""
 SMALLEST_GROUP, PER_CLUSTER, MOST_CLUSTERS = 4, 40, 200
+FEWEST_CLUSTERS, SMALLEST_CLUSTER = 10, 6
+"""Clusters of a small source, as long as they have this many samples on average."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,11 @@ class SuggestionQueue:
     def is_random(self, position: int) -> bool:
         """True for a sample that measures the error. Its name decides, so that no model and no other file has a say."""
         return bool(self._reserved[position])
+
+    @property
+    def measuring(self) -> int:
+        """Number of samples that can measure the error, labelled or not."""
+        return len(self._random)
 
     @property
     def reserved(self) -> int:
@@ -206,7 +213,8 @@ class SuggestionQueue:
         """Find clusters and typical samples by the features of the samples at `places`."""
         features = features / max(float(features.std()), 1e-6)  # all alike: the first directions say more than the last
         self._typical = self._find_typical(features)
-        self.clusters = k_means(features, int(np.clip(len(features) // PER_CLUSTER, 1, MOST_CLUSTERS)), self.seed)
+        fewest = int(np.clip(len(features) // SMALLEST_CLUSTER, 1, FEWEST_CLUSTERS))
+        self.clusters = k_means(features, int(np.clip(len(features) // PER_CLUSTER, fewest, MOST_CLUSTERS)), self.seed)
         self.features = features
 
     def _find_typical(self, features: Array) -> list[tuple[int, int]]:
@@ -296,7 +304,9 @@ class SuggestionQueue:
         high, low = float(head.probs[row, first]), float(head.probs[row, second])
         one, other = head.classes[first], head.classes[second]
         said = (
-            f"{one} ({high:.0%}) or {other} ({low:.0%})?" if high - low <= SURE else f"{one} ({high:.0%}), the model is certain."
+            f"{one} ({_whole(high)}) or {other} ({_whole(low)})?"
+            if high - low <= SURE
+            else f"{one} ({_whole(high)}), the model is certain."
         )
         represents = f" Represents {similar:,} similar samples." if similar > 1 else ""
         return Suggestion(int(self.places[row]), CHOSEN, f"{said}{represents}", one, high)
@@ -312,6 +322,8 @@ class SuggestionQueue:
         if features is None or clusters is None:
             return None
         free = np.flatnonzero(self._free_rows())
+        if head is not None:  # of each cluster, those that the light model takes for one class
+            free = np.concatenate([_of_one_class(head, free[clusters[free] == each]) for each in np.unique(clusters)])
         names, counts = np.unique(clusters[free], return_counts=True)
         sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
         wanted = [each for each, size in sizes.items() if size >= min(SMALLEST_GROUP, len(free)) and each not in passed]
@@ -394,6 +406,16 @@ def _predicted(head: Head | None, row: Any) -> tuple[str | None, float | None]:
         return None, None
     probs = np.atleast_2d(head.probs[row]).mean(0)
     return head.classes[int(probs.argmax())], float(probs.max())
+
+
+def _of_one_class(head: Head, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Rows that the model takes for the likeliest class of them all."""
+    return rows[head.probs[rows].argmax(1) == head.probs[rows].mean(0).argmax()] if len(rows) else rows
+
+
+def _whole(share: float) -> str:
+    """A share as the page writes it."""
+    return f"{100 * share:.0f}\u202f%"
 
 
 def _interleave(doubtful: list[Suggestion], explore: list[Suggestion]) -> list[Suggestion]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,17 @@ ENDED = [-getattr(signal, name) for name in ("SIGTERM", "SIGKILL") if hasattr(si
 """Exit codes of a training that was ended from outside; Windows has no SIGKILL."""
 """Characters of a process's output that are shown."""
 FORMATS = ("safetensors", "torchscript", "onnx")
-FIGURES = ("test_error", "test_error_interval", "supervised_test_error", "labels", "test_samples", "quantity", "quality", "kept")
+FIGURES = (
+    "test_error",
+    "test_error_interval",
+    "supervised_test_error",
+    "labels",
+    "test_samples",
+    "quantity",
+    "quality",
+    "kept",
+    "measured_on",
+)
 
 
 class Trainings:
@@ -73,15 +83,19 @@ class Trainings:
             raise InputError(f"there is no training {name[:20]!r}.")
         return self._only or self.folder / "runs" / name
 
-    def start(self, log: LabelLog) -> str:
-        """Start a training with the labels of this moment; they are kept, so that it can be resumed when there are more."""
-        counts = log.counts()
+    def start(self, log: LabelLog, gone: Collection[str] = ()) -> str:
+        """Start a training with the labels of this moment; they are kept, so that it can be resumed when there are more.
+
+        Args:
+            gone: names of samples that are not in the source any more; their labels are left out.
+        """
+        labels = log.labels().keys() - set(gone)
         self._refuse_second()
         number = max(map(int, self.names()), default=0) + 1
         name, runs = f"{number:03}", self.folder / "runs"
         runs.mkdir(exist_ok=True)
-        log.write_table(runs / f"{name}.csv")
-        self._launch(name, {"labels": sum(counts.values())})
+        log.write_table(runs / f"{name}.csv", gone)
+        self._launch(name, {"labels": len(labels)})
         return name
 
     def resume(self, name: str) -> None:

@@ -85,6 +85,13 @@ class Entry:
         made = self.builder if inspect.isclass(self.builder) else get_type_hints(self.builder)["return"]
         return issubclass(made, Match)
 
+    def _repr_html_(self) -> str:
+        """Show the card of the method in a notebook."""
+        from markdown_it import MarkdownIt
+
+        name = next(name for name, entry in METHODS.items() if entry is self)
+        return str(MarkdownIt("js-default").render(read_card(name)))  # in which HTML is text
+
 
 def supervised(num_classes: int) -> Supervised:
     """Supervised: the labelled samples only."""

@@ -39,6 +39,9 @@ class Forward:
         strong_share: share of the unlabelled batch whose strong views a match method trains on.
         sharded: views hold this process's share of the rows (`processes.share`), and results the rows of all processes, the same
             everywhere. Each process then has a part of the network's gradient, to be summed over the processes.
+
+    Attributes:
+        by_share: a method may ask for its own rows' logits only, and make its loss of sums over the processes.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Forward:
         self.compiled = compiled
         self.sharded, self.taught, self.neighbours = sharded and world().size > 1, taught, neighbours
         self.strong_share = strong_share
+        self.by_share = self.sharded and not taught
         self._draws = Draws()
         self._logits: Callable[[Tensor], Tensor] = torch.compile(network) if compiled else network
         features = getattr(network, "features", None)
@@ -77,13 +81,16 @@ class Forward:
         other._draws = self._draws
         return other
 
-    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Tensor]:
+    def __call__(
+        self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True, own: bool = False
+    ) -> list[Tensor]:
         """Logits of each view.
 
         Args:
             gradient: for each view, true if its logits have a gradient; by default all have.
             tracking: false leaves the running statistics of batch normalisation unchanged; batches are still normalised with
                 their own.
+            own: logits of this process's rows only, where `by_share` allows it.
         """
         if self.taught and gradient is not None and any(gradient) and not all(gradient):
             pairs = list(zip(views, gradient, strict=True))
@@ -92,7 +99,7 @@ class Forward:
             return [next(learned if wanted else answers) for wanted in gradient]
         with self._own_draws():
             logits = self._run(self._logits, views, gradient, tracking)
-        return self._gathered(logits)[0]
+        return logits if own else self._gathered(logits)[0]
 
     def together(self, *views: Tensor, tracking: bool = True, by_features: bool = False) -> list[Tensor]:
         """Logits of each view as one batch, whose statistics they share, also with "separate".
@@ -235,11 +242,18 @@ class RecordedForward(Forward):
         self.network, self.average = inner.network, inner.average
         self.batch_statistics, self.micro_batch = inner.batch_statistics, inner.micro_batch
         self.compiled, self.sharded, self.taught, self._draws = inner.compiled, inner.sharded, inner.taught, inner._draws
-        self.neighbours, self.strong_share = inner.neighbours, 1.0  # a method around another wants the outputs of all views
+        self.by_share, self.neighbours, self.strong_share = (
+            False,
+            inner.neighbours,
+            1.0,
+        )  # a method around another wants the outputs of all views
         self.inner = inner
         self._seen: list[tuple[Tensor, Encoded]] = []
 
-    def __call__(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Tensor]:
+    def __call__(
+        self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True, own: bool = False
+    ) -> list[Tensor]:
+        assert not own, "a method around another sees all rows"
         return [encoded.logits for encoded in self.encode(*views, gradient=gradient, tracking=tracking)]
 
     def encode(self, *views: Tensor, gradient: tuple[bool, ...] | None = None, tracking: bool = True) -> list[Encoded]:

@@ -15,15 +15,27 @@ from torch.nn import functional as F
 from softmatch import targets
 from softmatch.alignments import Alignment, NoAlignment
 from softmatch.averages import PAPER_MOMENTUM, Start
+from softmatch.distributed.processes import summed
 from softmatch.errors import InputError
 from softmatch.methods.base import Method
 from softmatch.methods.forward import Forward
 from softmatch.metrics import PseudoLabels
-from softmatch.step import Batch, Output, Seen, refuse_invalid
+from softmatch.step import Batch, Output, Seen, refuse_invalid, whole
 from softmatch.thresholds import CurriculumThreshold, LossThreshold, SelfAdaptiveThreshold, SignalAnnealing
-from softmatch.weightings import Constant, Estimation, RampUp, Threshold, TruncatedGaussian, Weighting, weight_curve
+from softmatch.weightings import (
+    Constant,
+    Estimation,
+    RampUp,
+    Threshold,
+    TruncatedGaussian,
+    Weighting,
+    needs_sums_only,
+    weight_curve,
+)
 
 PAPER_STEPS = 2**20
+BY_ROW = frozenset((targets.hard, targets.soft, targets.sharpened, targets.cross_entropy, targets.kl_divergence))
+"""Targets and divergences of which it is known that they treat each row by itself."""
 
 
 class Refinement(nn.Module):
@@ -86,7 +98,7 @@ class Match(Method):
         statistics: Literal["raw", "aligned"] = "raw",
         divergence: Callable[[Tensor, Tensor], Tensor] = targets.cross_entropy,
         supervised_loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy,
-        penalty: Callable[[Tensor, Tensor], Tensor] | None = None,
+        penalty: Callable[..., Tensor] | None = None,
         penalty_weight: float = 1.0,
         strong_view: bool = True,
         refinement: Refinement | None = None,
@@ -106,6 +118,20 @@ class Match(Method):
         self.tracked_views = None if strong_view else ()
         self.refinement = refinement
         self.sample_factor: Callable[[Tensor, Tensor | None], Tensor] | None = None
+
+    @property
+    def from_sums(self) -> bool:
+        """True if the method needs only sums over the batch, beside one row at a time: several processes then exchange these."""
+        functions = (getattr(each, "func", each) for each in (self.target, self.divergence))
+        return (
+            type(self) is Match
+            and needs_sums_only(self.weighting)
+            and needs_sums_only(self.alignment)
+            and self.supervised_loss is F.cross_entropy
+            and all(each in BY_ROW for each in functions)
+            and (self.penalty is None or self.penalty == getattr(self.weighting, "fairness", None))
+            and (self.refinement, self.sample_factor, self.statistics_from) == (None, None, "raw")
+        )
 
     def forward(
         self,
@@ -150,7 +176,8 @@ class Match(Method):
     @torch.no_grad()
     def _learned(self, labeled_logits: Tensor, labels: Tensor, weak_logits: Tensor, index: Tensor | None) -> Judgement:
         if self.training:
-            self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index))
+            by_sums = self.from_sums and not whole()
+            self.learn(Seen.from_logits(weak_logits, labeled_logits, labels, index, by_sums=by_sums))
         return self.judge(torch.softmax(weak_logits.detach().float(), dim=-1), index)
 
     def _output(
@@ -187,16 +214,33 @@ class Match(Method):
         return Judgement(labels, weights, unaligned, probs.max(-1).values, target)
 
     def step(self, forward: Forward, batch: Batch) -> Output:
-        if "strong" not in self.unlabeled_views:
-            (labeled,) = forward(batch.labeled["weak"])
-            (weak,) = forward(batch.unlabeled["weak"], tracking=False)
-            return self.compute(labeled, batch.labels, weak, None, batch.index)
-        if forward.strong_share < 1.0 and type(self).compute is Match.compute:
+        has_strong, own = "strong" in self.unlabeled_views, forward.by_share and self.from_sums
+        if has_strong and forward.strong_share < 1.0 and type(self).compute is Match.compute:
             return self._step_on_surest(forward, batch)
-        labeled, weak, strong = forward(
-            batch.labeled["weak"], batch.unlabeled["weak"], batch.unlabeled["strong"], gradient=(True, False, True)
-        )
+        call, views = (partial(forward, own=True) if own else forward), (batch.labeled["weak"], batch.unlabeled["weak"])
+        strong: Tensor | None = None
+        if has_strong:
+            labeled, weak, strong = call(*views, batch.unlabeled["strong"], gradient=(True, False, True))
+        else:
+            (labeled,) = call(views[0])
+            (weak,) = call(views[1], tracking=False)
+        if own:
+            return self._of_share(forward, batch, labeled, weak, weak if strong is None else strong)
         return self.compute(labeled, batch.labels, weak, strong, batch.index)
+
+    def _of_share(self, forward: Forward, batch: Batch, labeled: Tensor, weak: Tensor, trained: Tensor) -> Output:
+        """The loss of the whole batch from the logits of this process's rows, and its gradient for these rows."""
+        labels = forward.own(batch.labels)
+        if self.training:
+            self.learn(Seen.from_logits(weak, labeled, labels, None, by_sums=True))
+        pseudo = self.judge(torch.softmax(weak.detach().float(), dim=-1))
+        supervised = F.cross_entropy(labeled.float(), labels, reduction="sum") / len(batch.labels)
+        unsupervised = (pseudo.weights * self.divergence(pseudo.target, trained)).sum() / len(batch.index)
+        supervised, unsupervised = summed(torch.stack([supervised, unsupervised]))
+        loss = supervised + unsupervised
+        if self.penalty is not None:
+            loss = loss + self.penalty_weight * self.penalty(trained, pseudo.weights, summed)
+        return Output(loss, supervised.detach(), unsupervised.detach(), pseudo, own_rows=True)
 
     def _step_on_surest(self, forward: Forward, batch: Batch) -> Output:
         """Train on the strong views of the largest weights only, of each process; those of the others cost nothing.

@@ -18,6 +18,7 @@ from softmatch.networks.residual import ResNet, WideResNet
 from softmatch.networks.series_network import SeriesNet
 from softmatch.networks.shallow import Shallow
 from softmatch.networks.small import MLP, SmallConv
+from softmatch.networks.timm_networks import TIMM, build_timm
 from softmatch.plugins import call_own, find_own
 
 __all__ = [
@@ -59,8 +60,8 @@ def describe_network(network: Network) -> str:
 
 
 def is_own(network: Network) -> bool:
-    """True for the user's code, false for built-in and pretrained networks."""
-    return not isinstance(network, str) or (":" in network and not is_encoder(network))
+    """True for the user's code, false for built-in and pretrained networks, and those of timm."""
+    return not isinstance(network, str) or (":" in network and not is_encoder(network) and not network.startswith(TIMM))
 
 
 def is_encoder(network: Network) -> bool:
@@ -81,10 +82,10 @@ def build_network(
     Args:
         network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "series", "shallow" or "small-conv", or with 16
             channels instead of 32 "series-16", "shallow-16", "small-conv-16"; "wrn-d-k"; "resnet-50"; "encoder=…" with a
-            folder or an id of the Hugging Face hub: a pretrained encoder with a new head, for images or token ids; or
-            "file.py:name" or "module:name". These, or the objects themselves, are an nn.Module, which is copied, or a function or
-            class that returns one and gets those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which it
-            has parameters.
+            folder or an id of the Hugging Face hub: a pretrained encoder with a new head, for images or token ids; "timm:NAME";
+            or "file.py:name" or "module:name". These, or the objects themselves, are an nn.Module, which is copied, or a function or
+            class that returns one and gets those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which
+            it has parameters.
         architecture: result of `architecture()` of a saved network with a pretrained encoder: the network is made without the
             encoder's files and without its weights.
         tuning: trained part and head of a pretrained encoder; ignored by other networks.
@@ -98,6 +99,8 @@ def build_network(
         from softmatch.networks.pretrained import build_pretrained  # imports transformers, which takes seconds
 
         return build_pretrained(name.removeprefix(ENCODER), shape, num_classes, batch_norm_momentum, architecture, tuning)
+    if name.startswith(TIMM):
+        return build_timm(name, shape, num_classes, batch_norm_momentum)
     if (plain := re.fullmatch(r"mlp(?:-([1-9]\d{0,4}))?", name)) is not None:
         return MLP(prod(shape), num_classes, (int(plain[1] or 64),) * 2)
     if (along := re.fullmatch(r"series(?:-([1-9]\d{0,3}))?", name)) is not None:
@@ -109,7 +112,7 @@ def build_network(
     if wide is None and small is None and name != "resnet-50":
         raise InputError(
             f"there is no network {name!r}. {nearest(name, NAMES)} Any wrn-d-k works; give a network of your own as "
-            "file.py:name, a pretrained one as encoder=FOLDER."
+            "file.py:name, one of timm as timm:NAME, a pretrained one as encoder=FOLDER."
         )
     if len(shape) != 3:
         raise InputError(

@@ -1,12 +1,15 @@
-"""The line charts of the report as pictures, for trackers; matplotlib draws them."""
+"""The line charts of the report as pictures, for trackers and notebooks; matplotlib draws them."""
 
+import io
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from softmatch.errors import InputError
 from softmatch.report.charts import Chart
 from softmatch.report.page_data import page_data
 from softmatch.report.run_contents import read
@@ -32,6 +35,41 @@ def draw_charts(run: RunFolder) -> dict[str, Picture]:
         name = re.sub(r"[^a-z]+", "_", chart["title"].lower().replace("μ", "mu").replace("σ", "sigma")).strip("_")
         found[name or chart["name"]] = np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]
     return found
+
+
+def plot(run: Path | str) -> Any:
+    """Draw the error of a run and of its baseline, and quantity f and quality g of the pseudo-labels, over the steps.
+
+    Args:
+        run: a run folder, also of a run that has not finished.
+
+    Returns:
+        A figure of matplotlib, which a notebook shows by itself; `figure.savefig("run.png")` writes it.
+
+    Raises:
+        InputError: the folder has no records, or matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("softmatch.plot needs matplotlib: pip install 'softmatch[plots]'.") from error
+
+    class Drawing(Figure):
+        """A figure without pyplot, which would keep it open, that a notebook can show."""
+
+        def _repr_png_(self) -> bytes:
+            content = io.BytesIO()
+            with warnings.catch_warnings(action="ignore"):  # as above
+                self.savefig(content, format="png")
+            return content.getvalue()
+
+    charts = page_data(read(RunFolder(Path(run))))["charts"]
+    if not charts:
+        raise InputError(f"{run} has no records to draw: it is not a run folder, or nothing was measured.")
+    figure = Drawing(figsize=(6 * len(charts), 4), layout="tight")
+    for position, chart in enumerate(charts, 1):
+        _draw(chart, figure.add_subplot(1, len(charts), position))
+    return figure
 
 
 def _draw(chart: Chart, axes: Any) -> None:

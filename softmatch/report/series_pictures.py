@@ -1,6 +1,7 @@
 """Section of the report with pictures of series: the surest mistakes, and the most doubtful predictions."""
 
 import base64
+import re
 from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
@@ -40,14 +41,20 @@ def _picture(one: dict[str, Any]) -> dict[str, Any] | None:
         return None
     every = [value for row in channels for value in row]
     grey = len(channels) >= GREY_FROM
+    sound = str(one.get("sound", ""))
+    sound = sound if re.fullmatch(r"[A-Za-z0-9+/]+=*", sound) else ""
     drawn = "all channels, the first at the bottom, bright is high" if grey else f"channels 1 to {len(channels)}"
     what = f"{series_of(int(number_of), int(length))}, from {min(every):.4g} to {max(every):.4g}"
+    what += f"; shown are {drawn}." if len(channels) > 1 else "."
+    if sound:
+        what = "spectrogram, low tones at the bottom, loud is bright."
     named = {key: str(one.get(key)) for key in ("name", "label", "predicted")}
     return {
         **named,
         "right": named["label"] == named["predicted"],
         "sure": percent(sure),
-        "alternative": f"Sample {named['name']}: {what}" + (f"; shown are {drawn}." if len(channels) > 1 else "."),
+        "alternative": f"Sample {named['name']}: {what}",
+        "sound": sound,
         "lines": [] if grey else [_line(row) for row in channels[:LINES]],
         "grey": _grey(channels) if grey else None,
     }

@@ -20,6 +20,7 @@ from softmatch.networks import Network, build_network, is_own
 from softmatch.networks.heads import merged
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.runs.folder import RunFolder
+from softmatch.runs.hub_models import find_run
 from softmatch.runs.schema import FORMAT, describe, refuse_other_weights
 from softmatch.views import Views, views_from_settings
 from softmatch.views.own_views import OwnCode
@@ -137,7 +138,7 @@ def load_model(run: Path | str, network: Network | None = None, views: OwnCode |
     """Load the model of a run folder on the CPU. Nothing in the folder is executed.
 
     Args:
-        run: folder of a finished run.
+        run: the folder; or hf://owner/name or hf://owner/name@revision, a model on the Hugging Face hub.
         network: for a run with a network of your own: that network, or a function that makes it. A name in the folder
             is not followed: it would let the folder choose which code runs.
         views: for a run with views of your own: file.py:name of these, or the class or function that makes them.
@@ -152,7 +153,7 @@ def load_model(run: Path | str, network: Network | None = None, views: OwnCode |
         >>> load_model("runs/mine").classes
         ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """
-    folder = RunFolder(Path(run))
+    folder = RunFolder(find_run(run))
     files, about = folder.path / "model", folder.read_json("model/model.json")
     if about is None:
         raise InputError(f"{run} has no model: it is not the folder of a finished run.")

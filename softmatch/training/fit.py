@@ -177,6 +177,7 @@ def _train(task: Task, trainer: Trainer, fitted: Fitted, to: Fit, writer: Checkp
 
     def save(wait: bool = False) -> None:
         fitted.seconds = trainer.seconds
+        trainer.settle()
         if writer is not None:
             state = {**trainer.state(), **fitted.tensors()}
             error = fitted.record.get("test_error") if fitted.record.get("step") == trainer.step else None

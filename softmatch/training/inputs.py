@@ -10,9 +10,10 @@ from torch import Tensor
 
 from softmatch.config import Config
 from softmatch.data import Examples, Split
-from softmatch.data.batches import Batches, Draws, LengthSampler, make_roles, text_lengths
+from softmatch.data.batches import Batches, Draws, Items, LengthSampler, make_roles, text_lengths
 from softmatch.data.loading import LoadedBatches, item_statistics, make_batches
 from softmatch.data.preparations.text_preparations import TokenPreparation
+from softmatch.data.shards.streamed import Kept
 from softmatch.data.split import hold_out_labels
 from softmatch.errors import InputError, nearest
 from softmatch.methods import Method
@@ -112,6 +113,8 @@ def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batch
         added: labels that the method has added to unlabelled samples; −1 for the others.
     """
     config, examples, split = task.config, task.examples, task.split
+    items: Items
+    pool: Tensor | Kept
     labeled, validation = split.labeled, None
     if "validation" in method.streams:
         labeled, held_out = hold_out(task, split, method)
@@ -121,20 +124,24 @@ def make_task_batches(task: Task, method: Method, added: Tensor | None) -> Batch
         chosen = (added.cpu() >= 0).nonzero().flatten()
         labeled = torch.cat([labeled, split.unlabeled[chosen]])
         labels = torch.cat([labels, added.cpu()[chosen].to(labels.dtype)])
+    items, pool, draws = task.items, split.unlabeled, _draws_by_length(task)
+    if (streamed := examples.streamed) is not None:
+        items, pool = streamed.items, streamed.pool(split.unlabeled)
+        draws = streamed.draws(pool, config.unlabeled_batch, derive(config.seed, "unlabeled"))
     roles = make_roles(
         labeled_items=task.items[labeled],
         labels=labels,
-        unlabeled_items=task.items,
+        unlabeled_items=items,
         labeled_batch=config.labeled_batch,
         unlabeled_batch=config.unlabeled_batch,
         seed=config.seed,
         labeled_views=method.labeled_views,
         unlabeled_views=method.unlabeled_views,
-        pool=split.unlabeled,
+        pool=pool,
         streams=method.streams,
         validation=validation,
         augmented=None if task.augmented is None else (task.augmented[labeled], task.augmented),
-        unlabeled_draws=_draws_by_length(task),
+        unlabeled_draws=draws,
     )
     return make_batches(roles, task.views, config.seed, task.device, config.workers)
 

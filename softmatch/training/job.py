@@ -19,6 +19,8 @@ from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
 from softmatch.report import write_report
+from softmatch.report.drawn_charts import plot
+from softmatch.report.notebook import html_result
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length
@@ -60,6 +62,13 @@ class Result(Measured):
     supervised_seconds: float | None
     evaluation: dict[str, Any]
 
+    def plot(self) -> Any:
+        """Draw error, quantity f and quality g over the steps; see `softmatch.plot`."""
+        return plot(self.run)
+
+    def _repr_html_(self) -> str:
+        return html_result(asdict(self), str(self.run / "report.html"))
+
 
 def train(
     source: Any = "digits",
@@ -73,8 +82,8 @@ def train(
     """Train on a named source or on your own data; settings are those of `Config`.
 
     Args:
-        source: a name, the path of a folder or file, an id of the hub, a pandas frame, or a pair of arrays (X, y) with −1,
-            None or NaN for unlabelled samples.
+        source: a name, the path of a folder or file, an id of the hub, a frame of pandas or polars, a `datasets.Dataset`, a
+            map-style dataset of torch with pairs (item, label), or a pair of arrays (X, y). −1, None or NaN: no label.
         network: the setting of that name; or an nn.Module of your own, copied for each run, or a function that makes one.
         listeners: trackers by name ("tensorboard", "mlflow", "wandb", "trackio"), and objects with the methods of
             `softmatch.Listener`.

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from softmatch.config import Config
 from softmatch.data.batches import Batches
 from softmatch.data.loading import LoadedBatches
-from softmatch.distributed.processes import average_running_statistics, sum_gradients, world
+from softmatch.distributed.gradients import GradientSum
+from softmatch.distributed.processes import average_running_statistics, world
 from softmatch.errors import InputError, OutOfMemory, TrainingError
 from softmatch.methods.base import Method
 from softmatch.methods.forward import Forward
@@ -130,6 +131,7 @@ class Trainer:
         shared: dict[str, Any] = {"sharded": sharded, "taught": taught, "neighbours": self.neighbours}
         shared["strong_share"] = self.config.strong_share
         self.forward = Forward(self.network, *passes, self.average.network, self.config.compile, **shared)
+        self._gradients = GradientSum(self.network)
         self.method.begin(self.network, self._follow)
         self.method.to(self.device)
         self.network.train()
@@ -207,11 +209,11 @@ class Trainer:
                     batch = batch.changed(reduced)
             with clock("weighting and loss"), self._autocast():
                 output = self._loss(step, batch)
-            with clock("backward"):
+            with clock("backward"), self._gradients.during_backward():
                 self.scaler.scale(output.loss).backward()  # type: ignore[no-untyped-call]  # torch's own signature
             if world().size > 1:
                 with clock("processes"):
-                    sum_gradients(self.network)
+                    self._gradients.finish()
                     average_running_statistics(self.network)
             with clock("optimiser"):
                 if self.config.clip is not None:
@@ -247,10 +249,12 @@ class Trainer:
         self._losses += torch.stack(parts).to(self._losses.dtype)
         self._since += 1
         if output.pseudo is not None:
-            self._meter.update(output.pseudo, self._truth[index])
+            positions, samples = (self.forward.own(index), len(index)) if output.own_rows else (index, None)
+            self._meter.update(output.pseudo, self._truth[positions], samples)
 
     def _record(self) -> Record:
         """Figures since the last record, of pseudo-labels over enough samples. Only here does the host wait for the device."""
+        self.settle()
         loss, supervised, unsupervised = (self._losses / max(self._since, 1)).tolist()
         if not math.isfinite(loss):
             raise TrainingError(f"training stopped at step {self.step}: the loss is {loss}.")
@@ -268,6 +272,11 @@ class Trainer:
         if curve is not None:
             record["curve"] = {"confidence": curve[0].tolist(), "weight": curve[1].tolist()}
         return record
+
+    def settle(self) -> None:
+        """Add up the figures of all processes, which call this at the same step: before a record and before `state`."""
+        if world().size > 1:
+            self._meter.settle()
 
     def clear(self) -> None:
         """Reset the figures after a record."""

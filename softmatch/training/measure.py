@@ -1,5 +1,6 @@
 """Figures of a classifier and its baseline from predictions on held-out samples, and its decision boundary."""
 
+import base64
 import csv
 import io
 from collections.abc import Sequence
@@ -13,6 +14,9 @@ from torch.nn.functional import adaptive_avg_pool2d
 from softmatch.calibration import calibrate, class_figures
 from softmatch.data.cells import guarded
 from softmatch.data.evaluation import Evaluation
+from softmatch.data.examples import Examples
+from softmatch.data.preparations.sounds import SoundPreparation
+from softmatch.data.records import UnreadableFile
 from softmatch.files.atomic import write_atomically
 from softmatch.formatting import quoted
 from softmatch.metrics import error_interval
@@ -196,8 +200,20 @@ def save_pictures(task: Task, found: HeldOut, run: RunFolder) -> None:
         classes = {"label": int(found.labels[place]), "predicted": int(predicted[place])}
         named = {key: task.examples.classes[position] for key, position in classes.items()}
         values = [[float(f"{value:.5g}") for value in row] for row in item.tolist()]
-        samples.append({**about, **named, "confidence": round(float(confidence[place]), 4), "values": values})
+        sound = _sound_of(task, source, places[found.names[place]])
+        samples.append({**about, **named, "confidence": round(float(confidence[place]), 4), "values": values, **sound})
     run.write_json("pictures.json", {"samples": samples})
+
+
+def _sound_of(task: Task, source: Examples, place: int) -> dict[str, str]:
+    """What is heard of a recording, to be played in the report; nothing if it is no recording, or has gone since."""
+    preparation = task.examples.preparation
+    if not source.recordings or not isinstance(preparation, SoundPreparation):
+        return {}
+    try:
+        return {"sound": base64.b64encode(preparation.as_wav(source.recordings[place])).decode()}
+    except UnreadableFile:
+        return {}
 
 
 def _some(task: Task, most: int) -> Tensor:

@@ -18,6 +18,7 @@ from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations.images import ImagePreparation
 from softmatch.data.readers.open_source import NotThere
 from softmatch.data.records import Columns, Finding, Progress
+from softmatch.data.shards.shard_source import shards_in
 from softmatch.data.sources import SOURCES, Source, find_source
 from softmatch.data.sources.open_texts import TextData, draw, read_texts
 from softmatch.data.understanding import Reading, Understood, read_own, refuse_unused, understand
@@ -157,6 +158,8 @@ def reading_of(config: Config) -> Reading:
 
 def absolute(source: Any) -> Any:
     """Make an existing path absolute, so that a run finds its data from another folder."""
+    if (pattern := shards_in(source)) is not None:
+        return pattern
     if isinstance(source, (str, Path)) and expand_home(source).exists():
         path = expand_home(source).resolve()
         return path if isinstance(source, Path) else str(path)

@@ -25,7 +25,7 @@ ELSEWHERE = ("device", "threads", "checkpoint_every", "data")
 """Settings that may differ when a run is resumed: they do not change the results."""
 MOVED = ("labels_from",)
 """Settings that may differ when a run is named to be resumed: its split tells whether the contents are still the same."""
-IN_MEMORY = ("arrays", "frame")
+IN_MEMORY = ("arrays", "dataset", "frame")
 """Sources without a path."""
 
 

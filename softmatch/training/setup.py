@@ -244,7 +244,7 @@ def build_method(task: Task, name: str) -> Method:
     counts = torch.bincount(labels, minlength=len(task.examples.classes)).double()
     problem = Problem(
         num_classes=len(task.examples.classes),
-        num_unlabeled=len(task.split.unlabeled),
+        num_unlabeled=task.pool_size,
         num_labeled=len(labels),
         class_counts=tuple(counts.long().tolist()),
         labeled_batch=config.labeled_batch,
@@ -273,6 +273,8 @@ def _teacher(task: Task) -> Callable[[Split], tuple[Tensor, Tensor]]:
 def _refuse_unfit(task: Task, method: Method, name: str) -> None:
     """Raise InputError if this task lacks something that the method needs, before anything is trained or written."""
     kind, labels = task.examples.kind, task.examples.labels[task.split.labeled]
+    if task.examples.streamed is not None:
+        _refuse_unstreamed(task, method, name)
     if task.activations is not None and "text" not in method.kinds:
         raise InputError(
             f"method {name!r} changes the items themselves, and --tune {task.config.tune} trains on activations of an encoder. "
@@ -321,6 +323,17 @@ def _refuse_unfit(task: Task, method: Method, name: str) -> None:
             )
 
 
+def _refuse_unstreamed(task: Task, method: Method, name: str) -> None:
+    """Raise InputError for what needs predictions or labels of the whole unlabelled set, where that is streamed."""
+    number = f"the {task.pool_size:,} unlabelled samples of these shards"
+    if method.survey_every is not None or method.generations > 1:
+        raise InputError(f"method {name!r} predicts all unlabelled samples again and again; {number} are streamed. Use another.")
+    if task.config.imbalance is not None:
+        raise InputError(f"--imbalance draws from samples with known classes; {number} are streamed. Leave it out.")
+    if task.teacher is not None:
+        raise InputError(f"a model is distilled on samples in memory; {number} are streamed. Give a folder of images.")
+
+
 def _momentum(config: Config, given: float | None) -> float:
     if given is not None:
         return given
@@ -364,7 +377,9 @@ def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = 
 
 
 def _truth(task: Task) -> Tensor:
-    """True classes of the unlabelled samples; −1 for all where only those of labelled samples are known."""
+    """True classes of the unlabelled samples; −1 for all where only those of labelled samples are known, or they are streamed."""
+    if task.examples.streamed is not None:
+        return torch.full((1,), UNLABELED, device=task.device).expand(task.pool_size)  # one number in memory
     truth = task.examples.labels[task.split.unlabeled]
     hidden = truth[~torch.isin(task.split.unlabeled, task.split.labeled)]
     return truth if bool((hidden != UNLABELED).any()) else torch.full_like(truth, UNLABELED)

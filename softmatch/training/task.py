@@ -98,6 +98,12 @@ class Task(Job):
         return own and self.config.keep == "best" and (self.evaluation.kind != "test" or self.config.test is not None)
 
     @property
+    def pool_size(self) -> int:
+        """Number of unlabelled samples, of which those in shards are not in the split."""
+        streamed = self.examples.streamed
+        return len(self.split.unlabeled if streamed is None else streamed.pool(self.split.unlabeled))
+
+    @property
     def test(self) -> tuple[Tensor | ImageFiles, Tensor]:
         """Items and labels that the error is measured on."""
         if self.examples.test is not None:

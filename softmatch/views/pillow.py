@@ -4,15 +4,19 @@ Same operations, ranges and switches as `ImageViews`; given the same draws the p
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from torch import Generator, Tensor
 
 from softmatch.views.image import RANDAUGMENT, ImageViews
 from softmatch.views.randaugment import cutout_color
+
+Pixels = npt.NDArray[np.uint8]
 
 
 def _affine(image: Image.Image, *matrix: float) -> Image.Image:
@@ -67,10 +71,10 @@ class PillowViews:
         self.views, self.side = views, side
 
     def plain(self, image: Image.Image) -> Tensor:
-        return to_tensor(self._placed(image, (0.5, 0.5)))
+        return _as_tensor(self._moved(image, Draw()))
 
     def weak(self, image: Image.Image, generator: Generator) -> Tensor:
-        return to_tensor(self.apply(image, self.draw_weak(generator)))
+        return _as_tensor(self._moved(image, self.draw_weak(generator)))
 
     def medium(self, image: Image.Image, generator: Generator) -> Tensor:
         return to_tensor(self.apply(image, self.draw_strong(generator, min(self.views.operations, 1))))
@@ -95,8 +99,8 @@ class PillowViews:
     def apply(self, image: Image.Image, draw: Draw) -> Image.Image:
         """The image with these changes, in the order of the settings."""
         if self.views.order == "crop-first":
-            return self._changed(self._moved(image, draw), draw)
-        return self._moved(self._changed(image, draw), draw)
+            return self._changed(Image.fromarray(self._moved(image, draw)), draw)
+        return Image.fromarray(self._moved(self._changed(image, draw), draw))
 
     def _changed(self, image: Image.Image, draw: Draw) -> Image.Image:
         for name, magnitude in draw.operations:
@@ -111,23 +115,30 @@ class PillowViews:
         ImageDraw.Draw(image).rectangle((left, top, right, bottom), color if len(color) > 1 else color[0])
         return image
 
-    def _moved(self, image: Image.Image, draw: Draw) -> Image.Image:
-        image = self._placed(image, draw.place)
-        return ImageOps.mirror(image) if draw.flip else image
-
-    def _placed(self, image: Image.Image, place: tuple[float, float]) -> Image.Image:
-        """Cropped to `side` where larger, else shifted; place ½, ½ is the middle."""
-        if self.side is not None and max(image.size) > self.side:
-            left, top = (int(share * (size - self.side + 1)) for share, size in zip(place, image.size, strict=True))
-            return image.crop((left, top, left + self.side, top + self.side))
-        dx, dy = (int(share * (2 * self.views.pad + 1)) - self.views.pad for share in place)
-        return _shifted(image, dx, dy, self.views.reflect) if dx or dy else image
+    def _moved(self, image: Image.Image, draw: Draw) -> Pixels:
+        """Pixels cropped to `side` where larger, else shifted; place ½, ½ is the middle."""
+        pixels, side, pad = np.asarray(image), self.side, self.views.pad
+        if side is not None and max(image.size) > side:
+            left, top = (int(share * (size - side + 1)) for share, size in zip(draw.place, image.size, strict=True))
+            pixels = pixels[top : top + side, left : left + side]
+        else:
+            dx, dy = (int(share * (2 * pad + 1)) - pad for share in draw.place)
+            if dx or dy:
+                rows, columns = (_places(*each, self.views.reflect) for each in ((image.height, dy), (image.width, dx)))
+                pixels = pixels.take(rows, axis=0, mode="clip").take(columns, axis=1, mode="clip")
+                if not self.views.reflect:
+                    pixels[rows < 0], pixels[:, columns < 0] = 0, 0
+        return np.array(pixels[:, ::-1] if draw.flip else pixels, order="C")
 
 
 def to_tensor(image: Image.Image) -> Tensor:
     """uint8 (C, H, W); channels lie next to each other in memory, as Pillow has them and channels_last networks want them."""
-    pixels = torch.from_numpy(np.array(image))
-    return pixels.permute(2, 0, 1) if pixels.ndim == 3 else pixels[None]
+    return _as_tensor(np.array(image))
+
+
+def _as_tensor(pixels: Pixels) -> Tensor:
+    found = torch.from_numpy(pixels)
+    return found.permute(2, 0, 1) if found.ndim == 3 else found[None]
 
 
 def to_image(item: Tensor) -> Image.Image:
@@ -142,12 +153,10 @@ def _covered(center: float, side: float, size: int) -> tuple[int, int]:
     return start, int(min(float(size), start + side))
 
 
-def _shifted(image: Image.Image, dx: int, dy: int, reflect: bool) -> Image.Image:
-    """Moved by whole pixels; what comes in is a reflection, or black."""
-    if not reflect:
-        return _affine(image, 1, 0, -dx, 0, 1, -dy)
-    rows, columns = (
-        np.abs((np.arange(size) - shift + size - 1) % max(2 * (size - 1), 1) - (size - 1))  # mirrored at the edge pixels
-        for size, shift in ((image.height, dy), (image.width, dx))
-    )
-    return Image.fromarray(np.asarray(image).take(rows, axis=0).take(columns, axis=1))
+@cache
+def _places(size: int, shift: int, reflect: bool) -> npt.NDArray[np.int64]:
+    """Where the pixels of an axis come from, moved by whole pixels: mirrored at the edge pixels, or −1 for black."""
+    places = np.arange(size) - shift
+    if reflect:
+        return np.abs((places + size - 1) % max(2 * (size - 1), 1) - (size - 1))
+    return np.where((places >= 0) & (places < size), places, -1)

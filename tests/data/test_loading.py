@@ -260,7 +260,7 @@ def test_workers_leave_signals_to_the_process_that_trains(folder: Path) -> None:
 
 
 def _wait_as_worker(ready: Event) -> None:
-    module._begin_worker(0)
+    module.begin_worker(0)
     ready.set()
     time.sleep(60)
 

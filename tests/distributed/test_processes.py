@@ -11,14 +11,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from softmatch import weightings
 from softmatch.distributed import processes
 from softmatch.distributed.batch_norm import synchronise
 from softmatch.distributed.processes import World, share
 from softmatch.errors import InputError
+from softmatch.methods import METHODS, Match, Method, build, softmatch
 from softmatch.methods.forward import Forward
+from softmatch.step import Seen
 from tests import several_processes, two_processes
 from tests.forked import Forked
-from tests.several_processes import CASES, NORMALISED, NORMS, SIZES, Cut, Found, first_of_two
+from tests.several_processes import CASES, CLASSES, FROM_SUMS, NORMALISED, NORMS, SIZES, Cut, Found, first_of_two
 
 PATIENCE = 600.0
 """Seconds; only what hangs takes so long."""
@@ -75,6 +78,10 @@ def compare(found: list[Found], expected: Found, tolerance: float) -> None:
                 torch.testing.assert_close(each[key], value, atol=tolerance, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
 
 
+def build_case(name: str) -> Method:
+    return build(name, several_processes.PROBLEM, several_processes.OPTIONS.get(name))
+
+
 def moved(found: Found) -> list[bool]:
     """True for each of the network's parameters that has changed."""
     names = [key.removeprefix("start.") for key in found if key.startswith("start.")]
@@ -109,6 +116,54 @@ def test_with_synchronised_batch_normalisation_too(case: str, size: int, ranks: 
     assert any("running_var" in key for key in expected)
     assert all(moved(expected))
     compare([rank["normalised"][case] for rank in ranks[size]], expected, tolerance=2e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", FROM_SUMS)
+def test_methods_of_sums_exchange_messages_whose_size_does_not_depend_on_the_batch(case: str, size: int, ranks: Ranks) -> None:
+    few, many = ranks[size][0]["bytes"][case]
+    gradients = 4 * sum(
+        parameter.numel() for parameter in several_processes.make_network(build_case(case), False, 0.0).parameters()
+    )
+    assert few == many == {"all_reduce": gradients + 8 * 6 * CLASSES + 4 * 2 + (4 * 3 * CLASSES if case == "freematch" else 0)}
+    gathered, more = ranks[size][0]["bytes"]["flexmatch"]
+    assert more["all_gather"] > 5 * gathered["all_gather"]  # the test can fail
+
+
+def test_which_methods_exchange_sums() -> None:
+    """A class that learns from more than its base class does, or a function that may mix rows, gathers."""
+    found = {name for name in METHODS if getattr(build_case(name), "from_sums", False)}
+    assert found == set(FROM_SUMS)
+
+    class Median(weightings.TruncatedGaussian):
+        def update(self, seen: Seen) -> None:
+            self.mean.update(seen.weak_probs.max(-1).values.median())
+
+    assert Match(weightings.TruncatedGaussian(3)).from_sums
+    assert Match(weightings.RampUp(5, weightings.Threshold())).from_sums
+    assert not Match(weightings.RampUp(5, Median(3))).from_sums
+    assert not Match(Median(3)).from_sums
+    assert not Match(weightings.TruncatedGaussian(3), target=lambda probs: probs / probs.sum()).from_sums
+    assert not Match(weightings.TruncatedGaussian(3), statistics="aligned").from_sums
+    assert not Match(weightings.TruncatedGaussian(3), supervised_loss=lambda logits, labels: logits.sum()).from_sums
+
+
+@pytest.mark.parametrize("estimation", ["all", "per_class"])
+@pytest.mark.parametrize("align", ["uniform", "predictions", "labels"])
+def test_what_is_learned_from_sums_is_what_is_learned_from_rows(estimation: Any, align: Any) -> None:
+    """Also where the confidence hardly varies, which a difference of squares in float32 would not see."""
+    found = []
+    for by_sums in (False, True):
+        method, generator = softmatch(5, estimation=estimation, align=align, momentum=0.5), torch.Generator().manual_seed(2)
+        for spread in (3.0, 1e-3):
+            weak = torch.tensor([9.0, 0.0, 0.0, 0.0, 0.0]) + spread * torch.randn(40, 5, generator=generator)
+            labeled, labels = torch.randn(7, 5, generator=generator), torch.randint(0, 5, (7,), generator=generator)
+            method.learn(Seen.from_logits(weak, labeled, labels, None, by_sums=by_sums))
+        found.append(method.state_dict())
+        with pytest.raises(InputError, match="NaN or infinity"):
+            method.learn(Seen.from_logits(weak.log(), labeled, labels, None, by_sums=by_sums))
+    for key, value in found[0].items():
+        torch.testing.assert_close(found[1][key], value, atol=1e-7, rtol=1e-5)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -14,11 +14,14 @@ from softmatch.training.job import train
 from tests.forked import Forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+FRAMEWORKS = ("accelerate_loop", "accumulate", "fsdp_loop", "hf_trainer", "lightning_loop", "ray_train")
+"""Run by test_frameworks.py."""
 
 
 def test_no_example_is_left_out_or_too_long() -> None:
     paths = {path.name: path for path in EXAMPLES.glob("*.py")}
     exported = {"onnx_images.py", "onnx_texts.py"}  # run by tests/inference/test_export_encoders.py
+    frameworks = {f"{name}.py" for name in FRAMEWORKS}
     assert set(paths) == {
         "classifier.py",
         "my_weighting.py",
@@ -28,6 +31,7 @@ def test_no_example_is_left_out_or_too_long() -> None:
         "own_translator.py",
         "plain_loop.py",
         *exported,
+        *frameworks,
     }
     assert all(len(path.read_text(encoding="utf-8").splitlines()) <= 100 for path in paths.values())
 
@@ -42,7 +46,7 @@ def test_own_loop_learns_the_moons(capsys: pytest.CaptureFixture[str], monkeypat
 def test_plain_loop_learns_digits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     error = runpy.run_path(str(EXAMPLES / "plain_loop.py"))["main"](steps=120)
-    assert f"40 labels, 120 steps, 1 process(es): {100 * error:.1f} % of 1,797 images wrong" in capsys.readouterr().out
+    assert f"40 labels, 120 steps, 1 process(es): {100 * error:.1f} % of 1,797 wrong" in capsys.readouterr().out
     assert error < 0.6  # guessing is wrong nine times in ten
 
 

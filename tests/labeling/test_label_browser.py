@@ -97,7 +97,11 @@ def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(
     server = start(servers, source, project)
     enter(chrome, server)
     assert "No classes yet" in chrome.run("document.querySelector('.classes').textContent")
-    label(chrome, 12)
+    assert chrome.run("document.querySelector('.rename').disabled")
+    until(chrome, "document.querySelector('.finding') === null")
+    label(chrome, 1)  # what was fetched before there were suggestions is not shown
+    until(chrome, "document.querySelector('.reason')?.textContent.startsWith('Typical of')")
+    label(chrome, 11)
     saved(chrome, 12)
     last = shown(chrome)
     chrome.press("1")
@@ -202,10 +206,14 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     until(chrome, "document.querySelectorAll('.chart canvas').length", lambda number: number == 3)
     assert "errors on" in chrome.run("document.querySelector('.verdict').textContent")
     assert " to " in chrome.run("document.querySelectorAll('.tiles dd.note')[0].textContent")
+    warned = "document.querySelector('.caution').textContent"
+    assert "measured on samples that were chosen" in chrome.run(warned)
     chrome.run("location.hash = 'enough'")
     until(chrome, "document.querySelector('.lead').textContent", lambda said: said.startswith("With 30 labels the error is"))
+    assert "measured on samples that were chosen" in chrome.run(warned)
+    assert chrome.run("document.querySelector('figure').hidden")  # one training is no curve
     chrome.run("[...document.querySelectorAll('button')].find(b => b.textContent === 'Predict all samples').click()")
-    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("predict: done"))
+    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("Predicting: done"))
     assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
     until(chrome, "document.querySelector('.lead a') !== null")
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")

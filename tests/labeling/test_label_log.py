@@ -144,6 +144,23 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     LabelLog(tmp_path).close()
 
 
+def test_a_table_that_others_have_changed_is_kept(tmp_path: Path) -> None:
+    log = LabelLog(tmp_path / "p")
+    put(log, "a", "cat")
+    log.close()
+    table = tmp_path / "p" / "labels.csv"
+    table.write_text(table.read_text().replace("cat", "dog"))
+    for number in (1, 2):
+        log = LabelLog(tmp_path / "p")
+        put(log, f"b{number}", "cat")
+        log.write_table()
+        log.write_table()
+        assert [path.name for path in log.edited] == (["labels-edited-1.csv"] if number == 1 else [])
+        log.close()
+    assert "dog" in (tmp_path / "p" / "labels-edited-1.csv").read_text()
+    assert "dog" not in table.read_text()
+
+
 def test_the_table_is_what_training_reads(tmp_path: Path) -> None:
     log = LabelLog(tmp_path)
     put(log, "=a,1.png", "cat")

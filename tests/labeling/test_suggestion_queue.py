@@ -114,6 +114,23 @@ def test_groups_have_no_measuring_samples_and_share_a_class(queue: SuggestionQue
     assert other["cluster"] != group["cluster"]
 
 
+def test_a_group_of_a_mixed_cluster_is_of_one_class(queue: SuggestionQueue) -> None:
+    queue.find_features()
+    assert queue.clusters is not None
+    assert len(np.unique(queue.clusters)) == 10  # 60 samples are few, and not all alike
+    queue.clusters = np.zeros(len(queue.places), dtype=int)
+    for position in range(12):
+        put(queue, position)
+    everything = queue.group([])
+    assert everything is not None
+    assert len({KINDS[sample["id"] % 3] for sample in everything["samples"]}) == 3  # no model yet
+    queue.refresh()
+    group = queue.group([])
+    assert group is not None
+    assert {KINDS[sample["id"] % 3] for sample in group["samples"]} == {group["prediction"]}
+    assert 0 < group["size"] < everything["size"]
+
+
 def test_wrong_labels_and_copies_are_found(queue: SuggestionQueue, pictures: Path, tmp_path: Path) -> None:
     (pictures / "900.png").write_bytes((pictures / "000.png").read_bytes())
     shown = ShownSamples(str(pictures), Reading())

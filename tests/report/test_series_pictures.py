@@ -50,6 +50,14 @@ def test_what_has_another_form_is_left_out(damaged: Any) -> None:
     assert pictures(damaged) == []
 
 
+def test_a_recording_can_be_played_and_anything_else_cannot() -> None:
+    spectrogram = [[0.0, 1.0]] * 10
+    assert pictures(sample(spectrogram, channels=10, sound="UklGRg=="))[0]["sound"] == "UklGRg=="
+    page = render(Contents(pictures={"samples": [sample(spectrogram, channels=10, sound='x"><script>')]}))
+    assert "<audio" not in page
+    assert "Series to look at" in page
+
+
 def test_names_from_a_file_are_text_on_the_page() -> None:
     page = render(Contents(pictures={"samples": [sample([[0.0, 1.0]], name="<b>x", label='"><script>')]}))
     assert "<bdi>&lt;b&gt;x</bdi>" in page

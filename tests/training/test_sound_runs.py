@@ -1,16 +1,21 @@
 """Recordings in a folder: checked, trained on, predicted, suggested, exported, and taken by the classifier."""
 
+import base64
 import csv
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 
 import softmatch
 from softmatch.errors import InputError
 from softmatch.inference.export import export
 from softmatch.inference.suggest import cold_start, suggest
+from softmatch.report.run_contents import read
+from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import load_model
 from tests.recordings import tone, two_birds, write_sound
 
@@ -40,6 +45,30 @@ def test_predictions_of_a_folder_and_of_one_file(run: Path, tmp_path: Path) -> N
     single = softmatch.predict(run, one)
     assert single.samples == 1
     assert single.file is None
+
+
+def test_the_report_plays_what_the_network_hears(run: Path) -> None:
+    samples = read(RunFolder(run)).pictures["samples"]
+    with BytesIO(base64.b64decode(samples[0]["sound"])) as file:
+        wave, rate = soundfile.read(file)
+    assert (len(wave), rate) == (2400, 8000)
+    assert 0.2 < np.abs(wave).max() < 0.5
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "media-src data:" in page
+    assert "Recordings to listen to" in page
+    assert page.count('src="data:audio/wav;base64,') == len(samples)
+
+
+def test_silent_classes_and_mixed_files_do_not_stop_a_run(tmp_path: Path) -> None:
+    folder = two_birds(tmp_path / "calls", 4, 4)
+    for number in range(4):
+        write_sound(folder / "silence" / f"{number}.flac", np.zeros(2400))
+    write_sound(folder / "unlabeled" / "hour.ogg", np.tile(tone(500, 1.0), 60))
+    write_sound(folder / "unlabeled" / "one.wav", np.array([0.5]), 44_100)
+    few = {**TINY, "folds": 2, "steps": 3, "evaluation": "crossfit"}
+    result = softmatch.train(folder, out=tmp_path / "run", baseline=False, **few)
+    assert result.test_error is not None
+    assert softmatch.predict(tmp_path / "run", folder).known == 12
 
 
 def test_a_bad_recording_has_a_row_with_the_reason(run: Path, tmp_path: Path) -> None:

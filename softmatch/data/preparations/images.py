@@ -24,6 +24,7 @@ from softmatch.data.pictures import (
 from softmatch.data.preparations import Prepared
 from softmatch.data.preparations.file_reading import by_threads, unreadable
 from softmatch.data.records import Finding, InputKind, Inputs, Progress, UnreadableFile
+from softmatch.data.shards.members import Member
 from softmatch.errors import InputError
 from softmatch.formatting import printable, some
 from softmatch.views.pillow import to_tensor
@@ -112,7 +113,7 @@ class ImagePreparation:
         return items[: len(contents)], contents, failed
 
     def _pixels_and_digest(self, picture: Picture) -> tuple[Tensor, bytes]:
-        picture = load(picture) if isinstance(picture, Path) else picture
+        picture = load(picture) if isinstance(picture, Path | Member) else picture
         size = (self.width, self.height) if self.resize is None else (self.resize, self.resize)
         image = decode(picture, size, self.channels, self.upright)
         left, top = (image.width - self.width + 1) // 2, (image.height - self.height + 1) // 2  # as `PillowViews.plain` does
@@ -160,7 +161,7 @@ def fit_images(
         failed |= {positions[place]: error for place, error in damaged.items()}
         kept = [position for position in positions if position not in failed]
         return Prepared(made, items, kept, unreadable(dict(sorted(failed.items())), names) + noticed, contents)
-    files = [path for position in headers if isinstance(path := paths[position], Path)]
+    files = [path for position in headers if isinstance(path := paths[position], Path | Member)]
     text = f"{len(headers):,} images of {side}×{side} would take {needed / 1e9:.1f} GB of memory"
     if len(files) < len(headers):
         raise InputError(f"{text} in addition to their encoded form. {EXPORT} A smaller --image-size needs less.")
@@ -171,7 +172,7 @@ def fit_images(
 
 
 def _look(picture: Picture) -> tuple[Header, Picture, bytes]:
-    picture = load(picture) if isinstance(picture, Path) else picture
+    picture = load(picture) if isinstance(picture, Path | Member) else picture
     return look(picture), picture, content_digest(picture)
 
 
@@ -184,7 +185,10 @@ def _pictures(inputs: Inputs | Sequence[Picture]) -> Sequence[Picture]:
 def picture_names(pictures: Sequence[Picture], names: Sequence[str] | None) -> Sequence[str]:
     """Name images for messages: an image in memory has its own name."""
     if names is None:
-        names = [printable(each) if isinstance(each, Path) else f"image {number}" for number, each in enumerate(pictures, 1)]
+        names = [
+            printable(str(each)) if isinstance(each, Path | Member) else f"image {number}"
+            for number, each in enumerate(pictures, 1)
+        ]
     return [each.name if isinstance(each, EncodedImage) else name for each, name in zip(pictures, names, strict=True)]
 
 

@@ -41,6 +41,11 @@ ODD = 10
 """A recording that many times as long as what is used of it is named."""
 PLAYED = 60.0
 """Seconds of a recording that a page plays and draws at most."""
+CLIPPED, FULL = 0.01, 0.98
+"""A recording is cut off if this share of its samples repeats the loudest one, and that is nearly as loud as can be."""
+LOWEST_RATE = 8000
+LIGHT = 2**17
+"""Bytes of a recording in a report: its rate is lowered to `LOWEST_RATE` for that, and then its ends are left out."""
 LIMIT = 4 * 2**30
 """Bytes of spectrograms to hold in memory."""
 
@@ -110,30 +115,45 @@ class SoundPreparation:
         """Make items of all recordings that can be read, and report the others."""
         failed = dict[int, UnreadableFile]()
         paths = _paths(inputs)
-        items, contents = self._made(paths, progress, failed, keep_going=True)
+        cut = list[int]()
+        items, contents = self._made(paths, progress, failed, cut)
         kept = [position for position in range(len(paths)) if position not in failed]
         quiet = (items.flatten(1).amax(1) == 0).tolist() if len(items) else []
         silent = [repr(names[position]) for position, one in zip(kept, quiet, strict=True) if one]
         findings = unreadable(failed, names, "recordings")
         findings += about("warning", "there are recordings without a sound", silent, "Remove them if that is a mistake.")
+        loud = [repr(names[position]) for position in cut]
+        findings += about("note", "there are recordings cut off at full volume (clipping)", loud, "They may sound odd.")
         return Prepared(self, items, kept, findings, contents)
 
     def _made(
-        self, paths: Sequence[Path], progress: Progress | None, failed: dict[int, UnreadableFile], keep_going: bool = False
+        self, paths: Sequence[Path], progress: Progress | None, failed: dict[int, UnreadableFile], cut: list[int] | None = None
     ) -> tuple[Tensor, list[bytes]]:
+        """Make spectrograms and digests; with `cut`, collect errors, and the positions of what is cut off."""
         items, contents = torch.empty(len(paths), *self.shape), list[bytes]()
-        for position, made in enumerate(by_threads(self._spectrogram_and_digest, paths, progress)):
+        for position, made in enumerate(by_threads(self._heard, paths, progress)):
             if not isinstance(made, UnreadableFile):
                 items[len(contents)] = made[0]
                 contents.append(made[1])
-            elif keep_going:
+                if made[2] and cut is not None:
+                    cut.append(position)
+            elif cut is not None:
                 failed[position] = made
             else:
                 raise made
         return items[: len(contents)], contents
 
-    def _spectrogram_and_digest(self, path: Path) -> tuple[Tensor, bytes]:
-        return self.spectrogram(torch.from_numpy(load_wave(path, self.rate, self.length))), content_digest(path)
+    def _heard(self, path: Path) -> tuple[Tensor, bytes, bool]:
+        """Make the spectrogram and the digest of a recording, and tell whether it is cut off."""
+        wave, own = _read_wave(path, self.rate, self.length)
+        made = self.spectrogram(torch.from_numpy(_fitted(wave, own, self.rate, self.length)))
+        return made, content_digest(path), _is_clipped(wave)
+
+    def as_wav(self, path: Path) -> bytes:
+        """Encode what is used of a recording as a small WAV."""
+        rate = min(self.rate, max(LOWEST_RATE, self.rate * LIGHT // (2 * self.length)))
+        length = min(round(self.length * rate / self.rate), LIGHT // 2)
+        return _encoded(load_wave(path, rate, length), rate)
 
     def spectrogram(self, waves: Tensor) -> Tensor:
         """(…, samples) → (…, bands, moments)."""
@@ -189,8 +209,11 @@ def read_header(path: Path) -> Header:
 
 def load_wave(path: Path, rate: int, length: int) -> npt.NDArray[np.float32]:
     """Read the middle `length` samples at this rate, the mean of all channels, with silence around what is shorter."""
-    from scipy.signal import resample_poly  # takes half a second to import
+    return _fitted(*_read_wave(path, rate, length), rate, length)
 
+
+def _read_wave(path: Path, rate: int, length: int) -> tuple[npt.NDArray[np.float32], int]:
+    """Read as much of the middle as makes `length` samples at this rate; also its own rate."""
     with _opened(path) as file:
         wanted = math.ceil(length * file.samplerate / rate)
         file.seek(max(file.frames - wanted, 0) // 2)
@@ -200,6 +223,13 @@ def load_wave(path: Path, rate: int, length: int) -> npt.NDArray[np.float32]:
         raise UnreadableSound(path, "there are no samples in it")
     if not np.isfinite(wave).all():
         raise UnreadableSound(path, "it has samples that are not finite numbers")
+    return wave, own
+
+
+def _fitted(wave: npt.NDArray[np.float32], own: int, rate: int, length: int) -> npt.NDArray[np.float32]:
+    """Bring a wave to another rate and to a length."""
+    from scipy.signal import resample_poly  # takes half a second to import
+
     if own != rate:
         common = math.gcd(own, rate)
         wave = resample_poly(wave, rate // common, own // common)[:length]
@@ -209,11 +239,22 @@ def load_wave(path: Path, rate: int, length: int) -> npt.NDArray[np.float32]:
 
 def as_wav(path: Path, seconds: float = PLAYED) -> bytes:
     """Encode the beginning of a recording, in one channel, as WAV."""
-    made = BytesIO()
     with _opened(path) as file:
         wave = file.read(round(seconds * file.samplerate), dtype="float32", always_2d=True).mean(1)
-        _library().write(made, np.clip(np.nan_to_num(wave), -1, 1), file.samplerate, "PCM_16", format="WAV")
+        return _encoded(wave, file.samplerate)
+
+
+def _encoded(wave: npt.NDArray[np.float32], rate: int) -> bytes:
+    made = BytesIO()
+    _library().write(made, np.clip(np.nan_to_num(wave), -1, 1), rate, "PCM_16", format="WAV")
     return made.getvalue()
+
+
+def _is_clipped(wave: npt.NDArray[np.float32]) -> bool:
+    """Tell whether many neighbours are equal and as loud as can be."""
+    most = np.abs(wave).max()
+    same = (np.abs(wave[1:]) == most) & (wave[1:] == wave[:-1])
+    return bool(most >= FULL and same.sum() > CLIPPED * len(wave))
 
 
 def draw_spectrogram(path: Path) -> Image.Image:

@@ -9,6 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> Found:
 def array_labels(y: Any, where: str = "y") -> list[str | None]:
     """Read labels as text, None where an item has none: see `open_arrays`."""
     y = _readable(y, where) if isinstance(y, np.ndarray) and y.dtype.kind == "U" else y
-    values = y.tolist() if hasattr(y, "tolist") else y
+    values = cells_of(y)
     if not isinstance(values, (list, tuple)):
         raise InputError(f"{where}: the labels must be a list or an array of one dimension, one label for each item.")
     if values and all(isinstance(value, (list, tuple)) and len(value) == 1 for value in values):
@@ -60,6 +61,12 @@ def array_labels(y: Any, where: str = "y") -> list[str | None]:
         raise InputError(f"{where}: the labels must have one dimension. Of a matrix with one column per class, give argmax(1).")
     missing = are_missing(values)
     return clean_labels([None if none else value for value, none in zip(values, missing, strict=True)], place=where)
+
+
+def cells_of(column: Any) -> Any:
+    """Give the cells of a column of numpy, torch, pandas, polars or arrow as Python objects; anything else as it is."""
+    name = next((name for name in ("tolist", "to_list", "to_pylist") if hasattr(column, name)), None)
+    return column if name is None else getattr(column, name)()
 
 
 def _inputs(x: Any, where: str) -> npt.NDArray[Any]:
@@ -213,8 +220,8 @@ def _unreadable(path: Path, error: Exception) -> InputError:
 
 
 def is_frame(samples: Any) -> bool:
-    """Tell whether samples are a frame of pandas, or like one."""
-    return hasattr(samples, "columns") and hasattr(samples, "__getitem__")
+    """Tell whether samples are a frame of pandas, or like one. A lazy one is not asked for its columns, which may take long."""
+    return getattr_static(samples, "columns", None) is not None and hasattr(samples, "__getitem__")
 
 
 def open_frame(frame: Any, columns: Columns, y: Any = None, need_label: bool = True) -> OpenedTable:
@@ -232,8 +239,11 @@ class FrameTable:
     def __init__(self, frame: Any, labels: Sequence[str | None] | None = None) -> None:
         self.frame, self.labels = frame, labels
         self.findings: list[Finding] = []
-        self.own = {str(name): name for name in frame.columns}
-        names = [str(name) for name in frame.columns]
+        if hasattr(type(frame), "collect"):
+            raise InputError("frame: it is lazy, and its cells are not known yet. Give frame.collect().")
+        columns = frame.column_names if hasattr(type(frame), "column_names") else frame.columns  # arrow's are not the names
+        self.own = {str(name): name for name in columns}
+        names = [str(name) for name in columns]
         refuse_twice(names, "frame")
         if not names:
             raise InputError("frame: it has no columns.")
@@ -256,4 +266,4 @@ class FrameTable:
         dtype = getattr(column, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
             return column.to_numpy()
-        return column.tolist() if hasattr(column, "tolist") else column.to_list()
+        return cells_of(column)

@@ -88,14 +88,23 @@ def open_hub(name: str, columns: Columns, need_label: bool = True) -> Opened:
 
     The source are the training split and those without labels, `opened.test` the test or else the validation split.
     """
-    splits = _load(name)
+    return open_splits(_load(name), name, columns, need_label, _folders(name))
+
+
+def open_splits(
+    splits: Mapping[str, Any], name: str, columns: Columns, need_label: bool, folders: tuple[Path, ...] | None
+) -> Opened:
+    """Open splits that were loaded: see `open_hub`.
+
+    Args:
+        folders: that files of images may be in; None: anywhere, for a dataset that the user has made.
+    """
     train = [splits[split] for split in ("train", *UNLABELED_SPLITS) if split in splits]
     if not train:
         if len(splits) > 1:
             raise InputError(f"{name} has no split called train; it has {', '.join(splits)}.")
         train = list(splits.values())
     tests = next(([splits[split]] for split in TEST_SPLITS if split in splits and splits[split] not in train), None)
-    folders = _folders(name)
     opened = _open(train, name, columns, need_label, folders)
     if tests is not None:
         opened.test = _open(tests, f"{name}, its test split", opened.columns, need_label, folders)
@@ -127,15 +136,17 @@ def _folders(name: str) -> tuple[Path, ...]:
 
 
 def _open(
-    parts: Sequence[Any], name: str, columns: Columns, need_label: bool, folders: tuple[Path, ...]
+    parts: Sequence[Any], name: str, columns: Columns, need_label: bool, folders: tuple[Path, ...] | None
 ) -> "OpenedTable | _HubImages":
     image = next((key for key, kind in parts[0].features.items() if type(kind).__name__ == "Image"), None)
     if image is None or columns.text is not None or columns.features is not None:
         return OpenedTable(_Rows(parts, name), name, columns, need_label)
     there = parts[0].column_names
-    label = columns.label or next((key for key in there if key.lower() in LABEL_NAMES), None)
-    if label is None and need_label:
-        raise InputError(f"{name}: cannot tell which column holds the labels ({choice(there)}). Choose one with --label.")
+    named = [columns.label] if columns.label else [key for key in there if key.lower() in LABEL_NAMES]
+    label = named[0] if len(named) == 1 else None
+    if label is None and (need_label or named):
+        shown = choice(named or there)
+        raise InputError(f"{name}: cannot tell which column holds the labels ({shown}). Choose one with --label.")
     if label is not None and label not in there:
         raise InputError(f"{name} has no column {label!r}. {nearest(label, there)}")
     if label is not None and _is_decoded(parts[0], label):
@@ -189,7 +200,7 @@ class _HubImages:
     parts: Sequence[Any]
     image: str
     columns: Columns
-    folders: tuple[Path, ...]
+    folders: tuple[Path, ...] | None
     findings: list[Finding] = field(default_factory=list)
     test: Opened | None = None
     kind: InputKind = "image"
@@ -224,13 +235,15 @@ class _HubImages:
                 first += len(cells)
 
 
-def _picture(cell: Any, name: str, folders: Sequence[Path]) -> Path | EncodedImage:
-    """Take the image of a row: bytes, or else a file, which must be in one of the folders."""
+def _picture(cell: Any, name: str, folders: Sequence[Path] | None) -> Path | EncodedImage:
+    """Take the image of a row: bytes, or else a file, which must be in one of the folders if there are any."""
     content, path = (cell.get("bytes"), cell.get("path")) if isinstance(cell, Mapping) else (None, None)
     if isinstance(content, bytes):
         return EncodedImage(content, name, "it is empty")
     if not isinstance(path, str):
         return EncodedImage(b"", name, "the row has no image")
+    if folders is None:
+        return Path(path.replace("\0", ""))
     for folder in folders:
         file = Path(os.path.realpath(folder / path.replace("\0", "")))
         if file.is_relative_to(folder) and file.is_file():

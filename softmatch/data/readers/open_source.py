@@ -8,12 +8,15 @@ from softmatch.data.readers.array_files import FrameTable, is_frame, open_arrays
 from softmatch.data.readers.class_folders import MediaKind, media_kind, walk
 from softmatch.data.readers.hub_repositories import open_hub
 from softmatch.data.readers.image_folder import open_file_table, open_folder, open_single
+from softmatch.data.readers.python_datasets import is_dataset, open_dataset
 from softmatch.data.readers.readings import open_readings
 from softmatch.data.readers.series_files import SUFFIXES as SERIES_SUFFIXES
 from softmatch.data.readers.series_files import has_series_rows, open_series_file
 from softmatch.data.readers.table_source import is_delimited, is_table, open_table, read_table
 from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Columns, Opened, TableReader
+from softmatch.data.shards.remote import fetch, is_remote
+from softmatch.data.shards.shard_source import open_shards, shards_in
 from softmatch.errors import InputError
 from softmatch.files.paths import expand_home
 
@@ -36,7 +39,7 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
     """Find out what a source is, and open it.
 
     Args:
-        where: path of a folder or file, an id of the hub, a frame, an array, or a pair of arrays (X, y).
+        where: path of a folder or file, an id of the hub, a frame, a dataset, an array, or a pair of arrays (X, y).
         columns: the meaning of columns, as far as the user says so.
         need_label: a table without a column of labels is an error.
     """
@@ -45,13 +48,17 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return _open_readings(where, columns, need_label)
     if isinstance(where, tuple) and len(where) == 2:
         return open_frame(where[0], columns, where[1]) if is_frame(where[0]) else open_arrays(*where)
+    if is_dataset(where):
+        return open_dataset(where, columns, need_label)
     if is_frame(where):
         return open_frame(where, columns, need_label=need_label)
     if not isinstance(where, (str, Path)):
         return open_arrays(where, None)
     if isinstance(where, str) and HUB_ID.fullmatch(where.removeprefix(HUB)) and where.startswith(HUB):
         return open_hub(where.removeprefix(HUB), columns, need_label)
-    path = expand_home(where)
+    if (pattern := shards_in(where)) is not None:
+        return open_shards(pattern, columns)
+    path = fetch(str(where)) if is_remote(where) else expand_home(where)
     if path.is_dir():
         if path.resolve() == path.resolve().parent:
             raise InputError(f"{where} is the whole file system: give the folder of your data.")

@@ -22,16 +22,12 @@ _ray = partial(library, "ray", "ray")
 @contextmanager
 def opened(where: Where, root: Path) -> Iterator[Executor]:
     """A running cluster, or a new one on this machine that ends with the sweep. A run of several processes is one task."""
-    ray, number, cpus = _ray(), where.processes_per_run, where.cpus_per_run or 1.0
-    own = not ray.is_initialized()
-    if own:
-        _connect(where.address or os.environ.get("RAY_ADDRESS") or "local")
-    try:
-        nodes = [node for node in ray.nodes() if node["Alive"]]
-        some = any(node["Resources"].get("GPU") for node in nodes)
+    number, cpus = where.processes_per_run, where.cpus_per_run or 1.0
+    with connected(where.address) as (ray, machines):
+        some = any(has.get("GPU") for has in machines)
         gpus = float(some) if where.gpus_per_run is None else where.gpus_per_run
-        _check_room(number, cpus, gpus, [node["Resources"] for node in nodes])
-        passed = {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
+        _check_room(number, cpus, gpus, machines)
+        passed = passed_on()
         all_gpus = gpus * number if gpus * number < 1 else math.ceil(gpus * number)  # Ray takes fractions below one only
         task = ray.remote(max_retries=0, num_cpus=cpus * number, num_gpus=all_gpus)(execute)
 
@@ -40,9 +36,25 @@ def opened(where: Where, root: Path) -> Iterator[Executor]:
             return Job(partial(_poll, run), partial(ray.cancel, run), partial(ray.cancel, run, force=True))
 
         yield Executor(where.processes or AT_ONCE, where.train_options(max(int(cpus), 1)), start)
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[tuple[Any, list[dict[str, float]]]]:
+    """Ray and what each machine of the cluster has: one at the address, or a new one on this machine that ends with the block."""
+    ray = _ray()
+    own = not ray.is_initialized()
+    if own:
+        _connect(address or os.environ.get("RAY_ADDRESS") or "local")
+    try:
+        yield ray, [node["Resources"] for node in ray.nodes() if node["Alive"]]
     finally:
         if own:
             ray.shutdown()
+
+
+def passed_on() -> dict[str, str]:
+    """Variables of this process that workers get too."""
+    return {key: value for key, value in os.environ.items() if key.startswith(PASSED)}
 
 
 def _check_room(number: int, cpus: float, gpus: float, machines: Sequence[Mapping[str, float]]) -> None:
@@ -65,7 +77,7 @@ def _poll(task: Any) -> Ended | None:
     except ray.exceptions.TaskCancelledError:
         return Ended(STOPPED)
     except ray.exceptions.RayError as error:
-        return Ended(FAILED, f"its worker was lost: {_reason(error)}")
+        return Ended(FAILED, f"its worker was lost: {reason(error)}")
 
 
 def _connect(address: str) -> None:
@@ -80,13 +92,13 @@ def _connect(address: str) -> None:
         except Exception as error:  # Ray raises many kinds, also Exception itself
             if not local:
                 raise InputError(
-                    f"there is no Ray cluster at {address}: {_reason(error)} Give --address HOST:PORT, or leave out --address "
+                    f"there is no Ray cluster at {address}: {reason(error)} Give --address HOST:PORT, or leave out --address "
                     "and RAY_ADDRESS to start a cluster on this machine."
                 ) from error
             ray.shutdown()
             if attempt == 2:
                 raise TrainingError(
-                    f"cannot start a Ray cluster on this machine, in 2 attempts: {_reason(error)} It may be too busy, or short "
+                    f"cannot start a Ray cluster on this machine, in 2 attempts: {reason(error)} It may be too busy, or short "
                     "of memory or room in /tmp: try the same command again later, or leave out --on ray."
                 ) from error
 
@@ -98,7 +110,7 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10.0).close()
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The first line of what Ray says that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from softmatch.experiments.paper.published_numbers import Published
 from softmatch.experiments.results.collect import Cell, Entry, Results
 from softmatch.experiments.results.statistics import LEVEL, Ranking, rank
 from softmatch.experiments.sheet import Column
+from softmatch.formatting import plain
+from softmatch.report.notebook import html_table
 
 BLOCK = 10  # columns side by side in a table of a document
 NAMED = 4  # rows that a headline names
-
-
-def plain(text: str) -> str:
-    """Text on one line, without characters that break or turn lines or cannot be written."""
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 @dataclass(frozen=True)
@@ -152,6 +151,18 @@ class Layout:
         shown = "; ".join([*named[:NAMED], *([f"{len(named) - NAMED} more"] if len(named) > NAMED else [])])
         extreme = "Lowest" if self.results.measure.better == "lower" else "Highest"
         return f"{extreme} mean {self.results.measure.title}: {shown}. {_how_clear(decided)}".strip()
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook, with its legend."""
+
+        def shown(cell: Shown) -> Markup:
+            return (Markup("<strong>{}</strong>") if cell.best else Markup("{}")).format(cell.value) + cell.marks(" †")
+
+        rows = [(line.name, *map(shown, line.cells)) for line in self.lines]
+        heads = ["", *(column.title for column in self.columns)]
+        return html_table(
+            self.title, heads, rows, [text for text in (self.caption, self.headline, *self.legend, *self.notes) if text]
+        )
 
 
 def _how_clear(decided: Sequence[Ranking]) -> str:

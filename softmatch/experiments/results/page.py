@@ -8,10 +8,10 @@ from typing import Any
 
 from softmatch.errors import InputError
 from softmatch.experiments.results.collect import Cell, Results
-from softmatch.experiments.results.layout import Layout, link, plain
+from softmatch.experiments.results.layout import Layout, link
 from softmatch.experiments.results.statistics import probability
 from softmatch.files.untrusted import read_text
-from softmatch.formatting import duration
+from softmatch.formatting import duration, plain
 from softmatch.report.charts import thin
 from softmatch.report.pages import Page
 from softmatch.report.run_contents import Record, number

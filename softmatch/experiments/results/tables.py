@@ -16,14 +16,12 @@ from rich.text import Text
 
 from softmatch.errors import SoftmatchError
 from softmatch.experiments.results.collect import Results
-from softmatch.experiments.results.layout import Layout, Line, Shown, link, plain
+from softmatch.experiments.results.layout import Layout, Line, Shown, link
 from softmatch.experiments.results.page import page
 from softmatch.experiments.results.statistics import Difference
 from softmatch.experiments.store import Store
 from softmatch.files.atomic import write_atomically
-
-MARKUP = re.compile(r"([\\`*_{}\[\]|~$#])")
-"""Characters with a meaning in Markdown, or in GitHub's."""
+from softmatch.formatting import escape_markdown, plain
 
 
 def markdown(layout: Layout, figures: Sequence[Path], commands: Sequence[str], folder: Path) -> str:
@@ -34,12 +32,6 @@ def markdown(layout: Layout, figures: Sequence[Path], commands: Sequence[str], f
 def render(template: str, **values: Any) -> str:
     """A document from a template."""
     return TEMPLATES.get_template(template).render(grid=_grid, link=link, **values)
-
-
-def escape_markdown(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    safe = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return MARKUP.sub(r"\\\1", safe)
 
 
 TEMPLATES = Environment(

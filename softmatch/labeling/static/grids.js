@@ -109,7 +109,7 @@ export function groupScreen(main) {
   const apply = make("button", { type: "button", class: "main", onclick: () => enter() });
   const grid = new Grid("Similar samples", async () => ({ total: group?.samples.length ?? 0, rows: group?.samples ?? [] }), (row) => {
     const ticked = !out.has(row.id);
-    return make("div", { class: `cell${ticked ? "" : " out"}`, role: "option", "aria-selected": String(ticked), "aria-label": row.text ?? row.name, title: row.name, onclick: () => toggle(row) },
+    return make("div", { class: `cell${ticked ? "" : " out"}`, role: "option", "aria-selected": String(ticked), "aria-label": row.text ?? row.name, title: row.text ?? row.name, onclick: () => toggle(row) },
       make("span", { class: "tick", "aria-hidden": "true" }, ticked ? "✓" : "✕"), sampleView(row, true), make("span", { class: "caption" }, row.text ? "" : row.name));
   });
   const other = make("button", { type: "button", onclick: () => next(true) }, make("kbd", { "aria-hidden": "true" }, "S"), "Another group");
@@ -157,7 +157,7 @@ export function groupScreen(main) {
     undo.disabled = !page.state.undo;
     if (group) {
       const guess = group.prediction ? `, probably ${group.prediction} (${percent(group.confidence)})` : "";
-      said.textContent = `${group.samples.length} of ${counted(group.size)} similar samples${guess}. Untick those that do not belong; Enter labels the rest.`;
+      said.textContent = `${group.samples.length} of ${counted(group.size)} similar samples${guess}. Untick those that do not belong, then label the rest.`;
     }
     classes.replaceChildren(...classButtons(pick, label));
     grid.render();
@@ -187,13 +187,14 @@ export function groupScreen(main) {
 /* ---- Review ---- */
 
 const LISTS = {
-  disagreements: ["Doubtful labels", "Labels that a light model, fitted without them, contradicts; the most confident first."],
+  disagreements: ["Doubtful labels", "Labels that a quick model contradicts, which has not seen them; where it is surest first."],
   mistakes: ["Held-out mistakes", "Held-out samples that the newest training got wrong; the most confident first. These are often wrong labels."],
   predictions: ["Predictions", "Samples without a label, the most confident prediction first."],
   doubtful: ["Doubtful predictions", "Samples without a label, the least confident prediction first."],
   copies: ["Near copies", "Pairs that hardly differ. Those with different labels come first."],
   outliers: ["Outliers", "Samples far from all others, the farthest first: broken files, other things, rare classes."],
   labels: ["Your labels", "All labels of this project, the newest first."],
+  left: ["Left out", "Samples that you skipped, or that fit no class, the newest first."],
 };
 let chosenList = null;
 
@@ -221,18 +222,19 @@ export function reviewScreen(main) {
     try {
       const total = await grid.reload(keepPlace);
       version = page.state.version;
-      const none = { disagreements: "Needs ten labels or more.", mistakes: "Needs a finished training that has measured its error.", predictions: "Needs labels of two classes." }[chosenList] ?? "";
-      said.textContent = total ? `${counted(total)} samples. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}${grid.reserved ? ` ${counted(grid.reserved)} more samples are kept for measuring the error, so their predictions are not shown.` : ""}` : `Nothing here. ${none}`;
+      const none = { disagreements: "Needs ten labels or more.", mistakes: "Needs a finished training that has measured its error.", predictions: "Needs labels of two classes.", copies: "No two samples hardly differ.", left: "No sample was skipped." }[chosenList] ?? "";
+      said.textContent = total ? `${counted(total)} ${total === 1 ? "sample" : "samples"}. ${LISTS[chosenList][1]}${only ? "" : " Choose one, then its class, to correct it."}${grid.reserved ? ` ${counted(grid.reserved)} more samples are kept for measuring the error, so their predictions are not shown.` : ""}${doubted(total)}` : `Nothing here. ${none}`;
     } catch (error) { fail(error); }
     render();
   }
-  const correct = async (label) => {
+  const doubted = (total) => (chosenList === "disagreements" && !filter.value && total > (page.state.labeled + page.state.given) / 3 ? " That is so many of all labels that the model is to blame more often than the label: label more first." : "");
+  const correct = async (label, how = "review") => {
     const row = grid.rows.get(grid.focus);
     if (!row || row.id === undefined || row.id === null) return;
     row.now = label;
-    speak(`${row.name}: ${label}.`);
+    speak(`${row.name}: ${label ?? "none of the classes"}.`);
     grid.move(1);
-    await save({ how: "review", samples: [row.id], names: [row.name], label }, (error) => { fail(error); open(true); });
+    await save({ how, samples: [row.id], names: [row.name], label }, (error) => { fail(error); open(true); });
     version = page.state.version;
   };
   const name = async () => { const given = await askName(); if (given) correct(given); };
@@ -240,7 +242,7 @@ export function reviewScreen(main) {
     if (!only) {
       const chosen = filter.value;
       filter.replaceChildren(make("option", { value: "" }, "All classes"), ...page.state.classes.map((each) => make("option", { value: each.name, selected: each.name === chosen }, each.name)));
-      classes.replaceChildren(...classButtons(correct));
+      classes.replaceChildren(...classButtons((label) => correct(label)), make("button", { type: "button", class: "class", onclick: () => correct(null, "none") }, make("kbd", { "aria-hidden": "true" }, "X"), "None of these"));
     }
     grid.render();
   }
@@ -256,10 +258,11 @@ export function reviewScreen(main) {
       if (only) return false;
       if (chosen !== undefined) correct(chosen);
       else if (key === "n") name();
+      else if (key === "x") correct(null, "none");
       else if (key === "z") back(event.shiftKey ? "redo" : "undo", () => open(true));
       else return false;
       return true;
     },
-    help: only ? { "Arrow keys": "Move in the grid" } : { "Arrow keys": "Move in the grid", "1–9, A–Y": "Give the chosen sample this class", N: "New class", Z: "Undo", "Shift+Z": "Redo" },
+    help: only ? { "Arrow keys": "Move in the grid" } : { "Arrow keys": "Move in the grid", "1–9, A–Y": "Give the chosen sample this class", N: "New class", X: "None of the classes: takes the label away", Z: "Undo", "Shift+Z": "Redo" },
   };
 }

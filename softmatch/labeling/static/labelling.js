@@ -7,6 +7,7 @@ const AHEAD = 6;
 let queue = []; // the first one is shown; kept when another screen is opened
 let fetching = false;
 let exhausted = false;
+let planned = false; // suggestions are there; what was fetched before them came in any order
 
 export function labelScreen(main) {
   const stage = make("section", { class: "stage", "aria-label": "Sample" });
@@ -22,6 +23,7 @@ export function labelScreen(main) {
   const act = (label, values) => {
     const sample = queue[0];
     if (!sample || sample.id === undefined) return;
+    if (values.label && stage.querySelector(".problem")) { warn(`${sample.name} cannot be read, so it gets no label. Skip it with S.`); return; }
     queue.shift();
     warn("");
     render();
@@ -102,13 +104,14 @@ export function labelScreen(main) {
     for (const button of actions.children) {
       if (button.dataset.needs) button.disabled = !state[button.dataset.needs];
       if (button.dataset.prediction) button.disabled = !sample?.prediction;
+      if (button.dataset.classes) button.disabled = !state.classes.length;
     }
     const [done, total] = state.progress;
     const finding = state.ready || state.problem ? state.problem : `Finding similar samples: ${counted(done)} of ${counted(total)}`;
     const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
     progress.replaceChildren(...[
       make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),
-      make("p", {}, `${counted(state.random)} of them at random, to measure the error${state.random < 20 ? " (20 are needed; they come after the first 20 labels, and are there with 100)" : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
+      make("p", {}, `Random samples, to measure the error: ${counted(state.random)}${state.measuring < 20 ? ". There are too few samples for 20 of them, so the error is measured on all labels" : state.random < 20 ? ` of 20${state.labeled < 20 ? ". They come after the first 20 labels" : ""}` : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
       finding && make("p", { class: "finding" }, finding),
     ].filter(Boolean));
   }
@@ -146,13 +149,21 @@ export function labelScreen(main) {
     action("↵", "Accept", accept, { "data-prediction": "yes" }), action("N", "New class", name),
     action("X", "None of these", () => act("None of these", { how: "none" })), action("S", "Skip", () => act("Skipped", { how: "skip" })),
     action("Z", "Undo", () => back("undo"), { "data-needs": "undo" }), action("⇧Z", "Redo", () => back("redo"), { "data-needs": "redo" }),
-    make("button", { type: "button", class: "rename", onclick: rename }, "Rename or merge a class"),
+    make("button", { type: "button", class: "rename", "data-classes": "yes", onclick: rename }, "Rename or merge a class"),
   );
   if (!queue.length) exhausted = false;
   render();
   fill();
   return {
-    refresh: () => { render(); if (!queue.length) fill(); },
+    refresh: () => {
+      if (!planned && page.state.ready && page.state.fresh) {
+        planned = true;
+        queue = queue.filter((sample, place) => !place || !sample.reason.startsWith("Any sample, until"));
+        fill();
+      }
+      render();
+      if (!queue.length) fill();
+    },
     close: () => { open = false; },
     press: (key, event) => {
       const label = classOf(key);

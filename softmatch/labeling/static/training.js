@@ -6,7 +6,10 @@ import { counted, fail, make, percent, speak, warn } from "/static/parts.js";
 
 const EVERY = 1500;
 const WORDS = { Quantity: "Unlabelled samples used", Quality: "Right among those used" };
-const USE = "Used: the weight that the method gives the unlabelled samples, on average; it grows as the model gets sure of them. Right: the share of that weight on right classes, where they are known.";
+const USE = "Used: the weight that the method gives the unlabelled samples, on average; it grows as the model gets sure of them.";
+const RIGHT = " Right: the share of that weight on right classes, where they are known.";
+const FOLDS = "To measure the error, each part of the labels (a fold) is left out once and predicted by a model that has not seen it; the last model learns from all labels. The baseline is the same model, trained on the labels only.";
+const WORK = { predict: "Predicting", export: "Exporting" };
 const STATES = { running: "Running", finished: "Finished", stopped: "Stopped; its state is saved", failed: "Failed" };
 
 const interval = (pair) => (pair ? `${percent(pair[0], 1)} to ${percent(pair[1], 1)}` : "");
@@ -33,6 +36,7 @@ export function trainingScreen(main) {
   const bar = make("progress", { max: "1", value: "0", "aria-label": "Progress of the training" });
   const verdict = make("p", { class: "verdict" });
   const tiles = make("dl", { class: "tiles" });
+  const caution = make("p", { class: "caution" });
   const measured = make("p", { class: "fine" });
   const warnings = make("ul", { class: "fine" });
   const output = make("pre", { class: "output" });
@@ -42,7 +46,7 @@ export function trainingScreen(main) {
     const caption = make("p", { class: "figcaption" });
     return [key, { figure: make("figure", { hidden: true }, make("h3", {}, title), box, caption), caption, chart: new Chart(box, title) }];
   }));
-  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, only ? null : start, only ? null : stop, only ? null : resume, only ? null : select)), status, bar, verdict, tiles, measured, warnings, output,
+  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, only ? null : start, only ? null : stop, only ? null : resume, only ? null : select)), status, bar, verdict, caution, tiles, measured, warnings, output,
     make("div", { class: "columns" }, ...Object.values(panels).map((panel) => panel.figure)), report);
 
   async function order(values) {
@@ -88,16 +92,17 @@ export function trainingScreen(main) {
     verdict.textContent = details.verdict;
     verdict.className = `verdict ${details.kind}`;
     output.textContent = details.output;
-    measured.textContent = details.measured;
-    warnings.replaceChildren(...details.warnings.map((text) => make("li", {}, text)));
+    measured.textContent = details.state === "running" && details.part.startsWith("Fold") ? FOLDS : details.measured;
+    caution.textContent = cautionOf(details);
+    warnings.replaceChildren(...details.warnings.filter((text) => !(caution.textContent && text.startsWith("Measured on"))).map((text) => make("li", {}, text)));
     showTiles();
     const error = details.charts.find((chart) => chart.name === "error");
     show("error", error && { ...error, caption: error.caption.replace(/ \(compare .*\)/, "") });
     const pseudo = details.charts.find((chart) => chart.name === "pseudo");
-    show("pseudo", pseudo && { ...pseudo, caption: USE, series: pseudo.series.map((each) => ({ ...each, label: WORDS[each.label.split(" ")[0]] ?? each.label })) });
+    show("pseudo", pseudo && { ...pseudo, caption: pseudo.series.length > 1 ? USE + RIGHT : USE, series: pseudo.series.map((each) => ({ ...each, label: WORDS[each.label.split(" ")[0]] ?? each.label })) });
     show("histogram", details.moment && { name: "histogram", moment: details.moment, confidence: details.confidence, truth: details.truth, top: details.largest_weight,
       caption: `Step ${counted(details.moment.step)}. Bars: share of the unlabelled samples by the confidence of their prediction. Line: the weight that the method gives them in training.` });
-    report.replaceChildren(...(details.command ? [make("span", { class: "fine" }, `${details.command} `)] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []), ...(!only && details.state === "finished" ? [" · ", make("a", { href: "#enough" }, "Predict and export with this model")] : []));
+    report.replaceChildren(...(details.command ? [make("p", { class: "fine" }, "The same in a terminal: ", make("code", {}, details.command))] : []), ...(details.report ? [make("a", { href: `/report/${encodeURIComponent(details.name)}`, target: "_blank", rel: "noopener" }, "Whole report")] : []), ...(!only && details.state === "finished" ? [" · ", make("a", { href: "#enough" }, "Predict and export with this model")] : []));
   }
 
   function showTiles() {
@@ -107,10 +112,10 @@ export function trainingScreen(main) {
     const at = series("error", details.method).findLastIndex((value) => value !== null);
     const error = live ? last("error", details.method) : details.test_error;
     const baseline = live ? (at < 0 ? null : series("error", "Baseline")[at]) ?? last("error", "Baseline") : details.supervised_test_error;
-    const note = live && details.figures_of ? `so far · ${details.figures_of}` : "";
+    const note = live && details.figures_of ? `so far, of ${details.figures_of}` : "";
     const quality = last("pseudo", "Quality") ?? details.quality;
     tiles.replaceChildren(
-      tile(`Error, ${details.method}`, shares(error), live ? note : interval(details.test_error_interval)),
+      tile(`Error, ${details.method}`, shares(error), live ? error && note : interval(details.test_error_interval)),
       tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
       tile(WORDS.Quantity, shares(last("pseudo", "Quantity") ?? details.quantity), "", "Quantity f in the report and the paper: mean weight of the unlabelled samples"),
       ...(quality === null || quality === undefined ? [] : [tile(WORDS.Quality, shares(quality), "", "Quality g in the report and the paper: share of the weight on right pseudo-labels")]),
@@ -140,8 +145,17 @@ export function trainingScreen(main) {
   };
 }
 
+/** What to know about an error that was measured on samples that were chosen. */
+function cautionOf(run) {
+  const { random, measuring, only } = page.state;
+  if (run.measured_on !== "chosen") return "";
+  const advice = only ? "" : measuring < 20 ? " Measure it on other data: softmatch train with --test." : random < 20 ? ` Go on labelling: a training that has 20 random samples (now ${random}) measures its error on them.` : " Train again: there are enough random samples now.";
+  return `This error is probably wrong: it was measured on samples that were chosen, which are easier or harder than others.${advice}`;
+}
+
 export function enoughScreen(main) {
   const said = make("p", { class: "lead" });
+  const caution = make("p", { class: "caution" });
   const box = make("div", { class: "chart" });
   const figure = make("figure", { hidden: true }, make("h3", {}, "Error against the number of labels"), box,
     make("p", { class: "figcaption" }, "Each point is a finished training of this project; the lines at a point are its 95 % interval. When the line is flat, more labels of the same kind will not help much."));
@@ -153,11 +167,11 @@ export function enoughScreen(main) {
   const run = make("select", { id: "used", "aria-label": "Training to use" });
   const to = make("select", { id: "to", "aria-label": "Format" }, ...["safetensors", "torchscript", "onnx"].map((format) => make("option", {}, format)));
   const predict = make("button", { type: "button", onclick: () => order({ what: "predict", name: run.value }) }, "Predict all samples");
-  const exporting = make("button", { type: "button", onclick: () => order({ what: "export", name: run.value, to: to.value }) }, "Export the model");
+  const exporting = make("button", { type: "button", onclick: () => order({ what: "export", name: run.value, to: to.value }) }, "Export the model as");
   const result = make("p", { class: "lead", role: "status" });
   const output = make("pre", { class: "output", hidden: true });
   const use = make("section", { hidden: true }, make("h2", {}, "Use the model"), make("div", { class: "row" }, run, predict, exporting, to), result, output);
-  main.append(said, figure, ahead, how, list, use);
+  main.append(said, caution, figure, ahead, how, list, use);
   let timer = 0;
 
   async function order(values) {
@@ -169,22 +183,23 @@ export function enoughScreen(main) {
     const done = runs.filter((each) => each.state === "finished");
     const measured = done.filter((each) => each.test_error !== null).sort((a, b) => a.labels - b.labels);
     said.textContent = sentence(measured);
+    caution.textContent = measured.length ? cautionOf(measured.at(-1)) : "";
     list.hidden = !runs.length;
     table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), shares(each.supervised_test_error), each.state].map((cell, place) => make("td", {}, cell, place === 1 && each.test_error_interval ? make("span", { class: "fine" }, interval(each.test_error_interval)) : null)))));
     const chosen = run.value || done.at(-1)?.name;
     run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
     use.hidden = !done.length;
-    figure.hidden = !measured.length;
     const foreseen = measured.findLast((each) => each.curve)?.curve;
+    figure.hidden = measured.length < 2 && !foreseen; // one point is no curve
     const last = measured.at(-1);
     ahead.textContent = foreseen?.verdict ?? "";
     how.replaceChildren(...(last ? [foreseen ? `${foreseen.tested} The last points of the chart are predicted. ` : "What more labels would bring can be predicted from twelve more trainings: ", ...(last.curve ? [] : [make("code", {}, `softmatch curve ${last.path}`)])] : []));
-    if (measured.length) chart.draw({ name: "enough", runs: measured, predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
+    if (!figure.hidden) chart.draw({ name: "enough", runs: measured, predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
     const busy = command?.state === "running";
     predict.disabled = exporting.disabled = busy;
     output.hidden = !command;
     if (command) {
-      result.textContent = { running: `${command.what}: at work…`, finished: `${command.what}: done, in ${command.file} on the machine of the server. `, failed: `${command.what} failed:` }[command.state];
+      result.textContent = { running: `${WORK[command.what]}…`, finished: `${WORK[command.what]}: done. The result is ${command.file} on the machine of the server. `, failed: `${WORK[command.what]} failed:` }[command.state];
       if (command.state === "finished") result.append(make("a", { href: `/download/${encodeURIComponent(command.result)}`, download: true }, "Download"));
       output.textContent = command.output;
     }

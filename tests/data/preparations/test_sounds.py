@@ -133,23 +133,25 @@ def test_sample_formats(tmp_path: Path, subtype: str) -> None:
 
 def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     good = [write_sound(tmp_path / f"{number}.wav", tone(300 + number, 0.3)) for number in range(7)]
-    bad = {name: tmp_path / name for name in ("empty.wav", "text.wav", "cut.flac", "nan.wav", "none.wav", "gone.wav")}
+    bad = {name: tmp_path / name for name in ("empty.wav", "text.wav", "cut.flac", "nan.wav", "inf.wav", "none.wav", "gone.wav")}
     bad["empty.wav"].write_bytes(b"")
     bad["text.wav"].write_text("not a sound, but a text that is named like one\n" * 20)
     whole = write_sound(tmp_path / "whole.flac", tone(300, 0.3)).read_bytes()
     bad["cut.flac"].write_bytes(whole[:20])
     write_sound(bad["nan.wav"], np.array([0.1, np.nan] * 500), subtype="FLOAT")
+    write_sound(bad["inf.wav"], np.array([0.1, np.inf] * 500), subtype="FLOAT")
     write_sound(bad["none.wav"], np.zeros(0))
     made = fit_sounds([*good, *bad.values()])
     assert made.kept == list(range(7))
     assert len(made.items) == len(made.contents or ()) == 7
     (found,) = made.findings
     assert found.level == "warning"
-    assert found.text.startswith("6 of 13 recordings cannot be read")
+    assert found.text.startswith("7 of 14 recordings cannot be read")
     said = "\n".join(found.places)
     for name, reason in (
         ("empty", "the file is empty"),
         ("nan", "not finite numbers"),
+        ("inf", "not finite numbers"),
         ("none", "no samples"),
         ("gone", "No such file"),
     ):
@@ -158,6 +160,15 @@ def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     assert {finding.level for finding in fit_sounds([*good[:2], *bad.values()]).findings} == {"stop"}
     with pytest.raises(InputError, match=r"the recording .*text\.wav cannot be read"):
         SoundPreparation.for_length(8000, 0.3)([bad["text.wav"]])
+
+
+def test_the_content_decides_whatever_the_name_ends_with(tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", tone(440, 0.3))
+    plain = fit_sounds([path])
+    wrong = path.rename(tmp_path / "a.mp3")
+    made = fit_sounds([wrong])
+    assert torch.equal(made.items, plain.items)
+    assert not made.findings
 
 
 def test_a_file_that_ends_early_is_used_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -187,6 +198,24 @@ def test_odd_recordings_are_named(tmp_path: Path) -> None:
     assert made.items.isfinite().all()
 
 
+def test_what_was_too_loud_is_named(tmp_path: Path) -> None:
+    files = [
+        write_sound(tmp_path / "full.wav", 2 * tone(440, 0.3)),
+        write_sound(tmp_path / "loud.wav", np.clip(6 * tone(440, 0.3), -1, 1)),
+        write_sound(tmp_path / "loud8.wav", np.clip(6 * tone(440, 0.3, 16_000), -1, 1), 16_000, "PCM_U8"),
+        write_sound(tmp_path / "still.wav", np.full(2400, 0.5)),
+    ]
+    (found,) = (finding for finding in fit_sounds(files).findings if "clipping" in finding.text)
+    assert found.level == "note"
+    assert found.places == ("'" + str(files[1]) + "'", "'" + str(files[2]) + "'")
+
+
+def test_a_hundred_thousand_files_are_looked_at_before_any_is_decoded(tmp_path: Path) -> None:
+    path = write_sound(tmp_path / "a.wav", tone(440, 0.1))
+    with pytest.raises(InputError, match=r"100,000 spectrograms would take .* GB of memory\. Give fewer"):
+        fit_sounds([path] * 100_000, names=["a"] * 100_000, limit=2**27)
+
+
 def test_it_is_saved_and_made_again(tmp_path: Path) -> None:
     files = [write_sound(tmp_path / "a.wav", tone(440, 0.4))]
     made = fit_sounds(files)
@@ -203,6 +232,15 @@ def test_it_is_saved_and_made_again(tmp_path: Path) -> None:
 def test_too_many_for_memory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 spectrograms would take"):
         fit_sounds([write_sound(tmp_path / "a.wav", tone(440, 0.4))], limit=1000)
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "played"), [(8000, 0.5, (8000, 4000)), (24_000, 6.0, (10_922, 65_532)), (24_000, 10.0, (8000, 65_536))]
+)
+def test_a_report_plays_what_is_used_of_it(tmp_path: Path, rate: int, seconds: float, played: tuple[int, int]) -> None:
+    path = write_sound(tmp_path / "a.wav", tone(500, seconds, rate), rate)
+    (tmp_path / "played.wav").write_bytes(SoundPreparation.for_length(rate, seconds).as_wav(path))
+    assert read_header(tmp_path / "played.wav") == Header(*played)
 
 
 def test_a_page_can_draw_and_play_it(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from softmatch.data.sources import SOURCES
 from softmatch.experiments.paper import EXPERIMENTS, Experiment
 from softmatch.experiments.paper import published_numbers as published
 from softmatch.experiments.paper.experiment import FEW_STEPS, Scale
-from softmatch.experiments.results.tables import escape_markdown
 from softmatch.experiments.sheet import Run
+from softmatch.formatting import escape_markdown
 from softmatch.methods import Match, Problem, build
 from softmatch.recipes import complete
 from softmatch.weightings import TruncatedLaplacian

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.experiments.results.layout import plain
 from softmatch.experiments.sheet import Column, Row
+from softmatch.formatting import plain
 from tests.experiments.finished import COLUMNS, ROWS, layout_of
 
 

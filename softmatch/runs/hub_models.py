@@ -1,0 +1,63 @@
+"""Models on the Hugging Face hub, hf://owner/name[@revision]: known files of limited size, in the form of a run folder."""
+
+import re
+import sys
+from pathlib import Path
+
+from softmatch.encoders.downloads import download, is_out_of_reach
+from softmatch.errors import InputError
+
+ADDRESS = re.compile(r"hf:/{1,2}([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
+"""One slash is left of two where the address has become a Path."""
+FILES = {"model/model.json": 2**25, "model/model.safetensors": 2**35, "model/preparation.safetensors": 2**33}
+"""The files that are fetched, and their largest sizes in bytes."""
+COPIES = "give a folder that `softmatch export RUN --to hub` has written."
+
+
+def is_on_hub(run: Path | str) -> bool:
+    """Tell whether a run is the address of a model on the hub."""
+    return _text(run).startswith("hf:/")
+
+
+def find_run(run: Path | str) -> Path:
+    """Give the folder of a run; a model on the hub is downloaded, or taken from the disk where the hub cannot be reached.
+
+    Raises:
+        InputError: the address is not one, the model cannot be downloaded, or a file is too large.
+    """
+    if not is_on_hub(run):
+        return Path(run)
+    if (parts := ADDRESS.fullmatch(_text(run))) is None:
+        raise InputError(f"{_text(run)} is not an address: give hf://owner/name or hf://owner/name@revision.")
+    name, revision = parts[1], parts[2]
+    try:
+        folder = download("model", name, revision, tuple(FILES), COPIES, FILES)
+    except ImportError as error:
+        raise InputError(f"{_text(run)} needs the library of the Hugging Face hub: pip install 'softmatch[hub]'.") from error
+    except InputError as error:
+        if not is_out_of_reach(error.__cause__) or (there := _on_disk(name, revision)) is None:
+            raise
+        print(f"The hub cannot be reached: the copy of {name} on this disk is used.", file=sys.stderr)
+        folder = there
+    if not (folder / "model" / "model.json").is_file():
+        raise InputError(f"model {name!r} has no model/model.json: softmatch has not written it.")
+    return folder
+
+
+def outputs(run: Path | str) -> Path:
+    """Folder for files that are made with a run: its own, or the current one for a model on the hub."""
+    return Path() if is_on_hub(run) else Path(run)
+
+
+def _on_disk(name: str, revision: str | None) -> Path | None:
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(FILES), local_files_only=True))
+    except Exception:  # the library has several errors for files that are not there
+        return None
+    return folder if all((folder / file).is_file() for file in list(FILES)[:2]) else None
+
+
+def _text(run: Path | str) -> str:
+    return run.as_posix() if isinstance(run, Path) else run
