@@ -16,7 +16,6 @@ sys.path.insert(0, str(ROOT))
 project = "softmatch"
 release = version = importlib.metadata.version("softmatch")
 copyright = "the softmatch developers"
-language = "en_GB"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
@@ -44,12 +43,11 @@ default_role = "code"
 
 html_theme = "furo"
 html_title = f"softmatch {release}"
+html_show_search_summary = False  # a browser does not read other pages of a folder to make summaries
 html_show_sphinx = False
 html_copy_source = html_show_sourcelink = False
 html_additional_pages = {"index": "to_start.html"}
 templates_path = ["site"]
-html_static_path = ["site/site.css"]
-html_css_files = ["site.css"]
 
 BELOW = {
     "docs/methods": ("Cards", "methods/*"),

@@ -25,6 +25,7 @@ GRACE = 10.0
 SETTLE = 5.0
 """Seconds in which the first process may still report an error itself after another process has failed."""
 PAUSE = 0.05
+WINDOWS = os.name == "nt"
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 PR_SET_PDEATHSIG = 1
 
@@ -139,7 +140,7 @@ class _Group:
             child.wait()
 
     def _send(self, number: int) -> None:
-        if number == signal.SIGINT and os.name == "nt":
+        if number == signal.SIGINT and WINDOWS:
             return  # Windows gives Ctrl-C to all processes of a terminal, and knows no other way to send it
         for child in self._children:
             child.send_signal(number)
