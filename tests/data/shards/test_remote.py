@@ -115,7 +115,9 @@ def test_files_come_before_they_are_needed(server: Faulty) -> None:
 
 
 def test_a_table_by_address_is_read_as_one_on_disk(server: Faulty) -> None:
-    records = open_source(f"{server.address}/table.csv").read()
+    opened = open_source(f"{server.address}/table.csv")
+    assert opened.where == f"{server.address}/table.csv"
+    records = opened.read()
     assert (len(records), records.labels[:2]) == (60, ["yes", "no"])
 
 

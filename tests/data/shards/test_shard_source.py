@@ -100,6 +100,14 @@ def test_a_changed_shard_gets_a_new_index(tmp_path: Path) -> None:
     assert len(opened(path).members) == 2
 
 
+def test_a_folder_of_images_with_a_tar_file_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    write_tar(tmp_path / "photos" / "copy.tar", {"1.png": picture(1)})
+    assert shards_in(tmp_path / "photos") is not None
+    (tmp_path / "photos" / "cat").mkdir()
+    assert shards_in(tmp_path / "photos") is None
+
+
 def test_many_shards_are_not_all_kept_open(tmp_path: Path) -> None:
     pattern = write_shards(tmp_path / "shards", [1] * (KEPT + 9), labelled=0)
     members = opened(pattern).members
