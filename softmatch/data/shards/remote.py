@@ -55,7 +55,7 @@ class File(NamedTuple):
     @property
     def identity(self) -> tuple[str, int, str]:
         """Key for caches."""
-        return tuple(self)
+        return self.place, self.size, self.version
 
 
 def is_remote(where: object) -> bool:

@@ -17,7 +17,7 @@ SHARDS = st.lists(st.integers(0, 60), min_size=1, max_size=40).filter(lambda cou
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**63 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_it_is_a_permutation(size: int, seed: int) -> None:
     assert sorted(permute(np.arange(size), size, seed).tolist()) == list(range(size))
 
@@ -44,15 +44,15 @@ def epochs(counts: list[int], batch: int, seed: int, number: int) -> Tensor:
 
 
 @given(counts=SHARDS, batch=st.integers(1, 48), seed=st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_sample_is_drawn_equally_often(counts: list[int], batch: int, seed: int) -> None:
-    """After three epochs each was drawn three times, up to the rows by which a lane's epoch ends before a batch's."""
+    """After three epochs each was drawn three times, up to the sample and the rows that lanes are rounded by."""
     drawn = epochs(counts, batch, seed, 3)
     times = torch.bincount(drawn.flatten(), minlength=sum(counts))
     assert len(times) == sum(counts)
-    rounding = 1 if sum(counts) >= 4 * batch else 3 * batch
-    assert int(times.min()) >= min(2, int(times.max()))
-    assert int(times.max()) <= 4 + rounding
+    enough = sum(counts) >= 4 * batch
+    assert int(times.min()) >= (2 if enough else 1)
+    assert int(times.max()) <= (5 if enough else 6 + batch)
 
 
 def test_a_lane_draws_each_of_its_samples_once_in_its_epoch() -> None:
@@ -103,7 +103,7 @@ def test_a_billion_samples_take_no_memory() -> None:
 
 
 @given(size=st.integers(1, 60), out=st.sets(st.integers(0, 59), max_size=30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_pool_without_some_samples(size: int, out: set[int]) -> None:
     out = {place for place in out if place < size}
     kept = Kept(size, torch.tensor(sorted(out), dtype=torch.int64))
