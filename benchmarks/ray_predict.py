@@ -150,7 +150,7 @@ def main() -> int:
         print(f"| {name} | {statistics.median(found):,.0f} | {spread} |")
     print("\n## Kills\n")
     kills = f"{struck.total()} kills (SIGKILL), {struck['worker']} of workers and {struck['command']} of the command"
-    print(f"{kills}, in {tables} tables of {given.rows:,} rows.", end=" ")
+    print(f"{kills}, in {tables} table{'s' * (tables > 1)} of {given.rows:,} rows.", end=" ")
     print(f"Rows lost: **{wrong[0]}**. Rows doubled: **{wrong[1]}**. Rows changed: **{wrong[2]}**.")
     return int(any(wrong))
 
