@@ -1,6 +1,6 @@
 """Measure what an installation weighs: packages, megabytes, the time of `softmatch --help`, and a training without a compiler.
 
-    python benchmarks/weight.py hub text plots web > benchmarks/results/weight.md
+    python benchmarks/weight.py hub > benchmarks/results/weight.md
 
 Installs this repository into a new virtual environment, from wheels only (`--only-binary :all:`), so that nothing is compiled,
 and trains there for ten steps with an empty PATH. Each extra that is named is then installed, weighed and removed again.
