@@ -47,7 +47,7 @@ class PairTrainer(Trainer):
     def get_train_dataloader(self) -> softmatch.PairLoader:  # type: ignore[override]  # not torch's
         return self.loader
 
-    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *given: Any, **named: Any) -> Tensor:  # type: ignore[override]
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *given: Any, **named: Any) -> Tensor:
         x, y, weak, strong, index = inputs.values()
         logits = model(torch.cat([x, weak, strong]))  # one pass, as DDP needs
         on_x, on_weak, on_strong = logits.split([len(x), len(weak), len(strong)])
