@@ -116,9 +116,7 @@ def open_shards(pattern: str, columns: Columns) -> OpenedShards:
         )
     needed = 2 * WINDOW * LANES * max(each.size for each in files)
     if is_remote(files[0].place) and cache_limit() < min(needed, sum(each.size for each in files)):
-        text = (
-            f"shards are fetched again and again: {needed / 1e9:.2g} GB are in use at a time. Raise {LIMIT}."
-        )
+        text = f"shards are fetched again and again: {needed / 1e9:.2g} GB are in use at a time. Raise {LIMIT}."
         found.findings.append(Finding("warning", text))
     if others:
         found.findings.append(Finding("note", f"files without an image of the same name are left out: {kinds}."))
