@@ -230,7 +230,7 @@ def memory(options: argparse.Namespace) -> None:
         order(step * 3907)
     each = (time.perf_counter() - began - made) / 1000
     print(
-        f"\n10⁹ samples in 10⁵ shards, order only: made in {made:.2f} s, {1000 * each:.1f} ms for a batch of {BATCH} anywhere in it, "
+        f"\n10⁹ samples in 10⁵ shards, order only: made in {made:.2f} s, {1000 * each:.1f} ms for a batch of {BATCH}, "
         f"{_held()['RssAnon'] - before:+.1f} MB after 1,000 batches."
     )
 

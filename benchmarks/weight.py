@@ -2,9 +2,9 @@
 
     python benchmarks/weight.py hub text plots web > benchmarks/results/weight.md
 
-Installs this repository into a new virtual environment, from wheels only (`--only-binary :all:`), so that nothing is compiled, and
-trains there for ten steps with an empty PATH. Each extra that is named is then installed, weighed and removed again. Megabytes are
-those of the installed files without bytecode.
+Installs this repository into a new virtual environment, from wheels only (`--only-binary :all:`), so that nothing is compiled,
+and trains there for ten steps with an empty PATH. Each extra that is named is then installed, weighed and removed again.
+Megabytes are those of the installed files without bytecode.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import venv
 from pathlib import Path
 
@@ -57,11 +56,9 @@ class Environment:
             raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
         return done.stdout
 
-    def install(self, what: str) -> float:
-        """Install from wheels only; seconds that it took."""
-        started = time.perf_counter()
+    def install(self, what: str) -> None:
+        """Install from wheels only."""
         self.run("pip", "install", "--quiet", "--only-binary", ":all:", what)
-        return time.perf_counter() - started
 
     def packages(self) -> Packages:
         return {name: tuple(about) for name, about in json.loads(self.run("python", "-c", LISTING)).items()}
@@ -108,14 +105,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="weight-") as folder:
         made = Environment(Path(folder))
         print("installing the core …", file=sys.stderr)
-        taken = made.install(str(ROOT))
+        made.install(str(ROOT))
         core = made.packages()
         own = core["softmatch"][1] / 1e6
         made.run("softmatch", "train", "--steps", "10", "--evaluate-every", "10", "-q", PATH="")
         helped, nothing = seconds_of_help(made)
         print(f"# Weight of an installation\n\n`python benchmarks/weight.py {' '.join(extras)}`\n")
         print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, from wheels only.\n")
-        print(f"- Core: {weigh(core)}, and softmatch itself {own:.1f} MB. Installed in {taken:.0f} s.")
+        print(f"- Core: {weigh(core)}, and softmatch itself {own:.1f} MB.")
         print("- `softmatch train --steps 10` with an empty PATH, so without any compiler: it trained.")
         print(f"- `softmatch --help`: {helped:.2f} s of CPU (median of {ROUNDS}); Python that does nothing: {nothing:.2f} s.\n")
         print("\n".join(describe(core)))

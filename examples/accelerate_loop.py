@@ -24,8 +24,9 @@ def main(steps: int = 400, accumulate: int = 1, folder: str | None = None, resum
     x, y = torch.from_numpy(rows).float() / 16, torch.from_numpy(labels)
     known = torch.cat([(y == label).nonzero()[:4, 0] for label in range(10)])  # four labels per class
     views = VectorViews(x.mean(0).tolist(), [float(x.std())] * 64, strong_noise=0.5, drop=0.2)
-    sizes = {"labeled_batch": 40, "unlabeled_batch": 200}  # of all processes together
-    loader = softmatch.PairLoader((x[known], y[known]), x, views, **sizes, device=accelerator.device)
+    loader = softmatch.PairLoader(  # sizes of all processes together
+        (x[known], y[known]), x, views, labeled_batch=40, unlabeled_batch=200, device=accelerator.device
+    )
 
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))

@@ -38,16 +38,16 @@ class Dictionaries(softmatch.PairLoader):
         return (batch._asdict() for batch in super().__iter__())
 
 
-class PairTrainer(Trainer):  # type: ignore[misc]  # untyped
+class PairTrainer(Trainer):
     def __init__(self, *given: Any, loader: softmatch.PairLoader, method: softmatch.Match, **named: Any) -> None:
         super().__init__(*given, **named)
         self.loader, self.method = loader, method
         self.add_callback(Resumed(loader))
 
-    def get_train_dataloader(self) -> softmatch.PairLoader:
+    def get_train_dataloader(self) -> softmatch.PairLoader:  # type: ignore[override]  # not torch's
         return self.loader
 
-    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Tensor:
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *given: Any, **named: Any) -> Tensor:  # type: ignore[override]
         x, y, weak, strong, index = inputs.values()
         logits = model(torch.cat([x, weak, strong]))  # one pass, as DDP needs
         on_x, on_weak, on_strong = logits.split([len(x), len(weak), len(strong)])
@@ -55,7 +55,7 @@ class PairTrainer(Trainer):  # type: ignore[misc]  # untyped
         return loss
 
 
-class Resumed(TrainerCallback):  # type: ignore[misc]  # untyped
+class Resumed(TrainerCallback):
     def __init__(self, loader: softmatch.PairLoader) -> None:
         self.loader = loader
 
@@ -73,10 +73,16 @@ def main(folder: Path, steps: int = 400, stop_after: int | None = None, resume: 
     torch.manual_seed(0)
     model = Digits(steps)
     arguments = TrainingArguments(
-        *(str(folder),),
-        **{"max_steps": stop_after or steps, "save_steps": stop_after or steps, "learning_rate": 3e-3, "use_cpu": True},
-        **{"lr_scheduler_type": "constant", "report_to": "none", "disable_tqdm": True, "max_grad_norm": 0.0},
-        **{"ignore_data_skip": True, "dataloader_pin_memory": False},
+        output_dir=str(folder),
+        max_steps=stop_after or steps,
+        save_steps=stop_after or steps,
+        learning_rate=3e-3,
+        lr_scheduler_type="constant",  # the Trainer's default is a linear decrease to 0
+        max_grad_norm=0.0,  # and its default 1.0 clips
+        ignore_data_skip=True,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
     )
     trainer = PairTrainer(model, arguments, loader=loader, method=model.method)
     trainer.train(resume_from_checkpoint=resume)

@@ -31,8 +31,9 @@ class Digits(lightning.LightningModule):
 
     def train_dataloader(self) -> softmatch.PairLoader:
         known = torch.cat([(self.y == label).nonzero()[:4, 0] for label in range(10)])  # four labels per class
-        labeled, sizes = (self.x[known], self.y[known]), {"labeled_batch": 40, "unlabeled_batch": 200}
-        return softmatch.PairLoader(labeled, self.x, self.views, **sizes, length=100)  # an epoch of Lightning's
+        labeled = self.x[known], self.y[known]
+        epoch = 100  # batches, after which Lightning ends an epoch
+        return softmatch.PairLoader(labeled, self.x, self.views, labeled_batch=40, unlabeled_batch=200, length=epoch)
 
     def training_step(self, batch: softmatch.PairBatch, step: int) -> Tensor:
         x, y, weak, strong, index = batch
@@ -53,8 +54,15 @@ class Digits(lightning.LightningModule):
 def fit(steps: int, until: int, folder: Path | None = None, resume: Path | None = None, devices: int = 1) -> Digits:
     """Train a run of `steps` up to step `until`, from a checkpoint if there is one."""
     lightning.seed_everything(0, verbose=False)
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "enable_checkpointing": False}
-    trainer = lightning.Trainer(max_steps=until, accelerator="cpu", devices=devices, **quiet)
+    trainer = lightning.Trainer(
+        max_steps=until,
+        accelerator="cpu",
+        devices=devices,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     module = Digits(steps)
     trainer.fit(module, ckpt_path=resume, weights_only=False if resume else None)
     if folder is not None:

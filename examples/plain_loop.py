@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ def main(steps: int = 600, checkpoint: str | None = None, stop_after: int | None
     optimizer = torch.optim.AdamW(trained.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     method = softmatch.methods.softmatch(NUM_CLASSES, momentum=softmatch.momentum_for(steps), start="debiased").to(device)
-    parts = {"network": network, "optimizer": optimizer, "schedule": schedule, "method": method, "loader": loader}
+    parts: dict[str, Any] = {"network": network, "optimizer": optimizer, "schedule": schedule, "method": method, "loader": loader}
     if checkpoint and Path(checkpoint).exists():
         for name, state in torch.load(checkpoint, map_location=device).items():
             parts[name].load_state_dict(state)

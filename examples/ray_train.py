@@ -37,7 +37,7 @@ def train(settings: dict[str, Any]) -> None:
     trained = prepare_model(network)
     optimizer = torch.optim.Adam(trained.parameters(), lr=3e-3)
     method = softmatch.methods.softmatch(10, momentum=softmatch.momentum_for(steps), start="debiased")
-    parts = {"network": network, "optimizer": optimizer, "method": method, "loader": loader}
+    parts: dict[str, Any] = {"network": network, "optimizer": optimizer, "method": method, "loader": loader}
     if (checkpoint := ray.train.get_checkpoint()) is not None:
         with checkpoint.as_directory() as folder:
             for name, state in torch.load(Path(folder) / "state.pt").items():
@@ -72,9 +72,9 @@ def main(folder: Path, steps: int = 400, every: int = 100) -> dict[str, Any]:
             name="digits", storage_path=str(folder), failure_config=ray.train.FailureConfig(max_failures=2)
         ),
     )
-    found = trainer.fit().metrics
+    found = dict(trainer.fit().metrics or {})
     print(f"40 labels, {found['step']} steps, 2 workers: {100 * found['error']:.1f} % of the digits wrong")
-    return dict(found)
+    return found
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from pydantic import ValidationError
 
 from softmatch.cli.options import (
     ARGUMENTS,
@@ -21,7 +22,7 @@ from softmatch.cli.options import (
 )
 from softmatch.cli.typed import arguments, without_option
 from softmatch.config import Config
-from softmatch.errors import FAILED, INTERRUPTED, InputError
+from softmatch.errors import FAILED, INTERRUPTED, InputError, explain
 from softmatch.formatting import as_json
 
 STEP = (
@@ -58,6 +59,10 @@ def train(
     track_group: TrackGroup = None,
     talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
     processes: Annotated[int, Parameter(group=MACHINE)] = 1,
+    on: Annotated[Literal["here", "ray", "slurm"], Parameter(group=MACHINE)] = "here",
+    retries: Annotated[int, Parameter(group=MACHINE)] = 2,
+    address: Annotated[str | None, Parameter(group=MACHINE, show_default="RAY_ADDRESS, or a new cluster here")] = None,
+    slurm: Annotated[dict[str, str] | None, Parameter(group=MACHINE)] = None,
 ) -> None:
     """Train a classifier, and a baseline on the labels only to compare it with.
 
@@ -76,6 +81,7 @@ def train(
     - softmatch train digits --labels 10 --steps 2000 --method fixmatch --out runs/ten
     - softmatch train digits --track tensorboard mlflow
     - softmatch train --resume runs/ten
+    - softmatch train photos/ --on ray --processes 8 --address head:6379
     - softmatch train cifar10 --data cifar-10-python.tar.gz --labels 40 --recipe paper --dry-run
 
     Exit codes: 0 done, 1 training failed, 2 wrong usage, 75 stopped by a signal and saved, 130 interrupted.
@@ -88,11 +94,27 @@ def train(
     dry_run:
         Print the settings, and the time and memory estimated from a few steps. Nothing is written.
     processes:
-        Number of processes on this machine, each with a share of every batch, such as one per GPU. The result is the same. For
-        several machines, start `torchrun … -m softmatch train …`.
+        Number of processes, each with a share of every batch, such as one per GPU. The result is the same. For several machines,
+        use --on ray, or start `torchrun … -m softmatch train …`.
+    on:
+        This machine, workers of a Ray cluster (on one or several machines), or a job of a Slurm cluster (on one machine). All
+        machines find data and runs at the same paths. After a failure the run is resumed from its last checkpoint.
+    retries:
+        Ray, Slurm: how often a run that failed is resumed.
+    address:
+        Ray: a running cluster.
+    slurm:
+        Slurm: options of sbatch, as --slurm.gpus 1 --slurm.cpus 4 --slurm.time 120.
     """
     if processes < 1:
         raise InputError(f"--processes {processes}: give 1 or more.")
+    if on != "here":
+        if dry_run:
+            raise InputError(f"--dry-run measures a step on this machine: leave out --on {on}.")
+        _train_elsewhere({"on": on, "processes_per_run": processes, "retries": retries, "address": address, "slurm": slurm or {}})
+        return
+    if address is not None or slurm:
+        raise InputError("--address only works with --on ray, and --slurm with --on slurm: add that, or leave them out.")
     if processes > 1 and dry_run:
         raise InputError("--dry-run measures a step in one process: leave out --processes.")
     if processes > 1 and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
@@ -107,6 +129,27 @@ def train(
     from softmatch.cli.running import run_train
 
     run_train(source, given(settings), file, dry_run, resume, talk or TalkOrJson(), track or (), track_group)
+
+
+def _train_elsewhere(given: dict[str, Any]) -> None:
+    from softmatch.experiments.executors import Where
+    from softmatch.experiments.executors.train_elsewhere import train_elsewhere
+
+    words = arguments()
+    try:
+        where = Where(**given)
+    except ValidationError as error:
+        raise InputError(explain(error).replace("processes_per_run", "--processes")) from error
+    for option in (
+        "--on",
+        "--processes",
+        "--retries",
+        "--address",
+        *(w.split("=")[0] for w in words if w.startswith("--slurm.")),
+    ):
+        words = without_option(words, option)
+    if code := train_elsewhere(where, words):
+        raise SystemExit(code if 0 < code < 128 else FAILED)
 
 
 def check(

@@ -311,9 +311,17 @@ def export(
     """
     from softmatch.inference.export import export as run_export
 
-    mine = {"network": network, "views": views, "encoder_path": encoder_path}
-    shared = {"repo": repo, "private": private, "license": license, "include": split_names(include) or ()}
-    _tell(run_export(run, to, out, source, **mine, **shared), talk)
+    found = run_export(
+        *(run, to, out, source),
+        network=network,
+        views=views,
+        encoder_path=encoder_path,
+        repo=repo,
+        private=private,
+        license=license,
+        include=split_names(include) or (),
+    )
+    _tell(found, talk)
 
 
 def distil(

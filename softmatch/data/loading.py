@@ -26,7 +26,7 @@ from softmatch.data.batches import Batches, Items, Role, assemble, own_rows
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.shards.lanes import Lanes
 from softmatch.data.shards.members import Member, Members
-from softmatch.data.shards.remote import Ahead
+from softmatch.data.shards.remote import Ahead, is_remote
 from softmatch.distributed.launching import neighbours, usable_cpus
 from softmatch.errors import InputError, LoadingError
 from softmatch.seeds import stream
@@ -186,16 +186,17 @@ class _Row:
             self.begun.append(drawn)
             for name, role in self.roles.items():
                 places, rows = role.places(drawn[name]), _rows_of(role)
-                if isinstance(role.sampler, Lanes) and isinstance(role.items, ImageFiles):
-                    self._fetch_ahead(role.items, role.sampler.ahead(step, rows))
+                self._fetch_ahead(role, step, rows)
                 for start in rows[::PART]:
                     chosen = places[start : min(start + PART, rows.stop)]
                     yield _Part(name, step, start, _sources(role.items, chosen.tolist()))
 
-    def _fetch_ahead(self, items: ImageFiles, shards: Sequence[int]) -> None:
-        """Bring shards onto this disk while the workers are busy with those before them."""
-        if isinstance(items.paths, Members):
-            self.ahead.want([items.paths.shards[number] for number in shards])
+    def _fetch_ahead(self, role: Role, step: int, rows: range) -> None:
+        """Bring remote shards onto this disk while the workers are busy with those before them."""
+        if isinstance(role.sampler, Lanes) and isinstance(role.items, ImageFiles):
+            members = role.items.paths
+            if isinstance(members, Members) and is_remote(members.shards[0].place):
+                self.ahead.want([members.shards[number] for number in role.sampler.ahead(step, rows)])
 
 
 def _sources(items: Items, positions: Iterable[int]) -> Sequence[Source]:

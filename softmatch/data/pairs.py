@@ -30,7 +30,7 @@ class PairBatch(NamedTuple):
     y: Tensor
     weak: Tensor
     strong: Tensor
-    index: Tensor
+    index: Tensor  # type: ignore[assignment]  # a field with the name of a method of tuples
 
 
 class PairLoader:
@@ -102,7 +102,7 @@ class PairLoader:
         with quiet():
             loader: DataLoader[Any] = DataLoader(
                 parts,
-                sampler=count(self.step) if end is None else range(self.step, end),  # type: ignore[arg-type]  # has no length
+                sampler=count(self.step) if end is None else range(self.step, end),
                 batch_size=None,
                 num_workers=self.workers,
                 pin_memory=self.device is not None and self.device.type == "cuda",
@@ -135,7 +135,7 @@ class _Parts(Dataset[Any]):
     """Runs in the workers: a step in; what x, weak and strong are made of, labels and positions out."""
 
     def __init__(self, data: tuple[Data, Data], sizes: tuple[int, int], views: Any, seed: int) -> None:
-        self.data = [_readable(role, given) for role, given in zip(ROLES, data, strict=True)]
+        self.data: list[Any] = [_readable(role, given) for role, given in zip(ROLES, data, strict=True)]
         each = zip(ROLES, self.data, sizes, strict=True)
         self.samplers = [Sampler(len(found), number, derive(seed, role)) for role, found, number in each]
         self.single = views is None or isinstance(views, Sequence)

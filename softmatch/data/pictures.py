@@ -1,6 +1,7 @@
 """Image files and their bytes, opened and decoded safely: known formats, bounded sizes, one kind of error."""
 
 import hashlib
+import importlib
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -20,7 +21,7 @@ from softmatch.data.shards.members import Member
 from softmatch.formatting import printable
 
 try:
-    import simplejpeg
+    simplejpeg: Any = importlib.import_module("simplejpeg")
 except ImportError:  # the extra fast
     simplejpeg = None
 EXIF = b"Exif\0\0"
@@ -263,7 +264,7 @@ class ImageFiles:
         upright: turned by their EXIF orientation, which ImageNet's protocol does not do.
     """
 
-    paths: Sequence[Path] | Sequence[Member]
+    paths: Sequence[Path | Member]
     side: int = 224
     resize: int = 256
     channels: int = 3
@@ -279,7 +280,7 @@ class ImageFiles:
 
     def __getitem__(self, chosen: Tensor) -> "ImageFiles":
         """Take the images at these positions."""
-        return replace(self, paths=[self.paths[position] for position in chosen.tolist()])  # type: ignore[arg-type]  # of one kind
+        return replace(self, paths=[self.paths[position] for position in chosen.tolist()])
 
     def open(self, path: Path | Member) -> Image.Image:
         """Decode one of the images, resized but not cropped."""

@@ -215,7 +215,10 @@ def prepare_augmented(records: Records, preparation: Preparation) -> Tensor | No
 
 
 def _recordings(records: Records, kept: Sequence[int]) -> list[Path]:
-    return [records.inputs[k] for k in kept] if records.kind == "sound" else []  # type: ignore[misc]  # as the kind says
+    if records.kind != "sound":
+        return []
+    paths: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
+    return [paths[k] for k in kept]
 
 
 def natural(name: str) -> tuple[Any, ...]:

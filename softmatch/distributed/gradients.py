@@ -40,7 +40,7 @@ class GradientSum:
         """In this block, which holds the backward pass, messages leave as soon as their gradients are there."""
         self._awaited = [len(message) for message in self._messages]
         hooks = [
-            parameter.register_post_accumulate_grad_hook(partial(self._arrived, number))
+            parameter.register_post_accumulate_grad_hook(partial(self._arrived, number))  # type: ignore[no-untyped-call]  # in torch
             for number, message in enumerate(self._messages)
             for parameter in message
         ]

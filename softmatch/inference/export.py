@@ -99,7 +99,7 @@ class Sharing:
     licence: str | None = None
     include: tuple[str, ...] = ()
 
-    def check(self, to: str, run: Path) -> None:
+    def check(self, to: Format, run: Path) -> None:
         """Raise InputError for instructions that cannot be followed."""
         if to != "hub" and self != Sharing():
             raise InputError(f"--repo, --private, --license and --include are for --to hub, not for --to {to}.")

@@ -19,6 +19,7 @@ from softmatch.data.preparations import Preparation
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.readers.open_source import HUB_ID, open_source
 from softmatch.data.records import Columns, Inputs, Records, select_inputs
+from softmatch.data.shards.remote import is_remote
 from softmatch.data.shards.shard_source import refuse_shards, shards_in
 from softmatch.data.sources import SOURCES
 from softmatch.errors import InputError
@@ -146,7 +147,7 @@ def open_pool(
     if moved and (settings.get("encoder") is None or isinstance(model.preparation, EncoderPreparation)):
         use_encoder(model, encoder_path, run)
     config = make_config(settings, {"device": device, **moved}, where=f"{run}/config.yaml")
-    online = isinstance(where, str) and (where in SOURCES or HUB_ID.fullmatch(where))
+    online = isinstance(where, str) and (where in SOURCES or HUB_ID.fullmatch(where) or is_remote(where))
     if isinstance(where, (str, Path)) and not online and not expand_home(where).exists():
         raise InputError(f"the data of {run} do not exist: {where}. If they have moved, give their new place with --source.")
     unused = {"augmented": NO_COLUMNS} if model.preparation.takes == "text" else {}  # strong views are not needed here

@@ -83,8 +83,8 @@ def build_network(
         network: "mlp", or "mlp-256" with two hidden layers of 256 instead of 64; "series", "shallow" or "small-conv", or with 16
             channels instead of 32 "series-16", "shallow-16", "small-conv-16"; "wrn-d-k"; "resnet-50"; "encoder=…" with a
             folder or an id of the Hugging Face hub: a pretrained encoder with a new head, for images or token ids; "timm:NAME";
-            or "file.py:name" or "module:name". These, or the objects themselves, are an nn.Module, which is copied, or a function or
-            class that returns one and gets those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which
+            or "file.py:name" or "module:name". These, or the objects themselves, are an nn.Module, which is copied, or a function
+            or class that returns one and gets those of `num_classes`, `shape`, `in_channels` and `batch_norm_momentum` for which
             it has parameters.
         architecture: result of `architecture()` of a saved network with a pretrained encoder: the network is made without the
             encoder's files and without its weights.

@@ -29,7 +29,7 @@ _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     keep_trailing_newline=True,
 )  # fmt: skip
-_ENVIRONMENT.filters["md"] = escape_markdown
+_ENVIRONMENT.filters |= {"md": escape_markdown, "percent": lambda value: percent(number(value))}
 
 
 def model_card(run: RunFolder, address: str, takes: str, described: str, encoder: str | None, licence: str | None) -> str:
@@ -45,6 +45,7 @@ def model_card(run: RunFolder, address: str, takes: str, described: str, encoder
     contents, name = read(run), address.rpartition("/")[2]
     source = str(contents.config.get("source") or "the owner's data")
     source = Path(source).name or source  # the folders above it are the owner's own business
+    classes = contents.result.get("classes")
     samples, error, interval = contents.measured_samples, *_error(contents)
     made = {
         "front": _front(contents, name, source, takes, licence),
@@ -56,7 +57,7 @@ def model_card(run: RunFolder, address: str, takes: str, described: str, encoder
         "example": EXAMPLES[takes],
         "input": described,
         "encoder": encoder,
-        "classes": _classes(contents),
+        "classes": classes if isinstance(classes, list) else [{"name": name} for name in contents.classes],
         "most": MOST_CLASSES,
         "measured": "test" if contents.measured_by == "test" else "held-out",
         "data": f"{source}: {', '.join(wording.subtitle(contents)[1:3]) or 'its size was not recorded'}.",
@@ -98,40 +99,18 @@ def _front(contents: Contents, name: str, source: str, takes: str, licence: str 
     return yaml.safe_dump(front, allow_unicode=True, sort_keys=False)
 
 
-def _classes(contents: Contents) -> list[dict[str, str]]:
-    given = contents.result.get("classes")
-    found = [mapping(each) for each in given] if isinstance(given, list) else [{"name": name} for name in contents.classes]
-
-    def shown(about: Mapping[str, Any], key: str) -> str:
-        return "–" if (value := number(about.get(key))) is None else f"{value:,.0f}"
-
-    return [
-        {
-            "name": str(about.get("name")),
-            "labels": shown(about, "labels"),
-            "samples": shown(about, "test_samples"),
-            "error": percent(number(about.get("error"))),
-        }
-        for about in found
-    ]
-
-
 def _rows(contents: Contents) -> list[tuple[str, str, str]]:
     """Name, error and interval of the method, and of its baseline where there is one; the saved model is marked."""
     result, method = contents.result, contents.method
+    found = [(method, proper_name(method), number(result.get("test_error")), pair(result.get("test_error_interval")))]
     baseline = number(result.get("supervised_test_error"))
-    found = [(method, number(result.get("test_error")), pair(result.get("test_error_interval")))]
     if baseline is not None and method != BASELINE:
-        found.append((BASELINE, baseline, _interval(baseline, contents.measured_samples or 0)))
-    names = {method: proper_name(method), BASELINE: "baseline, the same network on the labels only"}
+        around = _interval(baseline, contents.measured_samples or 0)
+        found.append((BASELINE, "baseline, the same network on the labels only", baseline, around))
     kept = str(result.get("kept") or method)
     return [
-        (
-            names[each] + (" (this model)" if each == kept else ""),
-            percent(error),
-            "–" if around is None else f"{percent(around[0])} to {percent(around[1])}",
-        )
-        for each, error, around in found
+        (name + (" (this model)" if each == kept else ""), percent(error), " to ".join(map(percent, around or ())) or "–")
+        for each, name, error, around in found
     ]
 
 

@@ -1,13 +1,15 @@
 """Image files: decoded whatever their mode, bounded by their header, named where they cannot be read."""
 
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from softmatch.data import pictures
-from softmatch.data.pictures import Header, UnreadableImage, quiet_pillow, read_image
+from softmatch.data.pictures import EncodedImage, Header, UnreadableImage, decode, quiet_pillow, read_image
 from softmatch.errors import InputError
 from softmatch.views.pillow import to_tensor
 from tests.data.readers.images import write_animation, write_claiming, write_turned, write_with_bad_exif
@@ -140,3 +142,36 @@ def test_the_digest_of_a_pillow_image_is_of_its_pixels_and_palette() -> None:
     images = [red, Image.new("RGB", (3, 2), "red"), Image.new("RGB", (2, 3), "blue"), flat, colored]
     assert len({pictures.content_digest(image) for image in images}) == len(images)
     assert pictures.content_digest(red) == pictures.content_digest(copied)
+
+
+@pytest.mark.parametrize("subsampling", [0, 1, 2])
+@pytest.mark.parametrize("side", [8, 17, 33])
+def test_simplejpeg_gives_the_pixels_of_pillow(subsampling: int, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of JPEG files as they are, progressive ones, grey ones, turned ones and damaged ones; large ones are left to Pillow."""
+    rng = np.random.default_rng(side)
+    image = Image.fromarray(rng.integers(0, 255, (side, side + 3, 3), dtype=np.uint8)).resize((side + 9, side))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    kinds: list[dict[str, Any]] = [{}, {"progressive": True}, {"quality": 35}, {"exif": turned}]
+    files = [_jpeg(image, subsampling=subsampling, **kind) for kind in kinds]
+    files += [_jpeg(image.convert("L")), _jpeg(image.convert("CMYK"), subsampling=subsampling)]
+    encoded = [EncodedImage(content, "x") for content in files]
+
+    def pixels() -> list[bytes]:
+        ways = [(size, upright) for size in ((side + 9, side), (6, 6)) for upright in (True, False)]
+        found = [decode(each, size, 3, upright) for each in encoded for size, upright in ways]
+        return [each.tobytes() for each in found]
+
+    quick = pixels()
+    assert pictures.simplejpeg is not None
+    cut = EncodedImage(files[0][: len(files[0]) // 2], "cut")
+    with pytest.raises(UnreadableImage, match="cut cannot be read"):
+        decode(cut, (8, 8), 3, True)
+    monkeypatch.setattr(pictures, "simplejpeg", None)
+    assert pixels() == quick
+
+
+def _jpeg(image: Image.Image, **settings: Any) -> bytes:
+    file = BytesIO()
+    image.save(file, "jpeg", **settings)
+    return file.getvalue()

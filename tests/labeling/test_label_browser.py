@@ -277,3 +277,25 @@ def test_two_tabs_phone_dark_and_screen_reader(chrome: Chrome, servers: LabelSer
     assert chrome.run("document.getElementById('help').open")
     assert chrome.problems == []
     server.kill()
+
+
+def test_a_picture_that_cannot_be_read_gets_no_label(chrome: Chrome, servers: LabelServers, tmp_path: Path) -> None:
+    source = make_pictures(tmp_path / "pictures", 12)
+    for path in sorted(source.iterdir())[1:]:
+        path.write_bytes(path.read_bytes()[:60])
+    server = servers.start(str(source), "--project", str(tmp_path / "project"), "--port", "0")
+    chrome.open("about:blank")
+    chrome.open(server.address)
+    broken = "(document.querySelector('.stage .problem')?.textContent.slice(0, 3) ?? '')"
+    if until(chrome, f"{broken} || document.querySelector('.stage img')?.naturalWidth && 'read'") == "read":
+        chrome.press("s")
+    name = until(chrome, broken)
+    chrome.press("n")
+    chrome.send("Input.insertText", text="left")
+    chrome.press("Enter")
+    until(chrome, "document.getElementById('alert').textContent", lambda said: "so it gets no label" in said)
+    assert chrome.run(broken) == name
+    chrome.press("s")
+    until(chrome, broken, lambda other: other not in ("", name))
+    assert labels(tmp_path / "project") == {}
+    server.kill()

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from softmatch import alignments, step, thresholds, weightings
+from softmatch import alignments, thresholds, weightings
+from softmatch import step as seen
 from softmatch.data import Batches
 from softmatch.errors import InputError, TrainingError
 from softmatch.methods import METHODS, match
@@ -159,7 +160,7 @@ def test_the_host_never_waits_for_the_device_in_a_step(method: str, precision: s
     sprint = {"network": "shallow-2", "optimizer": "muon", "schedule": "triangular", "teacher": "average"}
     trainer = trainer_of(small_task("digits", method=method, precision=precision, **sprint))
     trainer.advance()
-    for module in (match, alignments, weightings, thresholds, step):
+    for module in (match, alignments, weightings, thresholds, seen):
         monkeypatch.setattr(module, "refuse_invalid", lambda name, value: None)  # as on a GPU
     with Waits() as waits:
         trainer.advance()

@@ -58,7 +58,11 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_hub(where.removeprefix(HUB), columns, need_label)
     if (pattern := shards_in(where)) is not None:
         return open_shards(pattern, columns)
-    path = fetch(str(where)) if is_remote(where) else expand_home(where)
+    if is_remote(where):
+        found = open_source(fetch(str(where)), columns, need_label)
+        found.where = str(where)
+        return found
+    path = expand_home(where)
     if path.is_dir():
         if path.resolve() == path.resolve().parent:
             raise InputError(f"{where} is the whole file system: give the folder of your data.")

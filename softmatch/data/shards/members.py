@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from softmatch.files.cache import entry
 
 KEPT = 64
 """Shards whose file and index a process keeps open: those that were used last."""
+TRIES = 3
 ROW = np.dtype([("offset", "<i8"), ("size", "<i4"), ("label", "<i4")])
 """A sample in the index of a shard; the label is a position in the labels of the shard, −1: none."""
 
@@ -54,6 +56,9 @@ class _Handle:
 
 @lru_cache(maxsize=KEPT)
 def _handle(shard: File) -> _Handle:
+    for _ in range(TRIES):
+        with suppress(FileNotFoundError):  # another process may have made room for its own shards just now
+            return _Handle(on_disk(shard))
     return _Handle(on_disk(shard))
 
 

@@ -55,7 +55,7 @@ class File(NamedTuple):
     @property
     def identity(self) -> tuple[str, int, str]:
         """Key for caches."""
-        return tuple(self)
+        return self.place, self.size, self.version
 
 
 def is_remote(where: object) -> bool:
@@ -121,6 +121,8 @@ def find(place: str) -> File:
         return File(str(path), status.st_size, str(status.st_mtime_ns))
     about: dict[str, Any] = _attempt(place, lambda: _files(place).info(place))
     version = next((str(about[key]) for key in ("ETag", "etag", "blob_id", "mtime", "Last-Modified") if about.get(key)), "")
+    if about.get("type") == "directory":
+        raise InputError(f"{place} is a folder. Name the files in it, for example {place.rstrip('/')}/shard-{{000..099}}.tar.")
     if about.get("size") is None:
         raise InputError(f"{place}: the server does not say how large the file is, as it must. Copy it to this disk.")
     return File(place, int(about["size"]), version)
@@ -183,7 +185,11 @@ def make_room(size: int) -> None:
     limit = cache_limit()
     if size > limit:
         raise InputError(f"a file of {size / 1e9:.2g} GB does not fit into a cache of {limit / 1e9:g} GB. Raise {LIMIT}.")
-    copies = [(path.stat(), path) for path in folder.iterdir() if not path.name.startswith(".") and path.suffix != ".lock"]
+    copies = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another process makes room too
+            if not path.name.startswith(".") and path.suffix != ".lock":
+                copies.append((path.stat(), path))
     held_bytes = sum(status.st_size for status, _ in copies)
     for status, path in sorted(copies, key=lambda each: each[0].st_mtime):
         if held_bytes + size <= limit:
@@ -240,14 +246,17 @@ def _attempt(place: str, work: Callable[[], Found], where: str = "") -> Found:
             if number == TRIES:
                 said = f"{type(error).__name__}: {error}".splitlines()[0].rstrip(".: ")
                 text = f"{place} cannot be read{where}: {said} ({TRIES} attempts)."
-                raise InputError(f"{text} Check the connection and start again; what was fetched is kept.") from error
+                raise InputError(f"{text} Check the connection and start again.") from error
         time.sleep(FIRST_PAUSE * 2 ** (number - 1))
     raise AssertionError
 
 
 def _final(place: str, error: Exception) -> str | None:
     """Say why a file cannot be had, where trying again would not help."""
-    kind, name, status = place.partition("://")[0], type(error).__name__, getattr(error, "status", None)
+    kind = place.partition("://")[0]
+    if kind.startswith("http") and isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # fsspec calls everything so that goes wrong with a header
+    name, status = type(error).__name__, getattr(error, "status", None)
     advice = HELP.get("gs" if kind == "gcs" else kind, "Check the address, or ask its owner for access.")
     if isinstance(error, FileNotFoundError) or status in (404, 410):
         return f"{place} is not there (404). Check the name."

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from softmatch.data.preparations.file_reading import by_threads
+from softmatch.data.readers.class_folders import media_kind
 from softmatch.data.readers.labels import clean_label
 from softmatch.data.records import Columns, Finding, InputKind, Records, about
 from softmatch.data.shards.lanes import LANES, WINDOW
@@ -23,16 +24,18 @@ SUFFIX = ".tar"
 
 
 def shards_in(where: object) -> str | None:
-    """Give the pattern of the tar files that a source names: itself, or all in a folder; None: it names none."""
+    """Give the pattern of the tar files that a source names: itself, or all in a folder without images; None: it names none."""
     if not isinstance(where, (str, Path)):
         return None
     text = str(where)
     if text.endswith(SUFFIX):
         return text if is_remote(text) else os.path.abspath(expand_home(text))  # noqa: PTH100  # links stay as they are
     folder = expand_home(text)
-    if not is_remote(text) and folder.is_dir() and any(name.endswith(SUFFIX) for name in os.listdir(folder)):  # noqa: PTH208
-        return str(folder.absolute() / f"*{SUFFIX}")
-    return None
+    if is_remote(text) or not folder.is_dir():
+        return None
+    inside = list(folder.iterdir())
+    others = any(path.is_dir() or media_kind(path.name) is not None for path in inside)
+    return str(folder.absolute() / f"*{SUFFIX}") if not others and any(path.suffix == SUFFIX for path in inside) else None
 
 
 def refuse_shards(found: object, what: str) -> None:

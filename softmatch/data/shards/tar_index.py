@@ -76,7 +76,7 @@ def _make_index(shard: File, folder: Path) -> None:
             found = {each.suffix: each for each in files}
             image = next((each for suffix, each in found.items() if suffix in SUFFIXES), None)
             if image is None:
-                others.update(found)
+                others.update(list(found))
                 continue
             label = _label(shard, file, found)
             rows.append((image.offset, image.size, -1 if label is None else labels.setdefault(label, len(labels))))

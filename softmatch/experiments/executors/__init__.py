@@ -84,11 +84,16 @@ class Executor:
 
 def open_executor(where: Where, root: Path) -> AbstractContextManager[Executor]:
     """The executor that the options choose, for a store in this folder."""
+    refuse_unread(where)
+    opened: AbstractContextManager[Executor] = import_module(f"{__name__}.{MODULES[where.on]}").opened(where, root.resolve())
+    return opened
+
+
+def refuse_unread(where: Where) -> None:
+    """Raise InputError for an option of another executor."""
     for key, name in OWN_OPTIONS.items():
         if where.on != name and getattr(where, key) not in (None, {}):
             raise InputError(f"--{key.replace('_', '-')} only works with --on {name}: add that, or leave it out.")
-    opened: AbstractContextManager[Executor] = import_module(f"{__name__}.{MODULES[where.on]}").opened(where, root.resolve())
-    return opened
 
 
 def library(name: str, on: str) -> Any:

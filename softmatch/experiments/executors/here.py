@@ -83,13 +83,18 @@ def gpus() -> list[str]:
 
 
 def start_child(
-    arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, folder: Path | None = None
+    arguments: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    ending: int = signal.SIGTERM,
 ) -> subprocess.Popen[bytes]:
     """Start `softmatch`. On Linux it is told to save and end when this process ends, for whatever reason.
 
     Args:
         environment: variables in addition to those of this process.
         folder: start of relative paths in the settings, if it exists here. Default: the current folder.
+        ending: the signal that it gets then.
     """
     with begin(log) as file:
         return subprocess.Popen(
@@ -100,7 +105,7 @@ def start_child(
             stdout=file,
             stderr=file,
             start_new_session=True,  # Ctrl-C in the terminal reaches the sweep alone, which tells its runs
-            preexec_fn=ending_with(os.getpid(), signal.SIGTERM) if sys.platform == "linux" else None,
+            preexec_fn=ending_with(os.getpid(), ending) if sys.platform == "linux" else None,
         )
 
 

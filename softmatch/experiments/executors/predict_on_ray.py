@@ -30,7 +30,7 @@ from softmatch.runs.model import load_model
 AHEAD = 2
 """Pieces that a worker has: one that it predicts, and those that wait for it."""
 RETRIES = 20
-"""How often a piece whose worker is lost is predicted again. One that always ends its worker, as for lack of memory, is an error."""
+"""How often a piece whose worker is lost is predicted again; one that always ends its worker is an error."""
 
 
 class Predictor:

@@ -75,8 +75,11 @@ export function pictureOf(sample, small = false) {
   });
   image.addEventListener("error", async () => {
     const answer = await fetch(address).catch(() => null);
-    if (answer && !answer.ok) image.replaceWith(make("p", { class: "problem" }, `${sample.name} cannot be read.${small ? "" : " Press S to skip it."}`));
-    else setTimeout(() => { image.src = address; }, 1000);
+    if (answer && !answer.ok) {
+      const problem = make("p", { class: "problem" }, `${sample.name} cannot be read.${small ? "" : " Skip it with S."}`);
+      if (sample.view === image) sample.view = problem; // it was fetched ahead, and is not in the page yet
+      image.replaceWith(problem);
+    } else setTimeout(() => { image.src = address; }, 1000);
   });
   image.src = address;
   return image;

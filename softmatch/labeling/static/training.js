@@ -61,6 +61,7 @@ export function trainingScreen(main) {
   async function load() {
     if (!name) return render();
     try { details = await read("run", { name }); } catch (error) { fail(error); }
+    if (details) page.state.runs = page.state.runs.map((run) => (run.name === details.name ? { ...run, state: details.state } : run));
     if (open) render();
     return null;
   }

@@ -1,4 +1,4 @@
-"""Predictions on a real Ray cluster of this machine: workers are killed, commands are interrupted, and every row is there once."""
+"""Predictions on a real Ray cluster: workers are killed, commands are interrupted, and every row is there once."""
 
 import os
 import signal
