@@ -36,7 +36,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|numpy|np|PIL|sklearn|collections|pathlib|typing|nn|pydantic|argparse)\b.*"),  # other projects' names
     (
         "py:.*",
-        r"(softmatch\..*\.)?(Encoded|Labeled|Neighbours|Preparation|Reading|Stopped|Unseen|Watcher|WordStatistics)",
+        r"(softmatch\..*\.)?(Encoded|Labeled|Neighbours|Preparation|Reading|Stopped|Unseen|Watcher|WordStatistics|Records|Predicted)",
     ),  # inner types
 ]
 default_role = "code"
@@ -59,8 +59,8 @@ BELOW = {
 
 def add_pages_below(app: Sphinx, name: str, source: list[str]) -> None:
     """Append a hidden table of contents to the pages of `BELOW`."""
-    if name in BELOW:
-        caption, pages = BELOW[name]
+    caption, pages = BELOW.get(name, ("", ""))
+    if pages and any((ROOT / name).parent.glob(f"{pages}.md")):
         source[0] += f"\n\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n{pages}\n```\n"
 
 

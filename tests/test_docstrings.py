@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 import softmatch
 
 NAMES = [name for name in softmatch.__all__ if name != "METHODS" and not inspect.ismodule(getattr(softmatch, name))]
-MADE = {"LearningCurve", "Model", "Result", "TrackedRun"}
+MADE = {"LearningCurve", "Model", "PairBatch", "Result", "TrackedRun"}
 """Results, which the package makes and a user reads."""
 
 
@@ -91,7 +91,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def examples() -> list[doctest.DocTest]:
     """The examples of all public names; what they may use without importing it is on the pages of the API reference."""
-    known = {"torch": torch, **{name: getattr(softmatch, name) for name in softmatch.__all__}}
+    known = {"torch": torch, "softmatch": softmatch, **{name: getattr(softmatch, name) for name in softmatch.__all__}}
     finder = doctest.DocTestFinder(recurse=False)
     return [test for name in NAMES for test in finder.find(getattr(softmatch, name), name, globs=known) if test.examples]
 
@@ -104,3 +104,9 @@ def test_the_example_does_what_it_shows(
     torch.manual_seed(0)
     failed = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example).failed
     assert not failed, capsys.readouterr().out
+
+
+def test_the_api_reference_has_every_public_name() -> None:
+    pages = (Path(softmatch.__file__).parents[1] / "docs" / "api").glob("*.md")
+    text = "\n".join(page.read_text("utf-8") for page in pages)
+    assert [name for name in NAMES if f":: softmatch.{name}\n" not in text] == []

@@ -45,17 +45,24 @@ class PairLoader:
         views: object with weak(items, generator) and strong(items, generator) for whole batches on the device, such as those of
             `softmatch.views`; or a pair of functions (weak, strong) of single items; or None where the datasets make the views.
         labeled_batch, unlabeled_batch: samples per step in all processes together.
+        seed: random seed of batches and views.
         length: batches per iteration and `len`, for frameworks that count epochs; the next iteration goes on from there.
         workers: number of processes that read items and call functions of single items.
         device: where batches go; by default they stay where they are.
         rank, size: number of this process, and of all processes; by default those of torch.distributed.
 
+    Raises:
+        InputError: a number is below 1, rank comes without size, or data and views cannot be used.
+
     Attributes:
         step: number of batches given so far.
 
     Example:
-        >>> loader = PairLoader((x, y), u, views, labeled_batch=64, unlabeled_batch=448)  # doctest: +SKIP
-        >>> for x, y, weak, strong, index in loader: ...  # doctest: +SKIP
+        >>> x, y, u = torch.rand(8, 3), torch.arange(8) % 2, torch.rand(32, 3)
+        >>> views = softmatch.views.VectorViews(mean=[0.5] * 3, std=[0.3] * 3)
+        >>> loader = PairLoader((x, y), u, views, labeled_batch=4, unlabeled_batch=28, length=2)
+        >>> [len(batch.weak) for batch in loader]
+        [28, 28]
     """
 
     def __init__(

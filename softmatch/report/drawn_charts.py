@@ -48,6 +48,10 @@ def plot(run: Path | str) -> Any:
 
     Raises:
         InputError: the folder has no records, or matplotlib is not installed.
+
+    Example:
+        >>> len(plot("runs/mine").axes) > 0
+        True
     """
     try:
         from matplotlib.figure import Figure
