@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from softmatch.data.records import Records
+from softmatch.data.records import Columns, Records
 from softmatch.distributed.devices import choose_device
 from softmatch.errors import InputError, TrainingError
 from softmatch.experiments.executors.on_ray import connected, passed_on, reason
@@ -124,7 +124,10 @@ def parts_of(table: Path) -> Path:
 
 def predict_on_ray(
     run: Path | str,
-    *given: Any,
+    source: Any,
+    out: Path | None = None,
+    columns: Columns | None = None,
+    *,
     workers: int | None,
     address: str | None,
     device: str = "auto",
@@ -137,9 +140,9 @@ def predict_on_ray(
     """`softmatch.inference.predict.predict`, with workers of a Ray cluster."""
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: give 1 or more.")
-    loading = {"device": device, "network": network, "views": views, "encoder_path": encoder_path}
+    loading: dict[str, Any] = {"device": device, "network": network, "views": views, "encoder_path": encoder_path}
     spread = RayWorkers(Path(run), loading, workers, address, progress)
-    found = predict(run, *given, **loading, **options, spread=spread)
+    found = predict(run, source, out, columns, **loading, **options, spread=spread)
     if found.file is not None:
         shutil.rmtree(parts_of(found.file))  # the table has all of it
     return found
