@@ -46,7 +46,7 @@ from softmatch.views.pillow import PillowViews
 DISTINCT = 5000
 """Different images; a larger set repeats them, under other names."""
 BATCH = 256
-WARM = 20
+WARM = 4
 """Batches before the clock starts, unless opening counts."""
 CPU = torch.device("cpu")
 VIEWS = ImageViews([0.5] * 3, [0.25] * 3)

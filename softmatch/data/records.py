@@ -15,7 +15,7 @@ from softmatch.formatting import some, visible
 InputKind = Literal["image", "sound", "text", "table", "array"]
 Column = npt.NDArray[np.float64] | Sequence[str]
 """Column of a table: numbers, NaN where one is missing, or texts as they are."""
-Inputs = Sequence[Path] | Sequence[Member] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
+Inputs = Sequence[Path | Member] | Sequence[str] | Mapping[str, Column] | npt.NDArray[Any]
 """Image or sound files, texts, columns of a table, numbers (n, …), or series of different lengths (`ragged`), by the kind."""
 Progress = Callable[[int, int], None]
 """Called with the number of inputs that are done, and their total."""

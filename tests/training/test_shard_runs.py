@@ -86,6 +86,7 @@ def test_a_run_from_s3_is_killed_and_ends_as_if_nothing_had_happened(
     monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
     with s3_server("bucket", Path(pattern).parent) as address:
         warm_up()
+        (tmp_path / "runs").mkdir()
         where, tally = f"{address}/{Path(pattern).name}", Tally()
         strikes = Fault(lambda chance, reference: Strike(SIGKILL, count=5))
         ends = Endurance(tmp_path / "runs", Random(0)).endure(Case("shards", where, TINY), strikes, tally, 1)

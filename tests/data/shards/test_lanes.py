@@ -13,7 +13,7 @@ from softmatch.data.shards.lanes import LANES, Lanes, permute
 from softmatch.data.shards.streamed import Kept
 from softmatch.distributed.processes import World, share
 
-SHARDS = st.lists(st.integers(0, 60), min_size=1, max_size=40).filter(lambda counts: sum(counts) > 0)
+SHARDS = st.lists(st.integers(0, 30), min_size=1, max_size=20).filter(lambda counts: sum(counts) > 0)
 
 
 @given(size=st.integers(1, 3000), seed=st.integers(0, 2**63 - 1))
@@ -43,8 +43,8 @@ def epochs(counts: list[int], batch: int, seed: int, number: int) -> Tensor:
     return torch.stack([lanes(step) for step in range(-(-lanes.size * number // batch))])
 
 
-@given(counts=SHARDS, batch=st.integers(1, 48), seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@given(counts=SHARDS, batch=st.integers(1, 32), seed=st.integers(0, 1000))
+@settings(max_examples=15, deadline=None)
 def test_every_sample_is_drawn_equally_often(counts: list[int], batch: int, seed: int) -> None:
     """After three epochs each was drawn three times, up to the sample and the rows that lanes are rounded by."""
     drawn = epochs(counts, batch, seed, 3)
@@ -67,12 +67,12 @@ def test_a_lane_draws_each_of_its_samples_once_in_its_epoch() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_processes_read_their_own_shards(size: int) -> None:
     """A process's rows come from shards that hardly any other reads, and the batch does not depend on their number."""
-    counts, batch = [100] * 64, 32
+    counts, batch = [10] * 64, 32
     lanes, stops = Lanes(counts, batch, 3), np.cumsum(counts)
     rows = [share(batch, World(rank, size)) for rank in range(size)]
     read = []
     for own in rows:
-        drawn = torch.cat([lanes(step)[own] for step in range(400)])
+        drawn = torch.cat([lanes(step)[own] for step in range(40)])
         shards = set(np.searchsorted(stops, drawn.numpy(), "right").tolist())
         read.append(shards)
         assert set(lanes.ahead(0, range(batch)[own])) >= set(np.searchsorted(stops, lanes(0)[own].numpy(), "right").tolist())
@@ -103,7 +103,7 @@ def test_a_billion_samples_take_no_memory() -> None:
 
 
 @given(size=st.integers(1, 60), out=st.sets(st.integers(0, 59), max_size=30))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_pool_without_some_samples(size: int, out: set[int]) -> None:
     out = {place for place in out if place < size}
     kept = Kept(size, torch.tensor(sorted(out), dtype=torch.int64))

@@ -121,13 +121,14 @@ def test_a_table_by_address_is_read_as_one_on_disk(server: Faulty) -> None:
     assert (len(records), records.labels[:2]) == (60, ["yes", "no"])
 
 
-def test_braces_and_stars(tmp_path: Path) -> None:
+def test_braces_and_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "MOST_NAMES", 1000)
     assert expand("s3://b/x-{08..11}.tar") == [f"s3://b/x-{k}.tar" for k in ("08", "09", "10", "11")]
     assert expand("x-{8..10}{a,b}.tar") == [f"x-{k}{c}.tar" for k in (8, 9, 10) for c in "ab"]
     assert expand("https://h/a?x=1") == ["https://h/a?x=1"]
     for name in ("b.tar", "a.tar"):
         (tmp_path / name).touch()
     assert expand(f"{tmp_path}/*.tar") == [f"{tmp_path}/a.tar", f"{tmp_path}/b.tar"]
-    for wrong, words in (("x-{3..1}.tar", "counts down"), (f"{tmp_path}/no*", "no file matches"), ("{0..9999999}", "more than")):
+    for wrong, words in (("x-{3..1}.tar", "counts down"), (f"{tmp_path}/no*", "no file matches"), ("{0..1000}", "more than")):
         with pytest.raises(InputError, match=words):
             expand(wrong)
