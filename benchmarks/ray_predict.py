@@ -43,7 +43,7 @@ def prepare(folder: Path, rows: int) -> tuple[Path, Path]:
     for name, number in (("train", 200), ("new", rows)):
         images = generator.integers(0, 256, (number, SIDE, SIDE, 3), dtype=np.uint8)
         np.savez(folder / f"{name}.npz", x=images, y=np.arange(number) % CLASSES)
-    quick = {"baseline": False, "labeled_batch": 16, "unlabeled_batch": 16, "evaluation": "none", "device": "cpu"}
+    quick: dict[str, Any] = {"baseline": False, "labeled_batch": 16, "unlabeled_batch": 16, "evaluation": "none", "device": "cpu"}
     softmatch.train(str(folder / "train.npz"), steps=2, network="small-conv-32", out=folder / "run", **quick)
     return folder / "run", folder / "new.npz"
 
@@ -114,7 +114,7 @@ def main() -> int:
         run, source = prepare(folder, given.rows)
         expected, piece = folder / "expected.csv", max(given.rows // 200, 1)
         predict(run, source, expected, rows=piece)
-        context = ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
         rates: dict[str, list[float]] = {"local": [], "1 worker": [], "2 workers": []}
         for repeat in range(given.repeats):
             out = [folder / f"{repeat}-{k}.csv" for k in range(3)]
@@ -129,7 +129,7 @@ def main() -> int:
         while struck.total() < given.kills and time.monotonic() < until:
             out_file = folder / f"struck-{tables}.csv"
             command = [sys.executable, "-m", "softmatch", "predict", str(run), str(source), "--out", str(out_file), "--rows"]
-            command += [str(piece), "--on", "ray", "--workers", "2", "--address", context.address_info["address"]]
+            command += [str(piece), "--on", "ray", "--workers", "2", "--address", ray.get_runtime_context().gcs_address]
             struck += disturb(command, out_file, given.kills - struck.total(), until, draws)
             tables += 1
             wrong = [before + now for before, now in zip(wrong, compare(out_file, expected), strict=True)]

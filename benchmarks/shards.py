@@ -23,7 +23,7 @@ import tarfile
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(about, io.BytesIO(content))
 
 
-def our_batches(where: str, side: int, workers: int) -> Iterator[Tensor]:
+def our_batches(where: str, side: int, workers: int) -> Generator[Tensor, None, None]:
     """The reader of softmatch: weak views in a random order, without end."""
     members = open_shards(where, Columns()).members
     items, labels = ImageFiles(members, side, side, upright=True), torch.zeros(1, dtype=torch.int64).expand(len(members))
@@ -111,7 +111,7 @@ class _Decode:
         return self.views.weak(resized, self.generator)
 
 
-def their_batches(where: str, side: int, workers: int) -> Iterator[Tensor]:
+def their_batches(where: str, side: int, workers: int) -> Generator[Tensor, None, None]:
     """WebDataset's own reader, as its documentation shows it: shards shuffled, a buffer of 1,000 samples, batches."""
     import webdataset
 
@@ -124,7 +124,10 @@ def their_batches(where: str, side: int, workers: int) -> Iterator[Tensor]:
             yield VIEWS.plain(batch)
 
 
-READERS: dict[str, Callable[[str, int, int], Iterator[Tensor]]] = {"softmatch": our_batches, "WebDataset": their_batches}
+READERS: dict[str, Callable[[str, int, int], Generator[Tensor, None, None]]] = {
+    "softmatch": our_batches,
+    "WebDataset": their_batches,
+}
 
 
 def one(options: argparse.Namespace) -> None:

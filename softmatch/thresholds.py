@@ -290,7 +290,8 @@ class SelfAdaptiveThreshold(Weighting):
         number = selected[0].clamp_min(1.0)
         ours = _normalized_ratio(self.marginal.value, self.histogram.value)
         theirs = _normalized_ratio(sums / number, histogram / number)
-        return (ours * torch.log(theirs + 1e-12)).sum() * (selected[0] > 0)
+        loss: Tensor = (ours * torch.log(theirs + 1e-12)).sum() * (selected[0] > 0)
+        return loss
 
 
 def _normalized_ratio(value: Tensor, by: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ class Kept:
     """Positions 0 … size − 1 without a few, in order, as a tensor of positions would be: the numbers of the others are held."""
 
     def __init__(self, size: int, left_out: Tensor) -> None:
-        self.size, self.left_out = size, left_out.unique()
+        self.size, self.left_out = size, torch.unique(left_out)
         self._before = self.left_out - torch.arange(len(self.left_out))
 
     def __len__(self) -> int:

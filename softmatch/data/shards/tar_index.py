@@ -92,7 +92,7 @@ def _entries(shard: File, file: BinaryIO) -> Iterator[_Entry]:
     try:
         with tarfile.open(fileobj=file, mode="r:") as tar:
             while (member := tar.next()) is not None:
-                tar.members.clear()  # it would keep them all
+                tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
                 folder, _, name = member.name.rpartition("/")
                 stem, _, suffix = name.partition(".")
                 if member.isreg() and not member.issparse() and stem:
