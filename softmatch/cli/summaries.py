@@ -12,6 +12,7 @@ from rich.text import Text
 
 from softmatch.cli.display import describe, make_console, print_facts, say, say_finding
 from softmatch.data.records import Finding
+from softmatch.data.shards.shard_source import shards_in
 from softmatch.data.sources import SOURCES
 from softmatch.formatting import duration, percent, visible_lines
 from softmatch.runs.verdict import judge, rests_on
@@ -81,6 +82,8 @@ def print_result(result: Result, source: str, said: Sequence[str] = (), console:
     following = f"softmatch predict {run} NEW-DATA", f"softmatch suggest {run}"
     if source in SOURCES:
         following = "softmatch check YOUR-DATA", f"softmatch compare {source} --methods supervised,fixmatch,softmatch"
+    elif shards_in(source) is not None:  # which `suggest` refuses
+        following = following[0], f"softmatch export {run} --to onnx"
     say(console, f"Next        {following[0]}\n            {following[1]}")
 
 

@@ -41,8 +41,11 @@ Made = dict[str, Tensor] | str
 """Result of a worker: views by name, uint8 (n, C, H, W), or what went wrong."""
 
 LOST_WORKER = "a process that reads images ended, perhaps for lack of memory: give fewer --workers, or free memory."
-PART = 16
-"""Images that a worker makes at a time: few, so that workers share even one batch and little lies between processes."""
+PART, SMALL_PART = 16, 64
+"""Images that a worker makes at a time: few, so that workers share even one batch and little lies between processes; more of
+small images, where handing over a part costs as much as making it (benchmarks/shards.py)."""
+SMALL = 2**14
+"""Numbers in a small image."""
 LARGE = 128
 """Above this side, whole batches on a CPU save little (benchmarks/views.py) and take much memory: workers get the images."""
 
@@ -120,7 +123,7 @@ class LoadedBatches:
         """The views of the next batch of this role, gathered on the device and normalised there."""
         assert self._workers is not None
         number, gathered = len(_rows_of(self._roles[role])), dict[str, Tensor]()
-        for start in range(0, number, PART):
+        for start in range(0, number, _part_size(self._roles[role].items)):
             for name, part in self._workers.receive().items():
                 if name not in gathered:
                     gathered[name] = torch.empty((number, *part.shape[1:]), dtype=part.dtype, device=self.device)
@@ -158,6 +161,10 @@ def count_workers() -> int:
     return min(max(usable_cpus() // neighbours(), 1), 8)
 
 
+def _part_size(items: Items) -> int:
+    return SMALL_PART if math.prod(items.shape[1:]) < SMALL else PART
+
+
 def _rows_of(role: Role) -> range:
     """Places in a batch that this process makes views of."""
     number = role.sampler.batch_size
@@ -187,8 +194,9 @@ class _Row:
             for name, role in self.roles.items():
                 places, rows = role.places(drawn[name]), _rows_of(role)
                 self._fetch_ahead(role, step, rows)
-                for start in rows[::PART]:
-                    chosen = places[start : min(start + PART, rows.stop)]
+                size = _part_size(role.items)
+                for start in rows[::size]:
+                    chosen = places[start : min(start + size, rows.stop)]
                     yield _Part(name, step, start, _sources(role.items, chosen.tolist()))
 
     def _fetch_ahead(self, role: Role, step: int, rows: range) -> None:
@@ -213,7 +221,8 @@ class _Maker:
     def __init__(self, items: Items, views: ImageViews, names: Sequence[str]) -> None:
         self.items = items if isinstance(items, Tensor) else items[torch.arange(0)]  # how to open files; the parts name them
         self.views, self.names = PillowViews(views, items.side if isinstance(items, ImageFiles) else None), names
-        self.bytes = len(names) * math.prod(items.shape[1:])
+        self.part = _part_size(items)
+        self.bytes = self.part * len(names) * math.prod(items.shape[1:])
 
     def open(self, source: Source) -> Image.Image:
         if isinstance(self.items, Tensor):
@@ -252,8 +261,8 @@ class _Workers:
     def __init__(
         self, makers: dict[str, _Maker], seed: int, parts: Iterable[_Part], number: int, ahead: int, device: torch.device
     ) -> None:
-        size = PART * max(maker.bytes for maker in makers.values())
-        ready = min(-(-ahead // PART), _shared_memory() // 2 // size // neighbours())
+        size, images = max(maker.bytes for maker in makers.values()), min(maker.part for maker in makers.values())
+        ready = min(-(-ahead // images), _shared_memory() // 2 // size // neighbours())
         with quiet():
             loader: DataLoader[Made] = DataLoader(
                 _Parts(makers, seed),

@@ -70,7 +70,7 @@ def test_every_setting_is_in_one_panel() -> None:
         ("train --xyzzy", "train has no option --xyzzy. softmatch train --help-all lists them."),
         ("suggest . --network x.py:y", "--network x.py:y is not read here: . is not a run folder."),
         ("--verion", "there is no option '--verion'. Did you mean '--version'?"),
-        ("predict", "predict needs RUN: Folder of a finished run."),
+        ("predict", "predict needs RUN: Folder of a finished run, or hf://owner/name of the hub."),
         ("compare digits", "compare needs --methods: Rows of the table"),
         ("predict run x --out", "--out requires an argument"),
         ("trian", "there is no command 'trian'. Did you mean 'train'?"),
