@@ -5,7 +5,8 @@
     python benchmarks/shards.py memory 'shards/*.tar'                        # of a process, as the pool grows; 10⁹ by arithmetic
 
 `read` needs the packages webdataset and, with --s3, moto: the shards are copied to a server on this machine, and both
-readers fetch them from there. Both decode with Pillow, resize, and make the weak view with the same code.
+readers fetch them from there. Both resize and make the weak view with the same code. WebDataset's pipeline decodes with Pillow;
+softmatch decodes with simplejpeg, the extra `fast`, and in a row of its own with Pillow, too.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from softmatch.data import pictures
 from softmatch.data.batches import Role
 from softmatch.data.loading import LoadedBatches
 from softmatch.data.pictures import ImageFiles
@@ -124,8 +126,15 @@ def their_batches(where: str, side: int, workers: int) -> Generator[Tensor, None
             yield VIEWS.plain(batch)
 
 
+def our_batches_by_pillow(where: str, side: int, workers: int) -> Generator[Tensor, None, None]:
+    """The reader of softmatch as it is without simplejpeg."""
+    pictures.simplejpeg = None
+    return our_batches(where, side, workers)
+
+
 READERS: dict[str, Callable[[str, int, int], Generator[Tensor, None, None]]] = {
     "softmatch": our_batches,
+    "softmatch, Pillow": our_batches_by_pillow,
     "WebDataset": their_batches,
 }
 
@@ -204,7 +213,7 @@ def _places(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, str], 
     files.mkdir("bench")
     for path in sorted(Path(options.where).parent.glob(Path(options.where).name)):
         files.put_file(str(path), f"bench/{path.name}")
-    where = {"softmatch": f"s3://bench/{names}", "WebDataset": f"{address}/bench/{names}"}
+    where = dict.fromkeys(READERS, f"s3://bench/{names}") | {"WebDataset": f"{address}/bench/{names}"}
     yield "S3, from nothing", where, environment, True
     yield "S3, once fetched", where, environment, False
     server.stop()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         weight_curve,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 logging.getLogger("softmatch").addHandler(logging.NullHandler())  # silent, unless the program that imports it sets logging up
 
