@@ -212,7 +212,7 @@ def _places(options: argparse.Namespace) -> Iterator[tuple[str, dict[str, str], 
     files, names = fsspec.filesystem("s3"), _braces(options.where).rpartition("/")[2]
     files.mkdir("bench")
     for path in sorted(Path(options.where).parent.glob(Path(options.where).name)):
-        files.put_file(str(path), f"bench/{path.name}")
+        files.put_file(str(path), f"bench/{path.name}", ACL="public-read")  # WebDataset asks without a key
     where = dict.fromkeys(READERS, f"s3://bench/{names}") | {"WebDataset": f"{address}/bench/{names}"}
     yield "S3, from nothing", where, environment, True
     yield "S3, once fetched", where, environment, False
