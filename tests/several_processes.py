@@ -195,7 +195,7 @@ def count_bytes(case: str) -> list[dict[str, int]]:
         for _ in range(2):
             with counted() as bytes_of, seen.whole_batches():
                 with gradients.during_backward():
-                    method.step(forward, make_batch(method, generator, Cut(), times)).loss.backward()  # type: ignore[no-untyped-call]
+                    method.step(forward, make_batch(method, generator, Cut(), times)).loss.backward()  # type: ignore[no-untyped-call]  # torch's
                 gradients.finish()
         found.append(dict(bytes_of))
     return found

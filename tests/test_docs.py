@@ -64,4 +64,4 @@ def test_scikit_learns_example_and_ours_run_on_the_same_arrays() -> None:
     names: dict[str, object] = {}
     exec(theirs, names)
     exec(ours.replace("steps=200", "steps=2"), names)
-    assert len(names["classifier"].transduction_) == len(names["y"])  # type: ignore[attr-defined, arg-type]
+    assert len(names["classifier"].transduction_) == len(names["y"])  # type: ignore[attr-defined, arg-type]  # from the page

@@ -143,7 +143,7 @@ def test_ctrl_c_is_not_sent_again_on_windows(monkeypatch: pytest.MonkeyPatch) ->
             self.heard.append(number)
 
     group, child = launching._Group(), Child()
-    group._children = [child]  # type: ignore[list-item]
+    group._children = [child]  # type: ignore[list-item]  # hears what it is sent
     monkeypatch.setattr(launching, "WINDOWS", True)
     group._send(signal.SIGINT)
     group._send(signal.SIGTERM)

@@ -222,7 +222,7 @@ def _readable(role: str, given: Data) -> Dataset[Any]:
 
 
 def _batch(data: Dataset[Any], positions: Tensor, of: Callable[[Any], Any]) -> Any:
-    """What `of` takes of samples, as a batch."""
+    """Collect one part of all samples, chosen by `of`, as a batch."""
     if isinstance(data, TensorDataset):
         return of(data[positions.to(data.tensors[0].device)])
     return default_collate([of(data[position]) for position in positions.tolist()])

@@ -33,7 +33,7 @@ def draw_charts(run: RunFolder) -> dict[str, Picture]:
         with warnings.catch_warnings(action="ignore"):  # a class name may have characters that the font has not
             canvas.draw()  # type: ignore[no-untyped-call]  # matplotlib's own signature
         name = re.sub(r"[^a-z]+", "_", chart["title"].lower().replace("μ", "mu").replace("σ", "sigma")).strip("_")
-        found[name or chart["name"]] = np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]
+        found[name or chart["name"]] = np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]  # matplotlib's
     return found
 
 

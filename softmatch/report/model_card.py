@@ -26,9 +26,12 @@ THINGS = {"image": "images", "sound": "recordings", "text": "texts", "table": "r
 EXAMPLES = {"image": '["one.jpg", "two.jpg"]', "sound": '["one.wav"]', "text": '["a text"]', "table": "frame", "array": "array"}
 WORDS = "The model contains words or categories of its training data: a reader of its files can see them."
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    loader=FileSystemLoader(Path(__file__).parent),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
     keep_trailing_newline=True,
-)  # fmt: skip
+)
 _ENVIRONMENT.filters |= {"md": escape_markdown, "percent": lambda value: percent(number(value))}
 
 

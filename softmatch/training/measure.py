@@ -206,7 +206,7 @@ def save_pictures(task: Task, found: HeldOut, run: RunFolder) -> None:
 
 
 def _sound_of(task: Task, source: Examples, place: int) -> dict[str, str]:
-    """What is heard of a recording, to be played in the report; nothing if it is no recording, or has gone since."""
+    """Sound of a recording for the report; nothing if it is not a recording, or its file is gone."""
     preparation = task.examples.preparation
     if not source.recordings or not isinstance(preparation, SoundPreparation):
         return {}

@@ -6,6 +6,7 @@ import re
 import secrets
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
@@ -37,7 +38,7 @@ MLFLOW = {
 FILES = ("report.html", "result.json", "config.yaml")
 
 
-class Tracker(Listener):
+class Tracker(Listener, ABC):
     """A tracker that continues its own run when ours is resumed.
 
     Attributes:
@@ -57,21 +58,21 @@ class Tracker(Listener):
             )
             raise InputError(message) from error
 
+    @abstractmethod
     def begin(self, run: TrackedRun, known: str | None) -> str:
         """Begin a run with its settings, or continue the known one; return its id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log(self, figures: dict[str, float], step: int) -> None:
         """Send figures of a step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, figures: dict[str, float], table: str, pictures: dict[str, Picture]) -> None:
         """Send the final figures, also as a table in Markdown, and the pictures; and the files, where the tracker takes any."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, finished: bool) -> None:
         """End the run."""
-        raise NotImplementedError
 
     def start(self, run: TrackedRun) -> None:
         self.run, self.sent = run, dict[str, int]()

@@ -152,23 +152,23 @@ def channel_drop(series: Tensor, drawn: Draw) -> Tensor:
 
 
 def band_mask(series: Tensor, drawn: Draw) -> Tensor:
-    """Of a spectrogram: set up to 40 % of the bands in one piece to their mean."""
+    """Set, in a spectrogram, up to 40 % of the bands in one piece to their mean."""
     return time_mask(series.transpose(1, 2), drawn).transpose(1, 2)
 
 
 def pitch(series: Tensor, drawn: Draw) -> Tensor:
-    """Of a spectrogram: move all bands up or down by up to 10 % of their number."""
+    """Move all bands of a spectrogram up or down by up to 10 % of their number."""
     bands = series.transpose(1, 2)
     return pull(bands, _times(bands) - (0.1 * drawn.sign * drawn.strength * bands.shape[-1])[:, None]).transpose(1, 2)
 
 
 def equalise(series: Tensor, drawn: Draw) -> Tensor:
-    """Of a spectrogram: make bands louder or quieter by a slow curve of up to one standard deviation."""
+    """Make bands of a spectrogram louder or quieter by a slow curve of up to one standard deviation."""
     return series + _each(drawn.strength) * (2 * _curve(drawn.knots, series.shape[1]) - 1).transpose(1, 2)
 
 
 def hiss(series: Tensor, drawn: Draw) -> Tensor:
-    """Of a spectrogram: a noise behind the sound, as loud as the quietest band at most."""
+    """Add to a spectrogram a noise behind the sound, as loud as the quietest band at most."""
     level = _each(2 * drawn.strength - 2.5) + 0.2 * drawn.noise
     return torch.maximum(series, level)
 

@@ -94,8 +94,8 @@ def _result(run: Path) -> dict[str, Any]:
 def test_mlflow_has_one_run_with_each_record_once(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
     if store == "sqlite":
-        pytest.importorskip("sqlalchemy")
-        pytest.importorskip("alembic")
+        pytest.importorskip("sqlalchemy", reason="the extra is not installed")
+        pytest.importorskip("alembic", reason="the extra is not installed")
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     run = interrupted_and_resumed("mlflow")
     client = mlflow.MlflowClient()
@@ -113,7 +113,7 @@ def test_mlflow_has_one_run_with_each_record_once(store: str, tmp_path: Path, mo
 
 
 def test_wandb_offline_has_one_run() -> None:
-    pytest.importorskip("wandb")
+    pytest.importorskip("wandb", reason="the extra is not installed")
     run = interrupted_and_resumed("wandb")
     memory = RunFolder(run / "trackers").read_json("wandb.json")
     assert memory["sent"] == {"baseline": 6, "softmatch": 6}
@@ -123,7 +123,7 @@ def test_wandb_offline_has_one_run() -> None:
 
 
 def test_trackio_has_one_run_with_each_record_once() -> None:
-    pytest.importorskip("trackio")
+    pytest.importorskip("trackio", reason="the extra is not installed")
     run = interrupted_and_resumed("trackio")
     code = (
         "import json, trackio; from trackio.sqlite_storage import SQLiteStorage; (run,) = trackio.Api().runs('softmatch'); "

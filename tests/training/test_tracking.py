@@ -195,7 +195,7 @@ def test_a_wrong_name_is_explained_before_anything_is_read(
 
 def test_an_object_without_the_methods_is_refused() -> None:
     with pytest.raises(InputError, match=r"int is not a listener: it has no method start\. Inherit from softmatch\.Listener\."):
-        find_listeners([3])  # type: ignore[list-item]
+        find_listeners([3])  # type: ignore[list-item]  # the mistake
     assert list(find_listeners([Hears(), Hears()])) == ["Hears", "Hears 2"]
 
 

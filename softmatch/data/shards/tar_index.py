@@ -30,7 +30,7 @@ LABELS = (".cls", ".json", ".txt")
 
 
 class ShardIndex(NamedTuple):
-    """What a shard holds.
+    """Contents of a shard.
 
     Attributes:
         samples: number of images.

@@ -184,7 +184,7 @@ def _is_good(path: Path) -> bool:
 
 
 def _digest(model: str, records: Records) -> str:
-    """Of a model and of everything that its predictions on a piece follow from; of files, their sizes and times."""
+    """Key of a model and of everything that decides its predictions on a piece; files count by size and time."""
     digest = hashlib.sha256(model.encode())
 
     def add(value: Any) -> None:
