@@ -13,14 +13,22 @@ ITERATIONS = 5
 
 
 def orthogonalise(matrix: Tensor) -> Tensor:
-    """U·Vᵀ of a matrix U·S·Vᵀ, roughly: its singular values become 0.7 to 1.2. Five steps of a Newton–Schulz iteration."""
+    """U·Vᵀ of a matrix U·S·Vᵀ, roughly: its singular values become 0.7 to 1.2. Five steps of a Newton–Schulz iteration.
+
+    Each step multiplies the matrix by a polynomial of its small Gram matrix. Only that one is iterated, and the polynomials are
+    applied together at the end: for filters of 3 × 3 two fifths of the arithmetic.
+    """
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x: Tensor = matrix.T if tall else matrix
     x = x / (x.norm() + 1e-7)
+    gram = x @ x.T
+    product = one = torch.eye(len(gram), dtype=x.dtype, device=x.device)
     for _ in range(ITERATIONS):
-        gram = x @ x.T
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        factor = a * one + b * gram + c * gram @ gram
+        product = factor @ product
+        gram = factor @ gram @ factor
+    x = product @ x
     return x.T if tall else x
 
 

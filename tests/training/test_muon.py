@@ -78,3 +78,13 @@ def test_state_is_saved_and_loaded() -> None:
         advance(number, 1)
     for one, two in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
         assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("shape", [(8, 72), (72, 8), (16, 16)])
+def test_the_iteration_on_the_gram_matrix_is_that_on_the_matrix(shape: tuple[int, int]) -> None:
+    matrix = torch.randn(shape)
+    x = matrix / matrix.norm()
+    for _ in range(5):
+        gram = x @ x.T
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    assert torch.allclose(orthogonalise(matrix), x, atol=1e-4)
