@@ -109,9 +109,11 @@ def predict(
         Ray: a running cluster.
     """
     from softmatch.inference.predict import predict as predict_here
+    from softmatch.training.memory import keep_freed_memory
     from softmatch.training.opening import reading_of
 
     talk = talk or TalkOrJson()
+    keep_freed_memory()
     if talk.as_json and out == Path("-"):
         raise InputError("--json and --out - both write to standard output: leave out one of them.")
     named = reading_of(make_config(given(columns))).columns

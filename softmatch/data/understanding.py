@@ -49,6 +49,7 @@ class Reading:
         labels_from: a file of further labels.
         prefer: the label that counts where this file and the source differ; None: a contradiction stops.
         arrays: what an array of numbers holds; None: by its shape and levels; "any": as it is, for views of the user's own.
+        half: an encoder multiplies in bf16 where the device has units for it.
     """
 
     columns: Columns = field(default_factory=Columns)
@@ -61,6 +62,7 @@ class Reading:
     labels_from: Path | None = None
     prefer: Prefer | None = None
     arrays: Literal["series", "vectors", "images", "any"] | None = None
+    half: bool = True
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
         paths: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
         if reading.encoder is None or reading.tune != "head":
             return fit_images(paths, _side(reading), progress=progress, names=records.names)
-        return fit_image_encoder(reading.encoder, paths, progress, names=records.names, device=reading.device)
+        return fit_image_encoder(reading.encoder, paths, progress, records.names, reading.device, reading.half)
     if records.kind == "sound":
         return fit_sounds(records.inputs, progress, records.names)  # type: ignore[arg-type]  # as the kind says
     if records.kind == "text":
@@ -291,7 +293,7 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
         elif reading.tune != "head":
             preparation = fit_tokens([texts, *records.augmented], name, reading.encoder, reading.max_tokens or MOST_TOKENS)
         else:
-            preparation = fit_text_encoder(reading.encoder, name, progress, reading.device, reading.max_tokens)
+            preparation = fit_text_encoder(reading.encoder, name, progress, reading.device, reading.max_tokens, reading.half)
         return Prepared(preparation, preparation(texts), everything, [])
     if records.kind == "table":
         preparation, findings = fit_table(records.inputs, records.names)

@@ -1,10 +1,13 @@
-"""Choice of the device to train on."""
+"""Choice of the device to train on, and what it can multiply."""
 
 import torch
 
 from softmatch.distributed import processes
 from softmatch.distributed.launching import neighbours
 from softmatch.errors import InputError
+
+BF16_UNITS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+"""Functions of torch.cpu that tell whether the processor multiplies bf16 itself; not every version of torch has them."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -37,3 +40,10 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         raise InputError(f"device {name!r} cannot be used here: {reason}. Use --device auto or cpu.") from error
+
+
+def has_bf16_units(device: torch.device) -> bool:
+    """True if the device multiplies bf16 in hardware, as far as torch knows."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and any(bool(getattr(torch.cpu, name, bool)()) for name in BF16_UNITS)

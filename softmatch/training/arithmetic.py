@@ -6,23 +6,15 @@ import torch
 from torch import nn
 
 from softmatch.config import Config
+from softmatch.distributed.devices import has_bf16_units
 from softmatch.distributed.processes import main_says
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """Number formats of mixed precision."""
 SMALLEST_SIDE = 16
 """Side in pixels below which a step is dominated by other costs than convolutions."""
-BF16_UNITS = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
-"""Functions of torch.cpu that tell whether the processor multiplies bf16 itself; not every version of torch has them."""
 GRAIN = 2**16
 """Elements per thread with which torch gives each of its threads a part of an operation."""
-
-
-def has_bf16_units(device: torch.device) -> bool:
-    """True if the device multiplies bf16 in hardware, as far as torch knows."""
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and any(bool(getattr(torch.cpu, name, bool)()) for name in BF16_UNITS)
 
 
 def choose_precision(config: Config, network: nn.Module, shape: tuple[int, ...], device: torch.device) -> str:

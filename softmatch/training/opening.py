@@ -153,7 +153,8 @@ def reading_of(config: Config) -> Reading:
     if OWN in config.views and config.arrays is not None:
         raise InputError(f"--arrays {config.arrays} is for built-in views, and --views names your own. Leave out one of them.")
     arrays = "any" if OWN in config.views else config.arrays
-    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer, arrays)
+    half = config.precision != "float32"
+    return Reading(columns, config.test, config.image_size, *encoder, config.labels_from, config.prefer, arrays, half)
 
 
 def absolute(source: Any) -> Any:

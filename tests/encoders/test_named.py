@@ -56,7 +56,7 @@ from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.errors import InputError
 try:
     found = EncoderPreparation.find(sys.argv[1], "image")
-    found.keep, found.device = False, torch.device("cpu")
+    found.keep, found.device, found.half = False, torch.device("cpu"), False
     print(found([Image.new("RGB", (16, 16), (255, 0, 51))]).tolist())
 except InputError as error:
     print(error)

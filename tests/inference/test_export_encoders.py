@@ -34,7 +34,7 @@ found = runpy.run_path(sys.argv[1])["classify"](sys.argv[2], sys.argv[3:])
 assert not {"softmatch", "torch", "transformers", "onnx", "safetensors"} & set(sys.modules)
 print(json.dumps(found.tolist()))
 """
-QUICK: dict[str, Any] = {"steps": 2, "baseline": False, "evaluation": "none", "device": "cpu"}
+QUICK: dict[str, Any] = {"steps": 2, "baseline": False, "evaluation": "none", "device": "cpu", "precision": "float32"}
 TEXTS = ["cat", "The BIRD ran on the tree", "", "how much is it ? " * 5, "unseen words"]
 
 
@@ -123,6 +123,7 @@ def text_model(folder: Path, encoder: Path, reading: TextReading) -> Path:
     """A run with an untrained model of features of this encoder, and neither samples nor data."""
     folder.mkdir()
     preparation = EncoderPreparation(str(encoder), "text", "text", reading, take_fingerprint(encoder))
+    preparation.half = False  # as exported graphs compute
     views = VectorViews([0.1] * 16, [0.5] * 16)
     save_model(RunFolder(folder), Model(build_network("mlp", (16,), 2), views, ("a", "b"), (16,), preparation), "mlp")
     return folder

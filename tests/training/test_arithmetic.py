@@ -9,8 +9,10 @@ from torch import nn
 
 import softmatch
 from softmatch.config import Config
+from softmatch.distributed import devices
+from softmatch.distributed.devices import has_bf16_units
 from softmatch.training import arithmetic
-from softmatch.training.arithmetic import choose_precision, describe_machine, flushes, has_bf16_units, set_flushing, use_threads
+from softmatch.training.arithmetic import choose_precision, describe_machine, flushes, set_flushing, use_threads
 from softmatch.training.setup import restored_state
 from tests import forked
 
@@ -24,14 +26,14 @@ def with_units(monkeypatch: pytest.MonkeyPatch, has: bool = True) -> None:
     monkeypatch.setattr(arithmetic, "has_bf16_units", lambda device: has)
 
 
-@pytest.mark.parametrize("unit", arithmetic.BF16_UNITS)
+@pytest.mark.parametrize("unit", devices.BF16_UNITS)
 def test_units_are_those_that_torch_finds(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in arithmetic.BF16_UNITS:
+    for name in devices.BF16_UNITS:
         monkeypatch.setattr(torch.cpu, name, lambda: False, raising=False)
     assert not has_bf16_units(CPU)
     monkeypatch.setattr(torch.cpu, unit, lambda: True)
     assert has_bf16_units(CPU)
-    for name in arithmetic.BF16_UNITS:  # as in a version of torch without these functions
+    for name in devices.BF16_UNITS:  # as in a version of torch without these functions
         monkeypatch.delattr(torch.cpu, name)
     assert not has_bf16_units(CPU)
     assert not has_bf16_units(torch.device("mps"))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+from softmatch.distributed.devices import has_bf16_units
 from softmatch.errors import InputError
 from softmatch.training import bench as benching
-from softmatch.training.arithmetic import has_bf16_units
 from softmatch.training.bench import PARTS, Stopwatch, bench, matmul_flops, measure, plan, plan_length
 from softmatch.training.opening import open_job
 from tests.own.sources import blobs

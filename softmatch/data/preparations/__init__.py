@@ -168,6 +168,7 @@ class _Encoder(_Settings):
     revision: str | None
     fingerprint: str
     reading: TextReading | ImageReading
+    half: bool = False  # models of before computed in float32
 
 
 _ANY: TypeAdapter[Any] = TypeAdapter(

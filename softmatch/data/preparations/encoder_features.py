@@ -17,7 +17,7 @@ from softmatch.data.preparations.file_reading import unreadable
 from softmatch.data.preparations.images import ImagePreparation, picture_names
 from softmatch.data.preparations.text_preparations import as_texts
 from softmatch.data.records import Inputs, Progress, UnreadableFile
-from softmatch.distributed.devices import choose_device
+from softmatch.distributed.devices import choose_device, has_bf16_units
 from softmatch.encoders.backbones import (
     Backbone,
     Modality,
@@ -74,6 +74,7 @@ class EncoderPreparation:
         device: where the encoder computes; by default CUDA or MPS where there is one.
         progress: called as features are computed.
         cached: use the features in the cache; False to time the encoder.
+        half: multiply in bf16 where the device has units for it.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class EncoderPreparation:
         self.encoder, self.reading, self.fingerprint, self.revision, self.keep = encoder, reading, fingerprint, revision, keep
         self.device = choose_device("auto")
         self.progress: Progress = _silent
-        self.cached = True
+        self.cached = self.half = True
         self.origin: Tensor | None = None
         self.directions: Tensor | None = None
         self._loaded: tuple[Backbone | TimmBackbone, Tokenizer | None, int] | None = None
@@ -100,6 +101,7 @@ class EncoderPreparation:
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "EncoderPreparation":
         """Invert `settings`. New features are not cached: the data to predict may be larger than the disk."""
         found = cls(saved.encoder, saved.of, saved.column, saved.reading, saved.fingerprint, saved.revision)
+        found.half = saved.half
         if "directions" in tensors:
             found.origin, found.directions = tensors["origin"], tensors["directions"]
             if found.origin.ndim != 1 or found.directions.ndim != 2 or len(found.origin) != len(found.directions):
@@ -197,7 +199,13 @@ class EncoderPreparation:
     def _maker(self) -> str:
         """Describe whatever decides the features, but not where the encoder or the texts happen to be."""
         reading = {key: value for key, value in asdict(self.reading).items() if value != ""}  # no prefix: as in version 0.1
-        return json.dumps([self.takes, self.fingerprint, reading], sort_keys=True)
+        precision = ["bf16"] if self.in_bf16 else []
+        return json.dumps([self.takes, self.fingerprint, reading, *precision], sort_keys=True)
+
+    @property
+    def in_bf16(self) -> bool:
+        """True if the encoder multiplies in bf16 on its device."""
+        return self.half and has_bf16_units(self.device)
 
     @torch.no_grad()
     def _compute(self, inputs: Any, before: int, total: int) -> Tensor:
@@ -219,7 +227,8 @@ class EncoderPreparation:
         features = torch.empty(len(inputs), size)
         for start in range(0, len(order), AT_ONCE):
             chosen = order[start : start + AT_ONCE]
-            features[chosen] = run(chosen).cpu()
+            with torch.autocast(device.type, torch.bfloat16, enabled=self.in_bf16):
+                features[chosen] = run(chosen).cpu()
             self.progress(before + start + len(chosen), total)
         return features
 
@@ -267,7 +276,7 @@ class EncoderPreparation:
 
     def settings(self) -> dict[str, Any]:
         given = {"of": self.takes, "column": "".join(self.columns), "encoder": self.encoder, "revision": self.revision}
-        return {"kind": "encoder", **given, "fingerprint": self.fingerprint, "reading": asdict(self.reading)}
+        return {"kind": "encoder", **given, "fingerprint": self.fingerprint, "reading": asdict(self.reading), "half": self.half}
 
     def tensors(self) -> dict[str, Tensor]:
         if self.origin is None or self.directions is None:
@@ -279,15 +288,21 @@ class EncoderPreparation:
 
 
 def fit_text_encoder(
-    encoder: str, column: str, progress: Progress | None = None, device: str = "auto", most: int | None = None
+    encoder: str,
+    column: str,
+    progress: Progress | None = None,
+    device: str = "auto",
+    most: int | None = None,
+    half: bool = True,
 ) -> EncoderPreparation:
     """Give the preparation of texts by a frozen encoder, in a folder or on the hub.
 
     Args:
         most: tokens that it reads of a text, and never more than it takes; None: its own limit, up to 256.
+        half: multiply in bf16 where the device has units for it.
     """
     found = EncoderPreparation.find(encoder, "text", column, most)
-    found.progress, found.device = progress or _silent, choose_device(device)
+    found.progress, found.device, found.half = progress or _silent, choose_device(device), half
     return found
 
 
@@ -297,15 +312,17 @@ def fit_image_encoder(
     progress: Progress | None = None,
     names: Sequence[str] | None = None,
     device: str = "auto",
+    half: bool = True,
 ) -> Prepared:
     """Give the preparation of images by a frozen encoder, and the features of all images that can be read.
 
     Args:
         paths: image files, images in memory, or Pillow images.
         names: of the images in findings; None: their paths.
+        half: multiply in bf16 where the device has units for it.
     """
     found = EncoderPreparation.find(encoder, "image")
-    found.progress, found.device = progress or _silent, choose_device(device)
+    found.progress, found.device, found.half = progress or _silent, choose_device(device), half
     if len(paths) > 2 * FITTED:
         found.fit_to_some(paths)
         return found.read(paths, names)

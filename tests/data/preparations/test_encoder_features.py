@@ -25,6 +25,7 @@ TEXTS = ["the cat sat on a mat", "", "dogs ran", "how much is it ?", "bird 😀"
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "has_bf16_units", lambda device: False)  # so that every machine computes the same
     return tmp_path / "cache"
 
 
@@ -53,6 +54,26 @@ def test_features_of_a_text_are_the_mean_of_its_tokens(bert: Path) -> None:
     assert features.dtype == torch.float32
     for text, row in zip(TEXTS, features, strict=True):
         assert torch.allclose(row, _hidden(bert, text).mean(0), atol=1e-5), text
+
+
+def test_a_device_with_units_multiplies_in_bf16_unless_told_otherwise(
+    bert: Path, vit: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "one.png"
+    Image.fromarray(np.arange(1200, dtype=np.uint8).reshape(20, 20, 3)).save(path)
+    exact = fit_text_encoder(str(bert), "body")(TEXTS), fit_image_encoder(str(vit), [path]).items
+    monkeypatch.setattr(module, "has_bf16_units", lambda device: device.type == "cpu")
+    prepared = fit_text_encoder(str(bert), "body")
+    found = prepared(TEXTS), fit_image_encoder(str(vit), [path]).items
+    for features, wanted in zip(found, exact, strict=True):
+        assert features.dtype == torch.float32
+        assert 0.0 < float((features - wanted).norm() / wanted.norm()) < 0.03
+    assert len([*cache.rglob("*.sqlite")]) == 4, "features of one precision are never taken for those of the other"
+    assert torch.equal(fit_text_encoder(str(bert), "body", half=False)(TEXTS), exact[0])
+    again = preparation_from(prepared.settings(), prepared.tensors())
+    assert torch.equal(again(TEXTS), found[0]), "a saved model goes on as it was trained"
+    older = {key: value for key, value in prepared.settings().items() if key != "half"}
+    assert torch.equal(preparation_from(older, {})(TEXTS), exact[0])
 
 
 def test_settings_of_sentence_transformers_are_followed(tmp_path: Path) -> None:
