@@ -2,10 +2,13 @@
 
     python benchmarks/sprint.py --cifar10 cifar10.npz --fashion-mnist fashion_mnist.npz --runs runs/sprint
     python benchmarks/sprint.py --cifar10 cifar10.npz --settings cifar10-250 --seeds 10 11 --minutes 3 --without neighbours muon
+    python benchmarks/sprint.py --cifar10 cifar10.npz --settings cifar10-250 --cpu-minutes 2 --without muon all --curves
 
-Each run is the command `softmatch train` with all cores, one after the other, with its baseline. Finished runs are read again,
-not repeated, so an interrupted program continues. Prints Markdown: mean ± standard deviation over the seeds in per cent, and the
-time and processor time of a run, baseline and evaluation included.
+Each run is the command `softmatch train` with all cores, one after the other, with its baseline. With `--cpu-minutes` it has one
+thread, no baseline, and as many steps as that processor time allows, by two short runs of each variant: so variants whose steps
+cost differently are compared at equal cost, on a busy machine too. Finished runs are read again, not repeated, so an
+interrupted program continues. Prints Markdown: mean ± standard deviation over the seeds in per cent, and the
+time and processor time of a run, baseline and evaluation included. `--curves` adds the errors during the runs.
 """
 
 import argparse
@@ -31,14 +34,17 @@ SETTINGS: dict[str, tuple[str, int, float]] = {
 """Source, labels and minutes."""
 PARTS: dict[str, tuple[str, ...]] = {
     "neighbours": ("--neighbours", "0"),
-    "teacher": ("--teacher", "network"),
+    "teacher": ("--teacher", "network", "--neighbours", "0"),
     "mirror": ("--views.mirror", "false"),
     "share": ("--strong-share", "1"),
     "small": ("--small-images", "0"),
     "muon": ("--recipe", "sprint", "--optimizer", "sgd", "--lr", "0.2"),
     "all": ("--recipe", "none", "--network", "wrn-10-1"),
 }
-"""Options that take a part out of the recipe; "all" is the network and optimiser of the paper, small enough for the time."""
+"""Options that take a part out of the recipe; neighbours need the teacher, and go with it. "all" is the network and optimiser
+of the paper, small enough for the time."""
+SHORT = (40, 120)
+"""Steps of the two runs whose difference tells what a step costs."""
 
 
 def run(folder: Path, source: str, data: Path, labels: int, minutes: float, seed: int, options: Sequence[str]) -> Result:
@@ -55,6 +61,23 @@ def run(folder: Path, source: str, data: Path, labels: int, minutes: float, seed
         cost.write_text(json.dumps({"wall": time.perf_counter() - started, "cpu": used}))
     found: Result = json.loads((folder / "result.json").read_text())
     return {**found, **json.loads(cost.read_text())}
+
+
+def affordable_steps(folder: Path, cpu_minutes: float, source: str, data: Path, labels: int, options: Sequence[str]) -> int:
+    """Return the steps that so much processor time allows, found once."""
+    found = folder / f"steps-{cpu_minutes:g}.json"
+    if not found.exists():
+        costs = [run(folder / f"short-{n}", source, data, labels, 0.0, 0, (*options, "--steps", str(n)))["cpu"] for n in SHORT]
+        found.write_text(json.dumps(round(60 * cpu_minutes * (SHORT[1] - SHORT[0]) / (costs[1] - costs[0]))))
+    steps: int = json.loads(found.read_text())
+    return steps
+
+
+def errors_during(folder: Path) -> list[float]:
+    """Test errors in per cent after each tenth of a run."""
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    errors = [100 * record["test_error"] for record in records if record.get("test_error") is not None]
+    return [errors[len(errors) * tenth // 10 - 1] for tenth in range(1, 11)]
 
 
 def spread(values: list[float], digits: int = 1) -> str:
@@ -80,6 +103,8 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", choices=PARTS, default=[], help="also the recipe without each of these parts")
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12, 13, 14])
     parser.add_argument("--minutes", type=float, help="instead of those of the setting")
+    parser.add_argument("--cpu-minutes", type=float, help="instead of minutes: processor time for the steps of each run")
+    parser.add_argument("--curves", action="store_true", help="also the errors during the runs, on 1,000 test images")
     parser.add_argument("--options", default="", help="further options of each run")
     parser.add_argument("--runs", type=Path, default=Path("runs/sprint"))
     options = parser.parse_args()
@@ -89,18 +114,27 @@ def main() -> None:
         data = getattr(options, source.replace("-", "_"))
         if data is None:
             parser.error(f"{setting} needs --{source}")
-        print(f"\n## {source}, {labels:,} labels, {minutes:g} minutes, seeds {', '.join(map(str, options.seeds))}\n")
-        print(
-            "| | error % | range | baseline % | gain | n | steps | minutes | CPU-minutes |\n|---|---|---|---|---|---|---|---|---|"
-        )
+        length = f"{minutes:g} minutes" if options.cpu_minutes is None else f"{options.cpu_minutes:g} CPU-minutes of steps"
+        print(f"\n## {source}, {labels:,} labels, {length}, seeds {', '.join(map(str, options.seeds))}\n")
+        print(f"| {' | '.join(HEADING)} |\n{'|---' * len(HEADING)}|")
         variants: dict[str, tuple[str, ...]] = {name: ("--method", name) for name in options.methods}
         variants |= {f"without {part}": PARTS[part] for part in options.without}
+        curves: dict[str, list[list[float]]] = {}
         for name, extra in variants.items():
-            folder = options.runs / f"{setting}-{minutes:g}" / name.replace(" ", "-")
+            folder = options.runs / f"{setting}-{length.replace(' ', '-')}" / name.replace(" ", "-")
             folder.mkdir(parents=True, exist_ok=True)
-            given = (*extra, *options.options.split())
+            given = [*extra, *options.options.split()]
+            if options.cpu_minutes is not None:
+                given += ["--threads", "1", "--no-baseline"]
+                steps = affordable_steps(folder, options.cpu_minutes, source, data, labels, given)
+                given += ["--steps", str(steps)]
             results = [run(folder / str(seed), source, data, labels, minutes, seed, given) for seed in options.seeds]
+            curves[name] = [errors_during(folder / str(seed)) for seed in options.seeds]
             print(row(name, results), flush=True)
+        if options.curves:
+            print(f"\n| after | {' | '.join(f'{tenth}0 %' for tenth in range(1, 11))} |\n{'|---' * 11}|")
+            for name, found in curves.items():
+                print(f"| {name} | {' | '.join(spread(list(errors)) for errors in zip(*found, strict=True))} |")
 
 
 if __name__ == "__main__":
