@@ -21,12 +21,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import softmatch
 from softmatch.methods import METHODS
-from softmatch.planning.costs import PHASES, planned_method, probe_task, random_job, state_bytes
+from softmatch.planning.costs import (
+    PHASES,
+    Data,
+    Setting,
+    named_setting,
+    own_setting,
+    planned_method,
+    probe_task,
+    random_job,
+    state_bytes,
+)
 from softmatch.planning.gpus import DEVICES
 from softmatch.planning.plans import HIDDEN, KEPT, checkpoint_bytes, count, device_memory, run_storage
-from softmatch.planning.setting import Data, Setting, named_setting, own_setting
 from softmatch.state import StepCount
-from softmatch.training.memory import keep_freed_memory
+from softmatch.training.arithmetic import keep_freed_memory
 from softmatch.training.setup import build_method, make_trainer, prepare_job
 from softmatch.training.task import Task
 

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from softmatch.cli.plan import number, shown_as
 from softmatch.methods import METHODS
-from softmatch.planning.costs import planned_method, probe_task, state_bytes
+from softmatch.planning.costs import Data, Setting, named_setting, own_setting, planned_method, probe_task, state_bytes
 from softmatch.planning.gpus import DEVICES, Range
 from softmatch.planning.plans import HIDDEN, count, gpu_plan, plan_experiments
-from softmatch.planning.setting import Data, Setting, named_setting, own_setting
 
 SOURCES: Mapping[str, str] = {
     "cifar10": "CIFAR-10",

@@ -36,8 +36,8 @@ def run_child(way: str, arguments: argparse.Namespace) -> None:
     from softmatch.data import Examples
     from softmatch.networks import residual as wrn
     from softmatch.step import Batch
+    from softmatch.training.arithmetic import keep_freed_memory
     from softmatch.training.bench import measure
-    from softmatch.training.memory import keep_freed_memory
     from softmatch.training.opening import Job
     from softmatch.training.setup import build_method, make_trainer, prepare_job
 

@@ -32,8 +32,8 @@ from softmatch.data import Examples
 from softmatch.data.preparations.text_preparations import TokenPreparation, fit_tokens
 from softmatch.networks import prediction as evaluate
 from softmatch.networks.pretrained import PIECE, PretrainedText
+from softmatch.training.arithmetic import keep_freed_memory
 from softmatch.training.loop import Trainer
-from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job
 from softmatch.training.setup import build_method, make_trainer, prepare_job
 from softmatch.training.task import Task

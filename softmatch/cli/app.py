@@ -23,11 +23,10 @@ from softmatch import __version__
 from softmatch.cli.augment import augment
 from softmatch.cli.compare import compare
 from softmatch.cli.label import label, serve
-from softmatch.cli.options import ARGUMENTS, OPTIONS, Flag, Folded
+from softmatch.cli.options import ARGUMENTS, OPTIONS, RENAMED, Flag, Folded, remember
 from softmatch.cli.plan import plan
 from softmatch.cli.reproduce import reproduce
 from softmatch.cli.train import bench, check, encoders, methods, train
-from softmatch.cli.typed import RENAMED, remember
 from softmatch.cli.use import curve, distil, export, predict, pseudo_labels, report, runs, suggest
 from softmatch.config import FormerName
 from softmatch.errors import EXIT_CODES, FAILED, WRONG_USE, InputError, ProcessLost, SoftmatchError, Stopped, explain, nearest

@@ -24,11 +24,11 @@ from softmatch.cli.options import (
     SettingsFile,
     Talk,
     Track,
+    command_line,
     given,
     placed_model,
     settings_model,
 )
-from softmatch.cli.typed import command_line
 from softmatch.config import Config, former_names, read_file
 from softmatch.errors import InputError, TrainingError
 from softmatch.experiments.executors import Where

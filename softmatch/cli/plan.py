@@ -33,7 +33,7 @@ SIZES = {"images": ("side", "channels"), "vectors": ("width",)}
 """Options of samples of which only sizes are known, by kind."""
 
 if TYPE_CHECKING:
-    from softmatch.planning.setting import Setting
+    from softmatch.planning.costs import Setting
 
     Planned = Config
 else:
@@ -128,7 +128,7 @@ def _dump(about: Settings) -> None:
 
 
 def _setting(name: str | None, given: Options, device: str, layers: Sequence[Settings], where: str) -> "Setting":
-    from softmatch.planning.setting import NAMED, Data, named_setting, own_setting, refuse_texts  # torch
+    from softmatch.planning.costs import NAMED, Data, named_setting, own_setting, refuse_texts  # torch
 
     refuse_texts("SOURCE", given.texts is not None)
     kinds = [kind for kind in SIZES if getattr(given, kind) is not None]

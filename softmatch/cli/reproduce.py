@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from softmatch.cli.options import ARGUMENTS, OPTIONS, OUTPUT, WHERE, Flag, Talk, placed_model
-from softmatch.cli.typed import arguments, command_line, without_option
+from softmatch.cli.options import (
+    ARGUMENTS,
+    OPTIONS,
+    OUTPUT,
+    WHERE,
+    Flag,
+    Talk,
+    arguments,
+    command_line,
+    placed_model,
+    without_option,
+)
 from softmatch.errors import InputError, TrainingError, nearest
 from softmatch.experiments.executors import Where
 from softmatch.experiments.paper.experiment import Scale

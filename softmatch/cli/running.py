@@ -17,10 +17,10 @@ from softmatch.distributed.processes import first_of_machine, from_environment, 
 from softmatch.errors import InputError
 from softmatch.formatting import as_json
 from softmatch.runs.folder import RunFolder, is_finished
+from softmatch.training.arithmetic import keep_freed_memory
 from softmatch.training.bench import plan
 from softmatch.training.checkpoint import list_checkpoints
 from softmatch.training.job import open_listeners, run_job
-from softmatch.training.memory import keep_freed_memory
 from softmatch.training.opening import Job, open_job
 from softmatch.training.resume import decide, reopen
 from softmatch.training.setup import restored_state

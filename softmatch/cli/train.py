@@ -17,10 +17,11 @@ from softmatch.cli.options import (
     TalkOrJson,
     Track,
     TrackGroup,
+    arguments,
     given,
     settings_model,
+    without_option,
 )
-from softmatch.cli.typed import arguments, without_option
 from softmatch.config import Config
 from softmatch.errors import FAILED, INTERRUPTED, InputError, explain
 from softmatch.formatting import as_json
@@ -285,8 +286,8 @@ def bench(
         Number of steps to measure.
     """
     from softmatch.cli.summaries import print_bench
+    from softmatch.training.arithmetic import keep_freed_memory
     from softmatch.training.bench import bench as run
-    from softmatch.training.memory import keep_freed_memory
     from softmatch.training.setup import restored_state
 
     keep_freed_memory()

@@ -109,7 +109,7 @@ def predict(
         Ray: a running cluster.
     """
     from softmatch.inference.predict import predict as predict_here
-    from softmatch.training.memory import keep_freed_memory
+    from softmatch.training.arithmetic import keep_freed_memory
     from softmatch.training.opening import reading_of
 
     talk = talk or TalkOrJson()

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from softmatch.data.cells import as_text
 from softmatch.data.fingerprint import sample_digest, text_digest
+from softmatch.data.readers.csv_files import TextLines
 from softmatch.data.readers.labels import clean_label
 from softmatch.data.readers.table_source import is_table, read_table
-from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Finding, Records, about
 from softmatch.errors import InputError, nearest
 from softmatch.formatting import quoted

@@ -21,7 +21,7 @@ from softmatch.inference.predict import use_device
 from softmatch.inference.pseudo_labels import judge_pool
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.methods import BASELINE
-from softmatch.methods.distilled import DISTIL
+from softmatch.methods.base import DISTIL
 from softmatch.metrics import wilson_interval
 from softmatch.networks import ENCODER, Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used

@@ -23,16 +23,14 @@ from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.records import Columns, Records
 from softmatch.errors import InputError, SoftmatchError, nearest
 from softmatch.files.tensors import read_tensors, write_checked
-from softmatch.inference.graphs import ITEMS, TOKENS, Samples, Tokens, Whole, WholeText
-from softmatch.inference.hub_upload import upload
-from softmatch.inference.model_inputs import about_inputs, begins
+from softmatch.inference.graphs import ITEMS, TOKENS, Samples, Tokens, Whole, WholeText, about_inputs, begins
 from softmatch.inference.predict import open_records, use_device, use_encoder
 from softmatch.inference.unlabeled_pool import read_again
 from softmatch.inference.writing import explained, free_path, refuse_existing
 from softmatch.networks import Network
 from softmatch.report.model_card import model_card
 from softmatch.runs.folder import RunFolder
-from softmatch.runs.hub_models import find_run, outputs
+from softmatch.runs.hub_models import find_run, outputs, upload
 from softmatch.runs.model import Model, load_model
 from softmatch.views.own_views import OwnCode
 

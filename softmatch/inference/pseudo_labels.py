@@ -12,7 +12,7 @@ from softmatch.inference.predict import Progress
 from softmatch.inference.unlabeled_pool import Pool, open_pool
 from softmatch.inference.writing import Values, choose_path, refuse_unfit, write_samples
 from softmatch.methods import BASELINE, METHODS, code_in
-from softmatch.methods.distilled import DISTIL
+from softmatch.methods.base import DISTIL
 from softmatch.networks import Network
 from softmatch.runs.folder import RunFolder
 from softmatch.training.checkpoint import newest_good

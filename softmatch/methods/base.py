@@ -1,4 +1,4 @@
-"""The interface between the training loop and a method: the data it needs, the state it keeps, its loss on a batch."""
+"""The interface between the training loop and a method; training on the labels only, and on another model's pseudo-labels."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,6 +12,7 @@ from softmatch.errors import InputError
 from softmatch.methods.forward import Forward
 from softmatch.metrics import PseudoLabels
 from softmatch.step import Batch, Output, refuse_invalid
+from softmatch.targets import cross_entropy
 
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 RULES: Mapping[str, Callable[[float], bool]] = {
@@ -153,3 +154,38 @@ class Supervised(Method):
         (logits,) = forward(batch.labeled["weak"])
         loss = self(logits, batch.labels)
         return Output(loss=loss, supervised_loss=loss.detach())
+
+
+DISTIL = "distil"
+"""Name of this method in a run folder. It needs a teacher, so it is not one of METHODS."""
+
+
+class Distilled(Method):
+    """L = L_s + (1/B_U) Σ λ_i·H(p̂_i, p(y | Ω(u_i))), with p̂_i and λ_i of a teacher for each unlabelled sample.
+
+    Args:
+        teach: returns p̂ (N_U, C) and λ (N_U,); called before the first step, since it may take as long as a training.
+    """
+
+    unlabeled_views = ("strong",)
+
+    def __init__(self, teach: Callable[[], tuple[Tensor, Tensor]]) -> None:
+        super().__init__()
+        self.teach = teach
+        self.targets: Tensor
+        self.weights: Tensor
+        self.register_buffer("targets", torch.zeros(0, 0), persistent=False)  # a resumed run asks the teacher again
+        self.register_buffer("weights", torch.zeros(0), persistent=False)
+
+    def begin(self, network: nn.Module, make_optimizer: MakeOptimizer) -> None:
+        self.targets, self.weights = self.teach()
+
+    def step(self, forward: Forward, batch: Batch) -> Output:
+        labeled, unlabeled = forward(batch.labeled["weak"], batch.unlabeled["strong"])
+        refuse_invalid("unlabeled_logits", unlabeled)
+        target, weights = self.targets[batch.index], self.weights[batch.index]
+        supervised = supervised_loss(labeled, batch.labels)
+        unsupervised = (weights * cross_entropy(target, unlabeled)).mean()
+        confidence, labels = target.max(-1)
+        pseudo = PseudoLabels(labels, weights, weights, confidence)
+        return Output(supervised + unsupervised, supervised.detach(), unsupervised.detach(), pseudo)

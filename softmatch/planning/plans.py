@@ -7,18 +7,27 @@ from typing import Any
 
 import torch
 
-from softmatch.data.sources.text_datasets import TEXTS
+from softmatch.data.sources.open_texts import TEXTS
 from softmatch.data.split import LONGEST_LIST
 from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
 from softmatch.experiments.sheet import Run
 from softmatch.networks import choose_network
 from softmatch.planning import costs
-from softmatch.planning.costs import FLOAT, NetworkCost, Passes, count_passes, planned_method, planned_network, state_bytes
+from softmatch.planning.costs import (
+    FLOAT,
+    NetworkCost,
+    Passes,
+    Setting,
+    count_passes,
+    named_setting,
+    planned_method,
+    planned_network,
+    state_bytes,
+)
 from softmatch.planning.gpus import Device, Range, rates
-from softmatch.planning.setting import Setting, named_setting
 from softmatch.training import bench
-from softmatch.training.memory import keep_freed_memory
+from softmatch.training.arithmetic import keep_freed_memory
 from softmatch.training.setup import RECORDS_PER_RUN, restored_state
 
 BATCH, NUMBERS, HIDDEN = 16_384, 50_000_000, 16

@@ -1,19 +1,59 @@
-"""The line charts of the report as pictures, for trackers and notebooks; matplotlib draws them."""
+"""Charts of the report as pictures, drawn by matplotlib for trackers and notebooks, and results as HTML for a notebook."""
 
 import io
 import re
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from jinja2 import Environment
+from markupsafe import Markup
 
 from softmatch.errors import InputError
+from softmatch.report import wording
 from softmatch.report.charts import Chart
 from softmatch.report.page_data import page_data
-from softmatch.report.run_contents import read
+from softmatch.report.pages import THIN
+from softmatch.report.run_contents import Contents, read
 from softmatch.runs.folder import RunFolder
+
+TABLE = """
+<div>
+{% if title %}<p><strong>{{ title }}</strong></p>{% endif %}
+<table>
+{% if heads %}<thead><tr>{% for head in heads %}<th>{{ head }}</th>{% endfor %}</tr></thead>{% endif %}
+<tbody>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody>
+</table>
+{% for note in notes %}<p>{{ note }}</p>
+{% endfor %}
+</div>
+"""
+_TEMPLATE = Environment(autoescape=True, trim_blocks=True).from_string(TABLE)
+
+
+def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str | Markup]], notes: Iterable[str] = ()) -> str:
+    """Write a table as HTML; a cell that is Markup is taken as it is."""
+    return _TEMPLATE.render(title=title, heads=heads, rows=rows, notes=notes)
+
+
+def html_result(result: Mapping[str, Any], report: str) -> str:
+    """Show the figures of a run, its verdict and its warnings.
+
+    Args:
+        result: figures as in result.json.
+        report: path of the page of the run.
+    """
+    contents = Contents(result=dict(result))
+    rows = [(tile["name"], tile["value"], tile["note"]) for tile in wording.tiles(contents)]
+    notes = [*wording.warnings(contents), f"Report: {report}"]
+    return html_table(wording.verdict(contents)[0], (), rows, notes).replace(THIN, "\N{NO-BREAK SPACE}")
+
 
 COLORS = {"run": "tab:blue", "baseline": "tab:gray", "quality": "tab:green", "text": "black"}
 Picture = npt.NDArray[np.uint8]

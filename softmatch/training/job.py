@@ -19,8 +19,7 @@ from softmatch.errors import InputError, ProcessLost, Stopped, TrainingError
 from softmatch.methods import Method, split_wrapper
 from softmatch.networks import Network, describe_network
 from softmatch.report import write_report
-from softmatch.report.drawn_charts import plot
-from softmatch.report.notebook import html_result
+from softmatch.report.drawn_charts import html_result, plot
 from softmatch.runs.folder import RunFolder, is_finished
 from softmatch.runs.model import copy_model, set_temperature
 from softmatch.training.bench import plan_length

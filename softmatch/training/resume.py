@@ -13,7 +13,7 @@ from softmatch.data.sources import SOURCES
 from softmatch.distributed.processes import first_of_machine, main_says
 from softmatch.errors import InputError
 from softmatch.methods import code_in
-from softmatch.methods.distilled import DISTIL
+from softmatch.methods.base import DISTIL
 from softmatch.networks import Network, is_own
 from softmatch.runs.folder import RunFolder, is_finished, refuse_used
 from softmatch.training.opening import Job, absolute, open_again

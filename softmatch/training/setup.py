@@ -21,7 +21,7 @@ from softmatch.distributed.devices import choose_device
 from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
-from softmatch.methods.distilled import DISTIL, Distilled
+from softmatch.methods.base import DISTIL, Distilled
 from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_encoder, is_own
 from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities

@@ -81,7 +81,7 @@ def test_an_experiment_from_the_command_to_its_document(
 
 def test_the_command_of_one_experiment_has_its_own_data_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["--scale", "laptop", "all", "--data.agnews=news", "--data.cifar10", "c.npz", "--encoder", "e", "--seeds", "2"]
-    monkeypatch.setattr("softmatch.cli.typed._words", ["reproduce", *given])
+    monkeypatch.setattr("softmatch.cli.options._words", ["reproduce", *given])
     data = {"agnews": Path("news"), "cifar10": Path("c.npz")}
     monkeypatch.setattr("softmatch.experiments.reproduction.why_missing", lambda source, where: None)
     commands = {name: command_of(plan(paper.EXPERIMENTS[name], "laptop", {}), data) for name in ("table-text", "fig-ua")}

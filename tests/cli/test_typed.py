@@ -3,7 +3,7 @@
 import pytest
 
 from softmatch.cli.app import option_names
-from softmatch.cli.typed import RENAMED, arguments, command_line, remember, without_option
+from softmatch.cli.options import RENAMED, arguments, command_line, remember, without_option
 
 
 @pytest.mark.parametrize(

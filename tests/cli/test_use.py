@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from softmatch.cli.app import COMMANDS, app
-from softmatch.cli.typed import remember
+from softmatch.cli.options import remember
 from tests.cli.conftest import Said
 from tests.report.example import make_run
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
-from softmatch.data.readers import text_lines, typed_tables
+from softmatch.data.readers import csv_files, table_source
 from softmatch.data.understanding import Reading, read_own
 from softmatch.training.opening import open_job
 from tests.own.sources import blobs, pictures, texts, write_csv
@@ -65,7 +65,7 @@ def test_a_table(tmp_path: Path, make: Callable[[Path], Path], form: Callable[[P
 def test_a_table_longer_than_what_is_kept_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(i / 7, i * i % 11, "ab"[i % 2] if i < 100 else "") for i in range(9000)]
     source = write_csv(tmp_path / "t.csv", rows, ("width", "height", "label"))
-    monkeypatch.setattr(text_lines, "KEPT", 60_000)  # more than the sample of 1,000 rows, less than the file
+    monkeypatch.setattr(csv_files, "KEPT", 60_000)  # more than the sample of 1,000 rows, less than the file
     assert source.stat().st_size > 2 * 60_000
     with opens(tmp_path) as counts:
         assert len(open_job(str(source)).examples) == 9000
@@ -73,11 +73,11 @@ def test_a_table_longer_than_what_is_kept_of_it(tmp_path: Path, monkeypatch: pyt
 
 
 def test_lines_of_json_are_parsed_once_unless_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, parsed, parse = _as_jsonl(texts(tmp_path / "t.csv")), list[str](), typed_tables._parse
-    monkeypatch.setattr(typed_tables, "_parse", lambda text, place: (parsed.append(place), parse(text, place))[1])
+    source, parsed, parse = _as_jsonl(texts(tmp_path / "t.csv")), list[str](), table_source._parse
+    monkeypatch.setattr(table_source, "_parse", lambda text, place: (parsed.append(place), parse(text, place))[1])
     first = read_own(source, Reading()).examples
     assert len(parsed) == len(set(parsed)) == 84
-    monkeypatch.setattr(typed_tables, "KEPT", 1000)
+    monkeypatch.setattr(table_source, "KEPT", 1000)
     again = read_own(source, Reading()).examples
     assert again.items.equal(first.items)  # type: ignore[union-attr, arg-type]  # vectors
     assert len(parsed) > 2 * 84

@@ -20,7 +20,7 @@ from softmatch.errors import Stopped
 from softmatch.inference import distil as module
 from softmatch.inference.distil import DistilledModel, distil
 from softmatch.inference.unlabeled_pool import Pool, open_pool
-from softmatch.methods.distilled import Distilled
+from softmatch.methods.base import Distilled
 from softmatch.methods.forward import Forward
 from softmatch.metrics import wilson_interval
 from softmatch.runs.folder import RunFolder

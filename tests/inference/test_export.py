@@ -17,7 +17,7 @@ from softmatch.data.preparations import plain_preparation, preparation_from
 from softmatch.data.preparations.table import CategoryColumn, NumberColumn, TablePreparation
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.inference.export import export
-from softmatch.inference.model_inputs import about_inputs
+from softmatch.inference.graphs import about_inputs
 from softmatch.networks import build_network
 from softmatch.runs.folder import RunFolder
 from softmatch.runs.model import Model, load_model, save_model, set_temperature

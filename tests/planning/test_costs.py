@@ -8,9 +8,19 @@ import torch
 from softmatch.errors import InputError
 from softmatch.methods import METHODS
 from softmatch.networks import build_network
-from softmatch.planning.costs import NetworkCost, Passes, count_passes, planned_method, planned_network, probe_task, state_bytes
+from softmatch.planning.costs import (
+    Data,
+    NetworkCost,
+    Passes,
+    Setting,
+    count_passes,
+    own_setting,
+    planned_method,
+    planned_network,
+    probe_task,
+    state_bytes,
+)
 from softmatch.planning.plans import Counted, count
-from softmatch.planning.setting import Data, Setting, own_setting
 from softmatch.training.setup import build_method
 
 

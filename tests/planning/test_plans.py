@@ -9,7 +9,7 @@ import pytest
 from softmatch.errors import InputError
 from softmatch.experiments.paper import EXPERIMENTS
 from softmatch.files.tensors import write_checked
-from softmatch.planning.costs import random_job
+from softmatch.planning.costs import Data, named_setting, own_setting, random_job
 from softmatch.planning.gpus import DEVICES, PAPER_RATE, Range
 from softmatch.planning.plans import (
     HOST,
@@ -26,7 +26,6 @@ from softmatch.planning.plans import (
     run_storage,
     sum_up,
 )
-from softmatch.planning.setting import Data, named_setting, own_setting
 from softmatch.training.setup import build_method, make_trainer, prepare_job
 
 

@@ -8,8 +8,8 @@ import pytest
 from softmatch.data.sources import SOURCES
 from softmatch.data.sources.image_datasets import PUBLISHED
 from softmatch.errors import InputError
+from softmatch.planning.costs import NAMED, Data, Setting, named_setting, own_setting
 from softmatch.planning.plans import Counted, count
-from softmatch.planning.setting import NAMED, Data, Setting, named_setting, own_setting
 from softmatch.recipes import complete
 
 

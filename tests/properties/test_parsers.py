@@ -18,8 +18,7 @@ from softmatch.config import Config, make_config, merge, read_file, split_names,
 from softmatch.data.cells import as_column, is_missing, join_columns, number_text, parse_number
 from softmatch.data.readers.csv_files import Delimited
 from softmatch.data.readers.labels import clean_label, clean_labels
-from softmatch.data.readers.table_source import open_table
-from softmatch.data.readers.typed_tables import JsonRows
+from softmatch.data.readers.table_source import JsonRows, open_table
 from softmatch.data.records import Column, Columns
 from softmatch.data.understanding import natural
 from softmatch.errors import InputError

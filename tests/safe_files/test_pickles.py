@@ -15,7 +15,7 @@ from softmatch.config import read_file
 from softmatch.data.preparations import plain_preparation
 from softmatch.data.preparations.feature_cache import FeatureCache
 from softmatch.data.readers.open_source import open_source
-from softmatch.data.sources.image_formats import read_npz
+from softmatch.data.sources.originals import read_npz
 from softmatch.encoders.encoder_folder import find_encoder
 from softmatch.errors import InputError
 from softmatch.files.tensors import read_checked

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from softmatch.data.pictures import UnreadableImage, read_image
-from softmatch.data.readers import array_files, text_lines
+from softmatch.data.readers import array_files, csv_files
 from softmatch.data.readers.open_source import open_source
 from softmatch.data.sources import hub_datasets as hub
-from softmatch.data.sources.image_formats import read_npz
+from softmatch.data.sources.originals import read_npz
 from softmatch.encoders.encoder_folder import read_image_settings, read_text_settings
 from softmatch.errors import InputError
 from tests.safe_files.hostile import DEEP, SHAPE, archive, place
@@ -49,7 +49,7 @@ def test_an_array_that_claims_terabytes_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_lines, "LONGEST_LINE", 2**20)
+    monkeypatch.setattr(csv_files, "LONGEST_LINE", 2**20)
     path = place(tmp_path, "a.csv.gz", gzip.compress(b"text,label\n" + b"a" * 2**23))
     with pytest.raises(InputError, match="has a line of more than 1 MB"):
         open_source(path).read()

@@ -6,7 +6,7 @@ from tests import forked
 
 PROGRAM = """
 import platform, torch
-from softmatch.training.memory import keep_freed_memory
+from softmatch.training.arithmetic import keep_freed_memory
 expected = platform.libc_ver()[0] == "glibc"
 assert keep_freed_memory() is expected
 a = torch.ones(4096, 4096)

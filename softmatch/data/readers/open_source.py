@@ -6,6 +6,7 @@ from typing import Any
 
 from softmatch.data.readers.array_files import FrameTable, is_frame, open_arrays, open_frame, open_npy, open_npz
 from softmatch.data.readers.class_folders import MediaKind, media_kind, walk
+from softmatch.data.readers.csv_files import TextLines
 from softmatch.data.readers.hub_repositories import open_hub
 from softmatch.data.readers.image_folder import open_file_table, open_folder, open_single
 from softmatch.data.readers.python_datasets import is_dataset, open_dataset
@@ -13,7 +14,6 @@ from softmatch.data.readers.readings import open_readings
 from softmatch.data.readers.series_files import SUFFIXES as SERIES_SUFFIXES
 from softmatch.data.readers.series_files import has_series_rows, open_series_file
 from softmatch.data.readers.table_source import is_delimited, is_table, open_table, read_table
-from softmatch.data.readers.text_lines import TextLines
 from softmatch.data.records import Columns, Opened, TableReader
 from softmatch.data.shards.remote import fetch, is_remote
 from softmatch.data.shards.shard_source import open_shards, shards_in

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from softmatch.data.cells import is_missing, parse_number
+from softmatch.data.readers.csv_files import read_lines
 from softmatch.data.readers.labels import clean_label, clean_labels
-from softmatch.data.readers.text_lines import read_lines
 from softmatch.data.records import Columns, Finding, Found, numbered, ragged
 from softmatch.errors import InputError, nearest
 

@@ -11,7 +11,7 @@ import torch
 from softmatch.data.examples import Examples, refuse_files
 from softmatch.data.sources import fetch, open_texts
 from softmatch.data.sources.image_datasets import PUBLISHED
-from softmatch.data.sources.text_datasets import TEXTS
+from softmatch.data.sources.open_texts import TEXTS
 from softmatch.errors import InputError, nearest
 from softmatch.seeds import derive
 

@@ -16,8 +16,7 @@ from softmatch.data.readers.array_files import FAILURES
 from softmatch.data.sources import hub_datasets as hub
 from softmatch.data.sources import originals
 from softmatch.data.sources.image_datasets import PUBLISHED, Published
-from softmatch.data.sources.image_formats import read_npz
-from softmatch.data.sources.originals import Data, Images, Labels, Piece, checked, chunks, join_images, join_labels
+from softmatch.data.sources.originals import Data, Images, Labels, Piece, checked, chunks, join_images, join_labels, read_npz
 from softmatch.errors import InputError
 from softmatch.files import cache as files_cache
 from softmatch.files.paths import expand_home

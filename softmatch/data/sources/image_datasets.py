@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from softmatch.data.sources.hub_datasets import Repository
-from softmatch.data.sources.image_formats import read_cifar, read_idx, read_stl10, read_svhn
-from softmatch.data.sources.originals import Originals
+from softmatch.data.sources.originals import Originals, read_cifar, read_idx, read_stl10, read_svhn
 
 
 @dataclass(frozen=True)

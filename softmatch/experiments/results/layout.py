@@ -17,7 +17,7 @@ from softmatch.experiments.results.collect import Cell, Entry, Results
 from softmatch.experiments.results.statistics import LEVEL, Ranking, rank
 from softmatch.experiments.sheet import Column
 from softmatch.formatting import plain
-from softmatch.report.notebook import html_table
+from softmatch.report.drawn_charts import html_table
 
 BLOCK = 10  # columns side by side in a table of a document
 NAMED = 4  # rows that a headline names

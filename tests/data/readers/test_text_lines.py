@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from softmatch.data.readers.text_lines import read_lines
+from softmatch.data.readers.csv_files import read_lines
 from softmatch.errors import InputError
 
 

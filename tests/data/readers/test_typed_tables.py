@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from softmatch.data.readers.typed_tables import JsonRows, Parquet
+from softmatch.data.readers.table_source import JsonRows, Parquet
 from softmatch.errors import InputError
 
 

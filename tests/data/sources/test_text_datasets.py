@@ -8,8 +8,7 @@ import pytest
 
 from softmatch.data import SOURCES, find_source
 from softmatch.data.records import Records
-from softmatch.data.sources.open_texts import TextData, read_texts
-from softmatch.data.sources.text_datasets import TEXTS
+from softmatch.data.sources.open_texts import TEXTS, TextData, read_texts
 from softmatch.errors import InputError
 from tests.data.sources.text_copies import news, write_jsonl, write_news, write_parquet, write_usb
 
