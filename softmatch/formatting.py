@@ -90,3 +90,9 @@ def quoted(names: Sequence[str], shown: int = 5, what: str = "") -> str:
     """
     rest = f" and {len(names) - shown:,} more {what}".rstrip() if len(names) > shown else ""
     return ", ".join(map(repr, names[:shown])) + rest
+
+
+def aligned(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Put cells into columns, each aligned to its side, "<" or ">": a line for each row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{c:{s}{w}}" for c, s, w in zip(row, sides, widths, strict=True)).rstrip() for row in rows]

@@ -25,9 +25,10 @@ from softmatch.cli.compare import compare
 from softmatch.cli.label import label, serve
 from softmatch.cli.options import ARGUMENTS, OPTIONS, RENAMED, Flag, Folded, remember
 from softmatch.cli.plan import plan
+from softmatch.cli.predictions import predict, pseudo_labels, suggest
 from softmatch.cli.reproduce import reproduce
 from softmatch.cli.train import bench, check, encoders, methods, train
-from softmatch.cli.use import curve, distil, export, predict, pseudo_labels, report, runs, suggest
+from softmatch.cli.use import curve, distil, export, report, runs
 from softmatch.config import FormerName
 from softmatch.errors import EXIT_CODES, FAILED, WRONG_USE, InputError, ProcessLost, SoftmatchError, Stopped, explain, nearest
 from softmatch.formatting import visible_lines

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from pydantic import Field
 
 from softmatch.cli.options import (
+    ALOUD,
     ARGUMENTS,
     LENGTH,
     MEASURING,
@@ -78,7 +79,7 @@ def compare(
     file: SettingsFile = None,
     dry_run: Annotated[bool, Flag] = False,
     track: Track = None,
-    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    talk: Annotated[Talk, Parameter(name="*")] = ALOUD,
     where: Annotated[Place | None, Parameter(name="*")] = None,
 ) -> None:
     """Compare methods: train each with every number of labels and every seed, and write tables of means and differences.

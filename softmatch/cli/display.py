@@ -120,6 +120,11 @@ class Reading(_Bars):
         self._show("", done, total, "" if total is None else f"/{total:,}")
 
 
+def progress_of(talk: Talk) -> Reading:
+    """Progress of a command that reads or predicts, on standard error."""
+    return Reading(Console(stderr=True, quiet=talk.quiet, emoji=False))
+
+
 def describe(task: Task, console: Console, run: str) -> None:
     """Print what was understood, before anything is trained."""
     config, split = task.config, task.split

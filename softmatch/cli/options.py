@@ -1,8 +1,9 @@
 """Options that commands share: help panels, defaults in help, settings of each command; and the words that were typed."""
 
 import shlex
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from cyclopts.help import DefaultFormatter
 from pydantic import BaseModel, ConfigDict, create_model
 
 from softmatch.config import FORMER, Config
+from softmatch.formatting import as_json, visible_lines
 
 _SETTINGS = {f"--{old.replace('_', '-')}": f"--{new.replace('_', '-')}" for old, new in FORMER.items()}
 _COLUMNS = {option: _SETTINGS[option] for option in ("--label", "--text", "--features")}
@@ -199,6 +201,20 @@ class TalkOrJson(Talk):
     as_json: Annotated[bool, Flag, Parameter(name="--json", help="Print the result as JSON; all else on standard error.")] = False
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a run that its folder does not have: a moved encoder, and code of the user's own, which must be named again."""
+
+    network: Annotated[str | None, Parameter(help="file.py:name of your own network, if the run used one. Its code is run.")] = (
+        None
+    )
+    views: Annotated[str | None, Parameter(help="file.py:name of your own views, if the run used such. Its code is run.")] = None
+    encoder_path: Annotated[Path | None, Parameter(help="New location of the run's encoder, if its folder has moved.")] = None
+
+
+IN_FOLDER = Parts()
+ALOUD = TalkOrJson()
+
 Track = Annotated[
     list[str] | None,
     Parameter(
@@ -212,10 +228,7 @@ Track = Annotated[
 TrackGroup = Annotated[str | None, Parameter(group=MACHINE, help="Name of the group of this run in its trackers.")]
 Run = Annotated[Path, Parameter(help="Folder of a finished run.", group=ARGUMENTS)]
 Moved = Annotated[str | None, Parameter(help="New location of the run's data, if they have moved.")]
-MovedEncoder = Annotated[Path | None, Parameter(help="New location of the run's encoder, if its folder has moved.")]
-OwnNetwork = Annotated[str | None, Parameter(help="file.py:name of your own network, if the run used one. Its code is run.")]
-OwnViews = Annotated[str | None, Parameter(help="file.py:name of your own views, if the run used such. Its code is run.")]
-OwnMethod = Annotated[str | None, Parameter(help="file.py:name of your own method, if the run used one. Its code is run.")]
+Method = Annotated[str | None, Parameter(help="file.py:name of your own method, if the run used one. Its code is run.")]
 Device = Annotated[str, Parameter(help=Config.model_fields["device"].description)]
 TextColumn = Annotated[str | None, Parameter(name="--text-column", help=Config.model_fields["text_column"].description)]
 SettingsFile = Annotated[
@@ -235,3 +248,11 @@ Raw = Annotated[
         "spreadsheet does not run them as formulas; softmatch removes it on reading."
     ),
 ]
+
+
+def tell(found: Any, talk: Talk, to_stderr: bool = False) -> None:
+    """Print a result in words, as JSON, or not at all."""
+    if isinstance(talk, TalkOrJson) and talk.as_json:
+        print(as_json(asdict(found)))
+    elif not talk.quiet:
+        print(visible_lines(found.describe()), file=sys.stderr if to_stderr else sys.stdout)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from softmatch.cli.options import (
+    ALOUD,
     ARGUMENTS,
     OPTIONS,
     OUTPUT,
@@ -48,7 +49,7 @@ def reproduce(
     out: Annotated[Path, Parameter(group=OUTPUT)] = Path("reproduced"),
     publish: Annotated[Path | None, Parameter(group=OUTPUT)] = None,
     dry_run: Annotated[bool, Flag] = False,
-    talk: Annotated[Talk | None, Parameter(name="*")] = None,
+    talk: Annotated[Talk, Parameter(name="*")] = ALOUD,
     where: Annotated[Place | None, Parameter(name="*")] = None,
 ) -> None:
     """Reproduce a table or figure of the paper; without a name, list them with the time they take.

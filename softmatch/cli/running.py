@@ -7,9 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from softmatch.cli.display import Display, Reading, make_console, say
+from softmatch.cli.display import Display, make_console, progress_of, say
 from softmatch.cli.options import TalkOrJson
 from softmatch.cli.summaries import check_facts, print_check, print_estimate, print_plan, print_result, print_settings
 from softmatch.config import read_file
@@ -47,8 +45,7 @@ def open_source(source: str | None, given: Mapping[str, Any], file: Path | None,
     written = layer.pop("source", None)
     name = source if source is not None else written if written is not None else "digits"
     keep_freed_memory()
-    reading = Reading(Console(stderr=True, quiet=talk.quiet, emoji=False))
-    with first_of_machine(), reading if world().is_main else nullcontext() as progress:
+    with first_of_machine(), progress_of(talk) if world().is_main else nullcontext() as progress:
         return open_job(name, layer, given, where=str(file or "settings"), progress=progress, resuming=resuming)
 
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from pydantic import ValidationError
 
 from softmatch.cli.options import (
+    ALOUD,
     ARGUMENTS,
     MACHINE,
     OUTPUT,
@@ -24,7 +25,7 @@ from softmatch.cli.options import (
 )
 from softmatch.config import Config
 from softmatch.errors import FAILED, INTERRUPTED, InputError, explain
-from softmatch.formatting import as_json
+from softmatch.formatting import aligned, as_json
 
 STEP = (
     *("recipe", "labels", "method", "method_options", "network", "steps", "seed", "views", "labeled_batch", "unlabeled_batch"),
@@ -58,7 +59,7 @@ def train(
     dry_run: Annotated[bool, Flag] = False,
     track: Track = None,
     track_group: TrackGroup = None,
-    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
+    talk: Annotated[TalkOrJson, Parameter(name="*")] = ALOUD,
     processes: Annotated[int, Parameter(group=MACHINE)] = 1,
     on: Annotated[Literal["here", "ray", "slurm"], Parameter(group=MACHINE)] = "here",
     retries: Annotated[int, Parameter(group=MACHINE)] = 2,
@@ -129,7 +130,7 @@ def train(
         return
     from softmatch.cli.running import run_train
 
-    run_train(source, given(settings), file, dry_run, resume, talk or TalkOrJson(), track or (), track_group)
+    run_train(source, given(settings), file, dry_run, resume, talk, track or (), track_group)
 
 
 def _train_elsewhere(given: dict[str, Any]) -> None:
@@ -159,7 +160,7 @@ def check(
     *,
     settings: Annotated[Settings | None, Parameter(name="*")] = None,
     file: SettingsFile = None,
-    talk: Annotated[TalkOrJson | None, Parameter(name="*")] = None,
+    talk: Annotated[TalkOrJson, Parameter(name="*")] = ALOUD,
 ) -> None:
     """Check your data: what was understood, what looks wrong, what would be trained and how long it would take.
 
@@ -172,7 +173,7 @@ def check(
     """
     from softmatch.cli.running import run_check
 
-    run_check(source, given(settings), file, talk or TalkOrJson())
+    run_check(source, given(settings), file, talk)
 
 
 def methods(
@@ -236,9 +237,8 @@ def encoders(*, json: Json = False) -> None:
         size, use = f"{each.megabytes:,} MB", "allowed" if each.commercial else "not allowed"
         there = "no" if places[each.name] is None else "yes"
         rows.append((each.name, each.purpose, size, f"{each.dimension:,}", each.licence, use, there))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row, below in zip(rows, [None, *NAMED.values()], strict=True):
-        print("  ".join(f"{cell:{align}{width}}" for cell, align, width in zip(row, "<<>><<<", widths, strict=True)).rstrip())
+    for line, below in zip(aligned(rows, "<<>><<<"), [None, *NAMED.values()], strict=True):
+        print(line)
         if below is not None:
             folder = places[below.name]
             print(f"    {below.hub}: {below.evidence}", *([] if folder is None else [f"    {folder}"]), sep="\n")

@@ -16,7 +16,7 @@ from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.records import Inputs
 from softmatch.errors import InputError
-from softmatch.formatting import percent
+from softmatch.formatting import aligned, percent
 from softmatch.inference.predict import use_device
 from softmatch.inference.pseudo_labels import judge_pool
 from softmatch.inference.unlabeled_pool import Pool, open_pool
@@ -102,11 +102,11 @@ class DistilledModel:
             rows.append((name, side.network, *sizes, percent(side.error), interval))
         if self.baseline_error is not None:
             rows.append(("student, labels only", "", "", "", "", percent(self.baseline_error), ""))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, "<<>>>>>", widths, strict=True)).rstrip() for row in rows]
         weights = f"Mean weight λ of the pseudo-labels: {self.weight:.3f}."
-        told = f"All pseudo-labels have the weight 1 ({self.reason})." if self.reason else weights
-        return "\n".join([*lines, "", self.measured, f"Predictions were timed on {self.machine}.", told, str(self.run)])
+        said = f"All pseudo-labels have the weight 1 ({self.reason})." if self.reason else weights
+        return "\n".join(
+            [*aligned(rows, "<<>>>>>"), "", self.measured, f"Predictions were timed on {self.machine}.", said, str(self.run)]
+        )
 
 
 def distil(

@@ -15,7 +15,7 @@ from softmatch.data import Split
 from softmatch.data.evaluation import FEWEST, deal, measurable, without
 from softmatch.data.examples import UNLABELED
 from softmatch.errors import InputError
-from softmatch.formatting import percent
+from softmatch.formatting import aligned, percent
 from softmatch.methods import BASELINE
 from softmatch.metrics import wilson_interval
 from softmatch.networks import Network
@@ -100,9 +100,7 @@ class LearningCurve:
         rows = [("labels", "error", "95 % interval", "")]
         rows += [(f"{p.labels:,}", percent(p.error), _range(p), _trainings(p)) for p in self.measured]
         rows += [(f"{p.labels:,}", percent(p.error), _range(p), "predicted") for p in self.predicted]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(f"{c:{a}{w}}" for c, a, w in zip(row, ">>><", widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, "", self.verdict, self.tested, f"In the report: {self.run / 'report.html'}"])
+        return "\n".join([*aligned(rows, ">>><"), "", self.verdict, self.tested, f"In the report: {self.run / 'report.html'}"])
 
 
 def learning_curve(
