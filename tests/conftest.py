@@ -1,6 +1,8 @@
 """Shared by all tests: one thread, also in processes that they start (small tensors are many times faster), and a fixed seed."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 
@@ -12,3 +14,19 @@ import torch
 def _deterministic() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One Ray cluster of two CPUs for all tests that need one: it takes many seconds to start."""
+    import ray
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # which would write a token into the user's home
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        with pytest.MonkeyPatch.context() as only_of_workers:
+            only_of_workers.delenv("RAY_ADDRESS", raising=False)
+            only_of_workers.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+            ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+        yield
+        ray.shutdown()

@@ -15,6 +15,7 @@ from rich.text import Text
 from softmatch.cli.options import ARGUMENTS, Flag, SettingsFile, given, settings_model
 from softmatch.config import Config, read_file, split_names
 from softmatch.errors import InputError
+from softmatch.experiments.paper import EXPERIMENTS
 from softmatch.formatting import duration
 from softmatch.planning.gpus import Device, Range, find_device
 
@@ -96,7 +97,6 @@ def plan(
     name, where = source if source is not None else written["source"], str(planned.device or written["device"] or "auto")
     device = None if where in HERE or where.startswith("cuda:") else find_device(where)
     from softmatch.distributed.devices import choose_device  # torch
-    from softmatch.experiments.paper import EXPERIMENTS
     from softmatch.planning.plans import WHOLE, count, gpu_plan, measured_plan, sum_up
 
     if name in (*EXPERIMENTS, WHOLE):

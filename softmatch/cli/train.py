@@ -24,7 +24,12 @@ from softmatch.cli.options import (
     without_option,
 )
 from softmatch.config import Config
+from softmatch.distributed.launching import launch
+from softmatch.encoders.downloads import hub_cache, on_disk
+from softmatch.encoders.named import NAMED
 from softmatch.errors import FAILED, INTERRUPTED, InputError, explain
+from softmatch.experiments.executors import Where
+from softmatch.experiments.executors.train_elsewhere import train_elsewhere
 from softmatch.formatting import aligned, as_json
 
 STEP = (
@@ -122,8 +127,6 @@ def train(
     if processes > 1 and os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
         raise InputError("torchrun has started these processes: use its --nproc-per-node instead of --processes.")
     if processes > 1:
-        from softmatch.distributed.launching import launch
-
         code = launch(processes, without_option(arguments(), "--processes"))
         if code:
             raise SystemExit(FAILED if code > 128 and code != INTERRUPTED else code)  # one of them was killed
@@ -134,9 +137,6 @@ def train(
 
 
 def _train_elsewhere(given: dict[str, Any]) -> None:
-    from softmatch.experiments.executors import Where
-    from softmatch.experiments.executors.train_elsewhere import train_elsewhere
-
     words = arguments()
     try:
         where = Where(**given)
@@ -224,9 +224,6 @@ def encoders(*, json: Json = False) -> None:
     - softmatch train photos/ --encoder images
     - softmatch train tickets.csv --encoder texts
     """
-    from softmatch.encoders.downloads import hub_cache, on_disk
-    from softmatch.encoders.named import NAMED
-
     cache = hub_cache()
     places = {each.name: None if cache is None else on_disk(each.hub, each.revision) for each in NAMED.values()}
     if json:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from softmatch.averages import PAPER_MOMENTUM, momentum_for
 from softmatch.config import Config
-from softmatch.data import Examples, Split
+from softmatch.data import Split
 from softmatch.data.evaluation import Evaluation
 from softmatch.data.examples import UNLABELED
 from softmatch.distributed import processes
@@ -22,7 +22,7 @@ from softmatch.encoders.layers import depths
 from softmatch.errors import InputError
 from softmatch.methods import Method, Problem, build
 from softmatch.methods.base import DISTIL, Distilled
-from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_encoder, is_own
+from softmatch.networks import Network, Tuning, build_network, choose_network, describe_network, is_own
 from softmatch.networks.heads import Headed, feature_size
 from softmatch.networks.prediction import predict_probabilities
 from softmatch.networks.shallow import Shallow
@@ -30,9 +30,10 @@ from softmatch.seeds import derive
 from softmatch.training.activations import Encoding, cache_activations, sample_activations
 from softmatch.training.arithmetic import choose_precision, flushes, set_flushing, use_threads
 from softmatch.training.ema import ModelAverage
-from softmatch.training.inputs import hold_out, length_buckets, make_task_batches, make_views
+from softmatch.training.inputs import length_buckets, make_task_batches, make_views
 from softmatch.training.loop import Parts, Trainer
 from softmatch.training.opening import Job, choose_evaluation, split_seed
+from softmatch.training.refusals import refuse_misfit, refuse_unfit, try_network
 from softmatch.training.schedule import make_optimizer
 from softmatch.training.task import Task
 from softmatch.views import OwnViews, Views
@@ -50,8 +51,6 @@ ADAPTED = 1000
 """Number of images whose patches a shallow network whitens."""
 CHECKED = 64
 """Number of items on which views of the user's own are tried."""
-ENCODER_ONLY = ("layer_decay", "head_rate", "tuned_layers", "lora", "head")
-"""Settings for fine-tuning a pretrained encoder."""
 RANK = 8
 """Rank of adapters, unless the user gives another."""
 
@@ -91,7 +90,7 @@ def prepare_items(job: Job, network: Network | None = None) -> tuple[Task, Any]:
         use_threads(config.threads)
     evaluation = choose_evaluation(job)
     chosen = choose_network(config.network, examples.kind, examples.items.shape[1:]) if network is None else network
-    _refuse_misfit(config, chosen, examples.kind)
+    refuse_misfit(config, chosen, examples.kind)
     views = make_views(examples, evaluation.final, {} if config.last_layers else config.views, config.workers)
     if isinstance(views, OwnViews):
         assert isinstance(examples.items, Tensor)
@@ -99,7 +98,7 @@ def prepare_items(job: Job, network: Network | None = None) -> tuple[Task, Any]:
     built = build_network(chosen, examples.items.shape[1:], len(examples.classes), tuning=_tuning(config))
     if config.layer_decay != 1.0 and not any(depths(built).values()):
         raise InputError("--layer-decay: no layers were found in this encoder. Leave it out.")
-    _try_network(built, describe_network(chosen), examples, views)
+    try_network(built, describe_network(chosen), examples, views)
     precision = choose_precision(config, built, tuple(examples.items.shape[1:]), choose_device(config.device))
     job = replace(job, config=config.model_copy(update={"precision": precision}))
     return make_task(job, evaluation, views, chosen, built), built
@@ -139,45 +138,6 @@ def _tuning(config: Config) -> Tuning:
     if config.last_layers is not None:
         return Tuning(config.head, config.last_layers, config.lora, cached=True)
     return Tuning(config.head, config.tuned_layers, (config.lora or RANK) if config.tune == "lora" else config.lora)
-
-
-def _refuse_misfit(config: Config, network: Network, kind: str) -> None:
-    """Raise InputError for settings for fine-tuning an encoder where none is trained; `kind` is that of the items."""
-    missing = "give --tune" if config.encoder is not None else "give --encoder and --tune"
-    for key in ENCODER_ONLY:
-        if getattr(config, key) != Config.model_fields[key].default and not is_encoder(network):
-            raise InputError(
-                f"--{key.replace('_', '-')} is for a pretrained encoder that is trained, and the network here is "
-                f"{describe_network(network)!r}. Leave it out, or {missing}."
-            )
-    if config.last_layers is not None:
-        if not is_encoder(network):
-            raise InputError(f"--tune {config.tune} trains the last layers of a pretrained encoder. Leave out --network.")
-        for key in ("compile", "small_images"):
-            if getattr(config, key):
-                raise InputError(f"--{key.replace('_', '-')} does not work with --tune {config.tune}. Leave it out.")
-    if config.tuned_layers is not None and config.tune not in ("head", "all"):
-        raise InputError(f"--tuned-layers is for --tune all, and this is --tune {config.tune}. Leave it out.")
-    if config.length_buckets is not None and kind != "text":
-        raise InputError(
-            "--length-buckets is for texts and a pretrained encoder that is trained. "
-            f"Leave it out{'' if config.tune != 'head' else f', or {missing}'}."
-        )
-
-
-@torch.no_grad()
-def _try_network(network: nn.Module, name: str, examples: Examples, views: Views) -> None:
-    """Pass two items through the network before anything is written; it must return a logit for each class."""
-    items = examples.items if isinstance(examples.items, Tensor) else torch.zeros(2, *examples.items.shape[1:], dtype=torch.uint8)
-    wanted = (min(len(items), 2), len(examples.classes))
-    try:
-        shape = tuple(network.eval()(views.plain(items[:2])).shape)
-    except Exception as error:
-        shape_in = "×".join(map(str, items.shape[1:]))
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise InputError(f"network {name!r} cannot process items of {shape_in}: {reason}") from error
-    if shape != wanted:
-        raise InputError(f"network {name!r} returns {shape} for a batch of two. It must return {wanted}, a logit for each class.")
 
 
 def effective(task: Task) -> dict[str, Any]:
@@ -260,7 +220,7 @@ def build_method(task: Task, name: str) -> Method:
         method: Method = Distilled(partial(_teacher(task), task.split))
     else:
         method = build(name, problem, config.method_options if name == config.method else None)
-    _refuse_unfit(task, method, name)
+    refuse_unfit(task, method, name)
     return method
 
 
@@ -268,70 +228,6 @@ def _teacher(task: Task) -> Callable[[Split], tuple[Tensor, Tensor]]:
     if task.teacher is None:
         raise InputError(f"method {DISTIL!r} learns from a finished run: use softmatch distil RUN --out FOLDER.")
     return task.teacher
-
-
-def _refuse_unfit(task: Task, method: Method, name: str) -> None:
-    """Raise InputError if this task lacks something that the method needs, before anything is trained or written."""
-    kind, labels = task.examples.kind, task.examples.labels[task.split.labeled]
-    if task.examples.streamed is not None:
-        _refuse_unstreamed(task, method, name)
-    if task.activations is not None and "text" not in method.kinds:
-        raise InputError(
-            f"method {name!r} changes the items themselves, and --tune {task.config.tune} trains on activations of an encoder. "
-            "Use another --tune or method."
-        )
-    if kind not in method.kinds:
-        raise InputError(f"method {name!r} cannot train on items of kind {kind!r}; it is for {' and '.join(method.kinds)}.")
-    if isinstance(task.views, OwnViews):
-        for view in (*method.labeled_views, *method.unlabeled_views):
-            task.views.require(view.partition("_")[0])
-    if method.needs_features and task.num_features is None:
-        raise InputError(
-            f"method {name!r} uses the features of the network; {task.network_name!r} does not show them. Give it a method "
-            "features(x) and a linear layer `head` from features to logits."
-        )
-    if task.config.neighbours and task.config.teacher != "average":
-        raise InputError("--neighbours is for --teacher average. Give both, or leave it out.")
-    if task.config.neighbours and task.num_features is None:
-        raise InputError(
-            f"--neighbours uses the features of the network; {task.network_name!r} does not show them. Leave it out."
-        )
-    if "validation" in method.streams and int(torch.bincount(labels).max()) < 2:
-        raise InputError(f"method {name!r} keeps some labels out of training. Give two or more of a class.")
-    if task.config.warmup > task.config.steps // method.generations:
-        each = f" in each of {method.generations} generations" if method.generations > 1 else ""
-        raise InputError(
-            f"--warmup {task.config.warmup} is more than the {task.config.steps // method.generations} steps{each}. Give fewer."
-        )
-    if method.generations > task.config.steps:
-        raise InputError(f"method {name!r} has {method.generations} generations, more than --steps {task.config.steps}.")
-    if (number := task.processes) == 1:
-        return
-    batches = {"--labeled-batch": task.config.labeled_batch}
-    if method.unlabeled_views or "validation" in method.streams:
-        batches["--unlabeled-batch"] = task.config.unlabeled_batch
-    for option, size in batches.items():
-        if size < number:
-            raise InputError(
-                f"{option} {size} has no row for each of {number} processes. Use {number} or more, or fewer processes."
-            )
-    for split in (task.split, *task.evaluation.folds) if "validation" in method.streams else ():
-        if (held_out := len(hold_out(task, split, method)[1])) < number:
-            raise InputError(
-                f"method {name!r} learns from labels that it keeps out of training, here {held_out}, and each of {number} "
-                "processes needs one. Use more --labels, or fewer processes."
-            )
-
-
-def _refuse_unstreamed(task: Task, method: Method, name: str) -> None:
-    """Raise InputError for what needs predictions or labels of the whole unlabelled set, where that is streamed."""
-    number = f"the {task.pool_size:,} unlabelled samples of these shards"
-    if method.survey_every is not None or method.generations > 1:
-        raise InputError(f"method {name!r} predicts all unlabelled samples again and again; {number} are streamed. Use another.")
-    if task.config.imbalance is not None:
-        raise InputError(f"--imbalance draws from samples with known classes; {number} are streamed. Leave it out.")
-    if task.teacher is not None:
-        raise InputError(f"a model is distilled on samples in memory; {number} are streamed. Give a folder of images.")
 
 
 def _momentum(config: Config, given: float | None) -> float:

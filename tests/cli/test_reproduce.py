@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from softmatch.cli.app import main
-from softmatch.cli.reproduce import command_of
+from softmatch.cli.reproducing import command_of
 from softmatch.experiments import paper
 from softmatch.experiments.paper.experiment import THREE, lower, sheet
 from softmatch.experiments.reproduction import plan

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -130,16 +129,9 @@ def test_accelerate_launched_on_two_processes_resumes_on_one(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Ray is tested on Linux only")
-def test_ray_train_on_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # which would write a token into the user's home
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
-    try:
-        found = example("ray_train")["main"](tmp_path, steps=STEPS, every=STOP)
-    finally:
-        ray.shutdown()
+@pytest.mark.usefixtures("ray_cluster")
+def test_ray_train_on_two_workers(tmp_path: Path) -> None:
+    found = example("ray_train")["main"](tmp_path, steps=STEPS, every=STOP)
     assert found["step"] == STEPS
     saved = {state["loader"]["step"]: state for state in map(torch.load, tmp_path.rglob("state.pt"))}
     assert set(saved) == {STOP, STEPS}

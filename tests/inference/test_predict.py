@@ -15,7 +15,8 @@ from softmatch.data.preparations import encoder_features as encoder_module
 from softmatch.data.preparations.encoder_features import EncoderPreparation
 from softmatch.data.records import Columns
 from softmatch.errors import InputError
-from softmatch.inference.predict import Predictions, predict, predict_pieces, use_device
+from softmatch.inference.predict import predict, predict_pieces, use_device
+from softmatch.inference.prediction_summary import Predictions
 from softmatch.inference.pseudo_labels import write_pseudo_labels
 from softmatch.inference.suggest import suggest
 from softmatch.inference.unlabeled_pool import open_pool

@@ -14,7 +14,8 @@ from softmatch.methods.forward import Forward
 from softmatch.networks.heads import Headed
 from softmatch.step import Batch, Output
 from softmatch.training.loop import Trainer
-from softmatch.training.setup import _refuse_unfit, make_trainer
+from softmatch.training.refusals import refuse_unfit
+from softmatch.training.setup import make_trainer
 from softmatch.training.task import Task
 from tests.prepared import copied_state, same_state, small_task
 
@@ -187,11 +188,11 @@ def test_what_a_task_cannot_give_is_refused_before_training() -> None:
         kinds = ("text",)
 
     with pytest.raises(InputError, match=r"'mine' cannot train on items of kind 'vector'; it is for text"):
-        _refuse_unfit(make_task(), ForText(), "mine")
+        refuse_unfit(make_task(), ForText(), "mine")
     with pytest.raises(InputError, match=r"uses the features of the network; .*Sequential.* does not show them"):
-        _refuse_unfit(make_task(network=nn.Sequential(nn.Linear(2, 2))), TwoHeads(), "mine")
+        refuse_unfit(make_task(network=nn.Sequential(nn.Linear(2, 2))), TwoHeads(), "mine")
     with pytest.raises(InputError, match="two or more of a class"):
-        _refuse_unfit(make_task(labels=2), Streamed(), "mine")
+        refuse_unfit(make_task(labels=2), Streamed(), "mine")
     with pytest.raises(InputError, match="3 generations, more than --steps 2"):
-        _refuse_unfit(make_task(steps=2), Growing(4), "mine")
-    _refuse_unfit(make_task(), TwoHeads(), "mine")
+        refuse_unfit(make_task(steps=2), Growing(4), "mine")
+    refuse_unfit(make_task(), TwoHeads(), "mine")

@@ -24,7 +24,8 @@ from softmatch.errors import InputError, TrainingError
 from softmatch.experiments.executors.on_ray import connected, passed_on, reason
 from softmatch.files.locks import held
 from softmatch.files.tensors import read_checked, write_checked
-from softmatch.inference.predict import Predicted, Predictions, Progress, predict, predict_records, use_device, use_encoder
+from softmatch.inference.predict import Progress, predict, predict_records, use_device, use_encoder
+from softmatch.inference.prediction_summary import Predicted, Predictions
 from softmatch.runs.model import load_model
 
 AHEAD = 2

@@ -5,7 +5,6 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -22,21 +21,11 @@ from softmatch.experiments.sweep import Sweep
 from tests.experiments.tiny import METHODS, Heard, tiny, wait_for
 
 pytestmark = [
+    pytest.mark.usefixtures("ray_cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves pipes and files to the garbage collector
 ]
 LONG: dict[str, Any] = {"steps": 100_000, "evaluate_every": 20, "checkpoint_every": 50_000}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cluster() -> Iterator[None]:
-    """One for all tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "disabled")  # which would write a token into the user's home
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
-        yield
-        ray.shutdown()
 
 
 @pytest.fixture

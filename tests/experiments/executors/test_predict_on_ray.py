@@ -4,12 +4,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 import softmatch
 from softmatch.cli.app import main
@@ -23,20 +21,11 @@ from softmatch.inference.predict import predict
 from tests.experiments.tiny import wait_for
 
 pytestmark = [
+    pytest.mark.usefixtures("ray_cluster"),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves pipes and files to the garbage collector
 ]
 ROWS, PIECE = 400, 5
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _cluster() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "disabled")  # which would write a token into the user's home
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
-        yield
-        ray.shutdown()
 
 
 @pytest.fixture(scope="module")

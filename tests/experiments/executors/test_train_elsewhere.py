@@ -1,12 +1,10 @@
 """`softmatch train --on ray` and `--on slurm` with a real Ray cluster and with submitit's own processes."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import ray
 import submitit
 
 from softmatch.cli.app import main
@@ -37,27 +35,21 @@ class Dies(Constant):
 SETTINGS = ["--steps", "20", "--checkpoint-every", "5", "--evaluate-every", "10", "--no-baseline", "--device", "cpu"]
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_a_group_of_workers_that_loses_one_ends_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # which would write a token into the user's home
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     (tmp_path / "own.py").write_text(DYING)
     command = ["train", "two-moons", "--method", "own.py:Dies", *SETTINGS]
-    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
-    try:
-        assert main([*command, "--out", "lost", "--on", "ray", "--processes", "3"]) == 2
-        assert "--processes 3: this Ray cluster has room for 2, with 1 CPU each" in capfd.readouterr().err
-        assert main([*command, "--out", "lost", "--on", "ray", "--processes", "2", "--retries", "1"]) == 0
-        assert main(["train", "two-moons", "--steps", "0", "--on", "ray", "--processes", "2"]) == 2  # wrong use is not retried
-    finally:
-        ray.shutdown()
+    assert main([*command, "--out", "lost", "--on", "ray", "--processes", "3"]) == 2
+    assert "--processes 3: this Ray cluster has room for 2, with 1 CPU each" in capfd.readouterr().err
+    assert main([*command, "--out", "lost", "--on", "ray", "--processes", "2", "--retries", "1"]) == 0
+    assert main(["train", "two-moons", "--steps", "0", "--on", "ray", "--processes", "2"]) == 2  # wrong use is not retried
     assert (tmp_path / "died-before").exists()
     shown = capfd.readouterr()
     assert "resuming after step 10 of 20" in shown.out
-    alone = [sys.executable, "-m", "softmatch", *command, "--out", "whole", "--processes", "2", "-q"]
-    assert subprocess.run(alone, check=False, timeout=300).returncode == 0
+    assert main([*command, "--out", "whole", "--processes", "2", "-q"]) == 0
     lost, whole = (next((tmp_path / name / "model").glob("*.safetensors")).read_bytes() for name in ("lost", "whole"))
     assert lost == whole
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
