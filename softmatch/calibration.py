@@ -76,12 +76,7 @@ class ClassFigures:
 
 
 def reliability(probs: Tensor, labels: Tensor, bins: int = BINS) -> list[Bin]:
-    """Confidence and accuracy in bins of equal width over max p.
-
-    Args:
-        probs: p(y | x), (N, C).
-        labels: true classes, (N,).
-    """
+    """Confidence and accuracy in bins of equal width over max p."""
     _check(probs, labels)
     confidence, predicted = probs.double().max(-1)
     places = (confidence * bins).long().clamp(0, bins - 1)
@@ -160,11 +155,7 @@ def calibrate(probs: Tensor, labels: Tensor, seed: int = 0) -> Calibration:
 
 
 def class_figures(predicted: Tensor, labels: Tensor, num_classes: int) -> list[ClassFigures]:
-    """Samples, error, precision and recall of each class.
-
-    Args:
-        predicted, labels: predicted and true classes, (N,).
-    """
+    """Samples, error, precision and recall of each class."""
     hits = torch.bincount(labels[predicted == labels], minlength=num_classes).tolist()
     samples = torch.bincount(labels, minlength=num_classes).tolist()
     given = torch.bincount(predicted, minlength=num_classes).tolist()

@@ -238,11 +238,7 @@ class FormerName(FutureWarning):
 
 
 def renamed(layer: Mapping[str, Any], where: str, warn: bool = False) -> dict[str, Any]:
-    """The settings under their current names.
-
-    Args:
-        warn: issue a `FormerName` warning for each former name.
-    """
+    """The settings under their current names."""
     found: dict[str, Any] = {}
     for key, value in layer.items():
         name = FORMER.get(key, key)

@@ -229,9 +229,6 @@ def error_interval(errors: Tensor, other: Tensor | None = None) -> tuple[float, 
     """Interval over test samples of the error rate (Wilson), or of its difference to `other` on the same samples (bootstrap).
 
     If no sample differs, the bootstrap has no spread, and the interval follows the rule of three.
-
-    Args:
-        errors, other: (N,) of 0 and 1, one value per test sample.
     """
     if other is None:
         return wilson_interval(int(errors.sum()), len(errors))

@@ -27,11 +27,6 @@ class Registry(nn.Module):
     """One row per sample of a set, by the sample's position. If a sample occurs twice in a batch, the later row counts.
 
     `values` has one more row than there are samples: rows that must not be written go there, without a branch on the device.
-
-    Args:
-        size: number of samples N; positions lie in 0 … N − 1.
-        shape: shape of one row.
-        fill: initial value of the rows.
     """
 
     values: Tensor

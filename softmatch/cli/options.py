@@ -32,11 +32,7 @@ _words: list[str] = []
 
 
 def remember(arguments: Sequence[str], tell: Callable[[str], None]) -> list[str]:
-    """Keep the arguments under the current names of their options, and return them.
-
-    Args:
-        tell: is given a line for each former name.
-    """
+    """Keep the arguments under the current names of their options, and return them."""
     command = next((word for word in arguments if not word.startswith("-")), "")
     names = RENAMED.get(command, {})
     names = {**names, **{f"--no-{old[2:]}": f"--no-{new[2:]}" for old, new in names.items()}}

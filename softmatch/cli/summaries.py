@@ -48,12 +48,7 @@ def _figures(*heads: str) -> Table:
 
 
 def print_result(result: Result, source: str, said: Sequence[str] = (), console: Console | None = None) -> None:
-    """Print the errors, the verdict, the files and the next commands.
-
-    Args:
-        source: data that were trained on.
-        said: warnings that were printed before.
-    """
+    """Print the errors, the verdict, the files and the next commands."""
     console = console or make_console()
     console.print()
     if result.test_error is not None and result.test_error_interval is not None:

@@ -129,17 +129,9 @@ def distil(
     from softmatch.cli.display import Display, make_console
     from softmatch.inference.distil import distil as run_distil
 
+    further = {"method": method, "device": device, **vars(parts), **given(settings)}
     with Display(make_console(talk)) as display:
-        found = run_distil(
-            *(run, out, source),
-            model=model,
-            measure=measure,
-            method=method,
-            device=device,
-            watcher=display,
-            **vars(parts),
-            **given(settings),
-        )
+        found = run_distil(run, out, source, model=model, measure=measure, watcher=display, **further)
     tell(found, talk)
 
 
@@ -211,7 +203,7 @@ def runs(
     if json:
         print(as_json([asdict(run) for run in found]))
         return
-    rows = [("date", "data", "method", "labels", "error", "baseline", "state")]
+    rows: list[tuple[str, ...]] = [("date", "data", "method", "labels", "error", "baseline", "state")]
     for run in found:
         labels = "–" if run.labels is None else f"{run.labels:,}"
         errors = percent(run.error), percent(run.baseline)

@@ -105,9 +105,6 @@ def draw_version(name: str, items: Tensor, augmented: Tensor, generator: torch.G
 
     A method's second strong view gets another version than the first, where there are two; all views of a step must be given
     a generator in the same state.
-
-    Args:
-        items, augmented: (B, …) and (B, A, …).
     """
     method, _, number = name.partition("_")
     if method == "weak":

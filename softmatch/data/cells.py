@@ -79,11 +79,7 @@ def number_text(value: float) -> str:
 
 
 def as_text(value: object) -> str:
-    """Write one cell as a text.
-
-    Raises:
-        TypeError: for lists, objects and bytes.
-    """
+    """Write one cell as a text."""
     if isinstance(value, str):
         return value
     if is_nothing(value):
@@ -100,13 +96,7 @@ def as_text(value: object) -> str:
 
 
 def as_text_column(values: Sequence[object] | npt.NDArray[np.generic], place: str, name: str, first: int = 1) -> list[str]:
-    """Write all cells of a column as texts.
-
-    Args:
-        place: name of the table in messages.
-        name: of the column.
-        first: number of the first row.
-    """
+    """Write all cells of a column as texts."""
     texts: list[str] = []
     try:
         texts.extend(map(as_text, values))

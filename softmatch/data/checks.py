@@ -82,11 +82,7 @@ def check_versions(records: Records) -> list[Finding]:
 
 
 def check_copies(examples: Examples, contents: Sequence[bytes]) -> list[Finding]:
-    """Report samples that occur more than once, and those of them with different labels.
-
-    Args:
-        contents: a digest of each item.
-    """
+    """Report samples that occur more than once, and those of them with different labels."""
     members = defaultdict[bytes, list[int]](list)
     for position, digest in enumerate(contents):
         members[digest].append(position)

@@ -19,11 +19,7 @@ MOSTLY = 0.9
 
 
 def digests(kind: InputKind, inputs: Inputs, items: Tensor | ImageFiles) -> list[bytes]:
-    """Compute a digest of the content of each input: bytes of files, texts without outer spaces, else the items' values.
-
-    Args:
-        items: what was made of the inputs.
-    """
+    """Compute a digest of the content of each input: bytes of files, texts without outer spaces, else the items' values."""
     if kind == "text":
         return [_text_digest(str(text)) for text in inputs]
     if kind in ("image", "sound"):

@@ -101,9 +101,7 @@ def locate(given: Sequence[Given], names: Sequence[str], digest_of: Callable[[in
     """Find the sample of each label: by its content where that is given, else by its name.
 
     Args:
-        names: of all samples.
         digest_of: gives the digest of the content of a sample by its position.
-        where: name of the source, for messages.
     """
     index = {name: position for position, name in enumerate(names)}
     known = cache(digest_of)
@@ -140,9 +138,7 @@ def add_labels(
     """Merge the labels of a file with those of the records. What stops training is among the findings.
 
     Args:
-        where: name of the source, for messages.
         prefer: which label counts where the two differ; None: a contradiction stops.
-        unlabeled: a word that means "no label".
     """
     given = read_label_file(path, unlabeled)
     found = locate(given, records.names, lambda position: sample_digest(records, position), where)

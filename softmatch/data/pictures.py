@@ -86,11 +86,7 @@ class UnreadableImage(UnreadableFile):
 
 
 def load(path: Path | Member) -> EncodedImage:
-    """Read the bytes of an image file or of a part of a shard, so that one read serves digest, header and pixels.
-
-    Raises:
-        UnreadableImage: the file cannot be opened.
-    """
+    """Read the bytes of an image file or of a part of a shard, so that one read serves digest, header and pixels."""
     try:
         return EncodedImage(path.read_bytes() if isinstance(path, Path) else path.read(), printable(str(path)))
     except OSError as error:
@@ -98,11 +94,7 @@ def load(path: Path | Member) -> EncodedImage:
 
 
 def content_digest(picture: Picture) -> bytes:
-    """Compute the SHA-256 digest of the content of a file, or of the pixels of a Pillow image.
-
-    Raises:
-        UnreadableImage: the file cannot be opened.
-    """
+    """Compute the SHA-256 digest of the content of a file, or of the pixels of a Pillow image."""
     if isinstance(picture, Image.Image):
         about = (picture.mode, picture.size, picture.getpalette(), picture.info.get("transparency"), orientation(picture))
         return hashlib.sha256(repr(about).encode() + picture.tobytes()).digest()
@@ -154,11 +146,7 @@ def _decode_jpeg(content: bytes, size: tuple[int, int], channels: int, upright: 
 
 
 def look(source: Picture) -> Header:
-    """Read the header of an image; no pixel is decoded. For threads, like `decode`.
-
-    Raises:
-        UnreadableImage: there is no such image, or it is too large to be decoded.
-    """
+    """Read the header of an image; no pixel is decoded. For threads, like `decode`."""
     with opened(source) as image:
         if image.format not in REDUCED:
             _refuse_huge(image)

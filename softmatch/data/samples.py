@@ -92,11 +92,7 @@ def is_texts(samples: Any) -> bool:
 
 
 def new_records(estimator: Any, samples: Any, columns: Columns) -> Records:
-    """Take samples to fit an estimator to, which learns the number and names of their features, as scikit-learn wants it.
-
-    Args:
-        columns: what the user has said about the columns of a frame. By default all are features.
-    """
+    """Take samples to fit an estimator to, which learns the number and names of their features, as scikit-learn wants it."""
     from sklearn.utils.validation import validate_data  # here: scikit-learn takes a second, which `is_frame` need not
 
     if is_frame(samples):

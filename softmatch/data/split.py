@@ -85,9 +85,6 @@ def make_split(
 
     Args:
         parts: positions to test on and all others to use, where they have been chosen already.
-
-    Raises:
-        InputError: where a class has too few samples, or `labels` is not a multiple of the number of classes.
     """
     number = len(examples.classes)
     if labels < number or labels % number:
@@ -113,9 +110,6 @@ def long_tail_counts(head: int, gamma: float, num_classes: int) -> list[int]:
 
     γ = 1 gives every class the same number; −γ gives the counts of γ in the opposite order. The floor is exact: 1,500 samples
     with γ = 100 end with 15, where powers in floating point may say 14.
-
-    Raises:
-        InputError: where −1 < γ < 1, or there is no first sample or no second class.
     """
     if num_classes < 2 or head < 1:
         raise InputError(f"a long tail needs two classes and a sample, not {num_classes} and {head}.")
@@ -157,9 +151,6 @@ def make_long_tailed_split(
         gamma, gamma_unlabeled: γ of the labelled and of the unlabelled samples (default: the same); 1 is uniform, a
             negative number reversed.
         disjoint: leave the labelled samples out of the unlabelled set, as USB does.
-
-    Raises:
-        InputError: where a class has too few samples for this, or would get no labelled one.
     """
     number = len(examples.classes)
     labeled_counts = long_tail_counts(head_labeled, gamma, number)

@@ -75,12 +75,7 @@ class Understood:
 
 
 def read_own(where: Any, reading: Reading, progress: Progress | None = None) -> Understood:
-    """Read a source of the user's own.
-
-    Raises:
-        InputError: the source cannot be read, or nothing can be learned from it: no labels, a single class. Everything else
-            that is noticed is a finding.
-    """
+    """Read a source of the user's own."""
     opened = open_source(where, reading.columns, need_label=reading.labels_from is None or reading.columns.label is not None)
     refuse_unused(opened.kind, reading)
     records, noticed = with_label_file(opened, reading)
@@ -270,11 +265,7 @@ def kind_of(preparation: Preparation) -> Kind:
 
 
 def fit_preparation(records: Records, reading: Reading, column: str | None = None, progress: Progress | None = None) -> Prepared:
-    """Fit a preparation to all inputs, and make items of them. Labels are not used.
-
-    Args:
-        column: of the texts, to find them again in another table.
-    """
+    """Fit a preparation to all inputs, and make items of them. Labels are not used."""
     refuse_unused(records.kind, reading)
     everything: Sequence[int] = range(len(records))
     preparation: Preparation

@@ -17,9 +17,6 @@ def synchronise(network: nn.Module) -> nn.Module:
 
     Uses torch's own layer on CUDA and the one below elsewhere. State dicts keep their names. With one process nothing changes.
     The network is changed in place if possible; use the returned one.
-
-    Raises:
-        InputError: for a batch normalisation with its own forward pass.
     """
     norms = [module for module in network.modules() if isinstance(module, _BatchNorm)]
     if world().size == 1 or not norms:

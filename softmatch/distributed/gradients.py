@@ -24,9 +24,6 @@ class GradientSum:
 
     Messages hold the parameters that had a gradient in the step before, the last layers first, as the backward pass reaches
     them. They leave in the same order in every process. What is left at the end, such as the first step's, leaves then.
-
-    Args:
-        size: bytes of a message.
     """
 
     def __init__(self, module: nn.Module, size: int = MESSAGE) -> None:

@@ -68,7 +68,6 @@ class Backbone(nn.Module):
 
         Args:
             tuned: number of layers; None: no parameter is trained, but only batch normalisation is in evaluation mode.
-            option: what the user has given, for messages.
         """
         if tuned is None:
             self._still = [module for module in self.modules() if isinstance(module, _BatchNorm)]
@@ -127,12 +126,7 @@ class Backbone(nn.Module):
 
     @torch.no_grad()
     def refuse_uncut(self, last: int, side: int, name: object) -> None:
-        """Raise InputError unless `above` of `below` is `forward`, on a trial input.
-
-        Args:
-            side: side of the trial images.
-            name: name of the encoder, for the message.
-        """
+        """Raise InputError unless `above` of `below` is `forward`, on a trial input."""
         inputs, mask = torch.arange(8).view(2, 4) % 5, torch.arange(4) < torch.tensor([[4], [2]])
         pixels = torch.linspace(-1.0, 1.0, 6 * side * side).view(2, 3, side, side)
         given = (inputs, mask) if self.of == "text" else (pixels, None)
@@ -246,12 +240,7 @@ def load_backbone(folder: Path, of: Modality) -> Backbone:
 
 @torch.no_grad()
 def feature_size(backbone: Backbone | TimmBackbone, side: int, name: object) -> int:
-    """D, found by a trial pass, because models have many names for it.
-
-    Args:
-        side: side of the trial image.
-        name: name of the encoder, for the message.
-    """
+    """D, found by a trial pass, because models have many names for it."""
     ids = torch.zeros(1, 2, dtype=torch.int64)
     try:
         found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(torch.zeros(1, 3, side, side))

@@ -38,8 +38,6 @@ def fetch(noun: str, name: str, revision: str | None, files: tuple[str, ...], co
     """Give the folder of a model of the hub; what is missing on disk is downloaded.
 
     Args:
-        noun: what it is, for messages.
-        name: id on the hub.
         revision: commit, branch or tag; None: the one that is on disk, else the newest.
         files: names or patterns of the files, in addition to the weights.
         copies: advice when the hub cannot be reached.

@@ -62,7 +62,6 @@ def find_model(kind: Kind, name: str, revision: str | None = None) -> Path:
     """The folder of a model; one that is not a local folder is fetched from the hub into its library's cache.
 
     Args:
-        name: a folder, or an id of the Hugging Face hub.
         revision: commit on the hub; by default the one that is on disk, else the newest.
 
     Raises:

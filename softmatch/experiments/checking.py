@@ -24,7 +24,6 @@ def check(
     """Open the source of every column once, and build the method of every cell that has unfinished runs.
 
     Args:
-        data: files of named sources.
         device: device to check on, if the runs are trained on other machines.
         encoder: replaces the encoder in the settings, for texts.
 

@@ -61,11 +61,7 @@ class Store:
         return None
 
     def result(self, run: Run) -> dict[str, Any] | None:
-        """result.json of a run; None if it is not finished.
-
-        Raises:
-            InputError: it is damaged, with what to do.
-        """
+        """result.json of a run; None if it is not finished."""
         if not self.is_finished(run):
             return None
         path = self.folder(run) / "result.json"

@@ -312,11 +312,7 @@ def _exporting(what: str) -> Iterator[None]:
 
 
 def _compare(call: Call, samples: Samples, expected: Mapping[int, Tensor], to: Format) -> float:
-    """Largest difference of a probability from the predictions of the original, by the number of first samples.
-
-    Raises:
-        SoftmatchError: it is too large, or a label differs.
-    """
+    """Largest difference of a probability from the predictions of the original, by the number of first samples."""
     largest = 0.0
     for number, wanted in expected.items():
         try:

@@ -204,9 +204,6 @@ def open_records(
     Args:
         where: name of the model's run, for messages.
         trained: column of the labels in training, and the word for none; the default for `columns`.
-
-    Raises:
-        InputError: the source is not of the kind that the model was trained on.
     """
     takes, columns = model.preparation.takes, columns_for(model, columns, source)
     if _is_text(model, source):

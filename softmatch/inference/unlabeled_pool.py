@@ -129,8 +129,6 @@ def open_pool(
 
     Args:
         source: new place of the data, if they have moved; the arrays or the frame, if they were not a file.
-        network, views: your own, for a run with such; see `load_model`.
-        encoder_path: new place of the encoder of the run.
 
     Raises:
         InputError: the data do not exist any more, or are not those of the run.

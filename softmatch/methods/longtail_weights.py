@@ -24,9 +24,7 @@ class EqualShareThreshold(Weighting):
     always for the head class; a class that is not predicted keeps its T, and all classes do if the head class is not.
 
     Args:
-        num_classes: C.
         head: the class with the most labels.
-        threshold: τ.
     """
 
     thresholds: Tensor

@@ -32,12 +32,7 @@ def blend(first: Tensor, second: Tensor, share: Tensor) -> Tensor:
 
 
 def mixup(inputs: Tensor, targets: Tensor, alpha: float, per_sample: bool = True) -> tuple[Tensor, Tensor]:
-    """Mix each sample and its target with another of the same batch, chosen by a permutation; its own share is ≥ ½.
-
-    Args:
-        inputs: (B, …).
-        targets: (B, C), distributions over classes.
-    """
+    """Mix each sample and its target with another of the same batch, chosen by a permutation; its own share is ≥ ½."""
     partner = torch.randperm(len(inputs)).to(inputs.device)
     share = mixing_shares(len(inputs), alpha, per_sample).to(inputs.device)
     return blend(inputs, inputs[partner], share), blend(targets, targets[partner], share)

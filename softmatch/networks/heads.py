@@ -113,12 +113,7 @@ SCALE = 2.0
 
 
 class Adapted(nn.Module):
-    """A frozen linear map W with a trained low-rank update: W + 2·B·A (LoRA, Hu et al. 2022). B starts at zero.
-
-    Args:
-        base_layer: the map.
-        rank: rank of B·A.
-    """
+    """A frozen linear map W with a trained low-rank update: W + 2·B·A (LoRA, Hu et al. 2022). B starts at zero."""
 
     def __init__(self, base_layer: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -147,7 +142,6 @@ def add_adapters(model: nn.Module, inside: Sequence[str], rank: int, name: objec
 
     Args:
         inside: names of the module lists that hold the layers.
-        name: name of the encoder, for the message.
     """
     found = [
         (path, module)

@@ -35,11 +35,6 @@ DROPOUT = 0.1
 class Pretrained(FeatureNetwork):
     """An encoder and a head: a linear layer, for "gelu" on GELU(W·dropout(x) + b) of the encoder's output.
 
-    Args:
-        backbone: the encoder.
-        num_features: D, size of its output for an item.
-        head: "linear" or "gelu".
-
     Attributes:
         last: number of trained layers, if the network also takes activations below them.
     """
@@ -84,11 +79,7 @@ class Pretrained(FeatureNetwork):
 
 
 class PretrainedImage(Pretrained):
-    """An encoder for images, which are resized to the size the encoder was trained on.
-
-    Args:
-        side: side of the images the encoder was trained on.
-    """
+    """An encoder for images, which are resized to the size the encoder was trained on."""
 
     def __init__(self, backbone: Backbone, num_features: int, num_classes: int, side: int, head: Head = "linear") -> None:
         super().__init__(backbone, num_features, num_classes, head)
@@ -112,12 +103,7 @@ class PretrainedImage(Pretrained):
 
 
 class PretrainedText(Pretrained):
-    """An encoder for token ids that are padded on the right.
-
-    Args:
-        pad: id of the padding.
-        pooling: "mean" or "cls".
-    """
+    """An encoder for token ids that are padded on the right."""
 
     def __init__(
         self, backbone: Backbone, num_features: int, num_classes: int, pad: int, pooling: str, head: Head = "linear"
@@ -177,11 +163,7 @@ class PretrainedText(Pretrained):
 
 
 def _similar(lengths: Tensor, most: int) -> tuple[Tensor, list[int]]:
-    """The order of texts from long to short, and the number of texts in each pass.
-
-    Args:
-        most: maximum number of texts in a pass.
-    """
+    """The order of texts from long to short, and the number of texts in each pass."""
     sorted_, order = torch.sort(lengths, descending=True, stable=True)
     sizes, longest, padding = list[int](), 0, 0
     for length in sorted_.tolist():

@@ -43,12 +43,7 @@ def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str | M
 
 
 def html_result(result: Mapping[str, Any], report: str) -> str:
-    """Show the figures of a run, its verdict and its warnings.
-
-    Args:
-        result: figures as in result.json.
-        report: path of the page of the run.
-    """
+    """Show the figures of a run, its verdict and its warnings."""
     contents = Contents(result=dict(result))
     rows = [(tile["name"], tile["value"], tile["note"]) for tile in wording.tiles(contents)]
     notes = [*wording.warnings(contents), f"Report: {report}"]

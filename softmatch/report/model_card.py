@@ -40,8 +40,6 @@ def model_card(run: RunFolder, address: str, takes: str, described: str, encoder
 
     Args:
         address: of the model, for `softmatch.load_model`: hf://owner/name, or a folder.
-        takes: "image", "text", …: see `Preparation`.
-        described: input of the model in words.
         encoder: pretrained encoder that the model needs.
         licence: identifier such as "mit", if the owner has chosen one.
     """

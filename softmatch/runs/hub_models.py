@@ -13,9 +13,6 @@ def upload(folder: Path, repo: str, private: bool) -> str:
 
     Args:
         private: only its owners see the repository. A public one that exists already is refused.
-
-    Raises:
-        InputError: not logged in, no right to write, no such owner, or the hub cannot be reached.
     """
     try:
         from huggingface_hub import HfApi, constants, get_token
@@ -68,11 +65,7 @@ def is_on_hub(run: Path | str) -> bool:
 
 
 def find_run(run: Path | str) -> Path:
-    """Give the folder of a run; a model on the hub is downloaded, or taken from the disk where the hub cannot be reached.
-
-    Raises:
-        InputError: the address is not one, the model cannot be downloaded, or a file is too large.
-    """
+    """Give the folder of a run; a model on the hub is downloaded, or taken from the disk where the hub cannot be reached."""
     if not is_on_hub(run):
         return Path(run)
     if (parts := ADDRESS.fullmatch(_text(run))) is None:

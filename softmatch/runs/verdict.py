@@ -14,7 +14,6 @@ def judge(difference: float, interval: tuple[float, float] | None) -> tuple[str,
 
     Args:
         difference: error of the method minus error of the baseline, as a fraction.
-        interval: 95 % interval of the difference.
     """
     if interval is None:
         return f"The difference is {signed(difference)} points. Without an interval it cannot be judged.", "open"
@@ -32,7 +31,6 @@ def rests_on(measured_on: object, samples: int) -> str:
 
     Args:
         measured_on: of the result of a run: "all", "random" or "chosen".
-        samples: number of samples that the error was measured on.
     """
     if measured_on == "random":
         wide = " They are few, so the interval is wide." if samples < FEW else ""

@@ -82,7 +82,6 @@ def cache_activations(task: Task, network: "Pretrained", say: Callable[[str], No
 
     Args:
         network: network of the task; its layers that are not trained make the activations.
-        say: told about progress.
     """
     source, done, told = _Source.of(task), 0, time.perf_counter()
     cache, number, size = _measure_cache(task, network, source)

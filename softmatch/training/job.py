@@ -140,8 +140,6 @@ def run_job(
 
     Args:
         run: an unfinished run of this job to resume.
-        listeners: see `open_listeners`.
-        group: name of the sweep, for the listeners.
     """
     started, listeners = time.perf_counter(), listeners or {}
     tracking = Tracking(listeners, watcher, group, run is not None)

@@ -233,9 +233,6 @@ def extrapolate(
 
     Args:
         distinct: number of different samples that were tested in all.
-
-    Returns:
-        the predictions, b, and its 95 % interval.
     """
     labels, wrong, tested = (np.array([getattr(t, key) for t in trained], dtype=float) for key in ("labels", "wrong", "tested"))
     generator, position = np.random.default_rng(0), np.log(labels / labels.max())

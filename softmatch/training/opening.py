@@ -82,7 +82,6 @@ def open_job(
 
     Args:
         given: settings of the user, from a file and the command line; later ones win.
-        where: name of the file, for messages.
         resuming: allow a run folder that contains an unfinished run.
     """
     named = find_source(source) if _is_named(source) else None

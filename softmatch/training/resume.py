@@ -34,9 +34,6 @@ def decide(job: Job, auto: bool, wants_to_resume: Callable[[RunFolder], bool]) -
 
     Args:
         auto: resume without asking.
-
-    Raises:
-        InputError: --out contains something else.
     """
 
     def look() -> str:

@@ -64,11 +64,7 @@ def warn_of_untested(version: str) -> None:
 
 
 def prepare_job(job: Job, network: Network | None = None, say: Callable[[str], None] | None = None) -> Task:
-    """Make the split and resolve "auto" settings. With --tune last-N, the activations that are missing are cached.
-
-    Args:
-        say: told about the progress of that.
-    """
+    """Make the split and resolve "auto" settings. With --tune last-N, the activations that are missing are cached."""
     warn_of_untested(torch.__version__)
     task, built = prepare_items(job, network)
     if task.config.last_layers is None:
@@ -237,11 +233,7 @@ def _momentum(config: Config, given: float | None) -> float:
 
 
 def make_trainer(task: Task, method: Method, check: Callable[[], None] | None = None) -> Trainer:
-    """Make the trainer of one network: its weights, batches, optimiser and averages follow from the seed.
-
-    Args:
-        check: called regularly while all unlabelled samples are predicted; see `predict_probabilities`.
-    """
+    """Make the trainer of one network: its weights, batches, optimiser and averages follow from the seed."""
     config = task.config
     make = partial(
         make_optimizer,

@@ -255,11 +255,7 @@ TRACKERS: Mapping[str, type[Tracker]] = {each.name: each for each in (Trackio, T
 
 
 def find_listeners(given: Iterable[str | Listener]) -> dict[str, Listener]:
-    """Listeners by name: trackers, your own as file.py:name, and objects.
-
-    Raises:
-        InputError: there is no such tracker, its library is missing, or an object is not a listener.
-    """
+    """Listeners by name: trackers, your own as file.py:name, and objects."""
     found: dict[str, Listener] = {}
     for each in given:
         name = each if isinstance(each, str) else type(each).__name__

@@ -61,9 +61,6 @@ def randaugment(
 
     Operations are drawn and grouped on the host, which never waits for the device. Each round sorts the images by operation
     once, from the order of the last round to that of this one. The geometric operations of a round are one call.
-
-    Args:
-        rows: the rows of the batch that the images are; by default the whole batch.
     """
     whole, part = rows or Rows(len(images))
     choices = [RANDAUGMENT[name] for name in sorted(names, key=lambda name: RANDAUGMENT[name].geometry is None)]
@@ -104,9 +101,6 @@ def channel_statistics(items: Tensor, chosen: Tensor | None = None, chunk: int =
     """Mean and standard deviation of each channel of uint8 images (N, C, H, W), as pixel values in 0 … 1.
 
     Both follow exactly from the counts of each value, in the memory of one chunk of images.
-
-    Args:
-        chosen: positions of the images to count; all by default.
     """
     channels, number = items.shape[1], len(items) if chosen is None else len(chosen)
     counts = torch.zeros(channels, 256, dtype=torch.int64)

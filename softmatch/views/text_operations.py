@@ -57,7 +57,6 @@ def find_words(ids: Tensor, pad: int, special: Sequence[int], continues: Tensor 
     """Find the words in token ids (B, L).
 
     Args:
-        special: ids that are not words.
         continues: for each id, whether it continues the word before it (`find_continuing`); None: no token does.
     """
     are = ids != pad

@@ -21,12 +21,7 @@ PATIENCE = 600.0
 
 
 class ActivationCache:
-    """Activations (T, D) of inputs, as float16, one after the other. New ones are appended: the values first, then the index.
-
-    Args:
-        maker: description of whatever decides the activations.
-        width: D.
-    """
+    """Activations (T, D) of inputs, as float16, one after the other. New ones are appended: the values first, then the index."""
 
     def __init__(self, maker: str, width: int) -> None:
         self.folder = cache_folder() / "activations" / hashlib.sha256(f"{maker} {width}".encode()).hexdigest()[:32]

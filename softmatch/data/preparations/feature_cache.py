@@ -22,11 +22,7 @@ AT_ONCE = 500
 
 
 class FeatureCache:
-    """Features that one maker has made, in a file of its own. Without a usable file, nothing is found and nothing is kept.
-
-    Args:
-        maker: description of whatever decides the features.
-    """
+    """Features that one maker has made, in a file of its own. Without a usable file, nothing is found and nothing is kept."""
 
     def __init__(self, maker: str) -> None:
         self.path = cache_folder() / "features" / f"{hashlib.sha256(maker.encode()).hexdigest()[:32]}.sqlite"

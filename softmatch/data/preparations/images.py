@@ -133,7 +133,6 @@ def fit_images(
         paths: image files, images in memory, or Pillow images.
         size: side that they are resized to; None: their own where all are equal, square and small, else by their sizes.
         limit_bytes: files that would take more memory than this are not read but stay files.
-        names: of the files in findings; None: their paths.
     """
     names = picture_names(paths, names)
     headers, contents, failed, held = dict[int, Header](), list[bytes](), dict[int, UnreadableFile](), 0

@@ -291,12 +291,7 @@ class TablePreparation:
 
 
 def fit_table(inputs: Inputs, names: Sequence[str]) -> tuple[TablePreparation, list[Finding]]:
-    """Choose a form for each column, and a value where one is missing.
-
-    Args:
-        inputs: all rows of the training data.
-        names: of the rows in findings.
-    """
+    """Choose a form for each column, and a value where one is missing."""
     fitted = {name: fit_column(name, column) for name, column in _columns(inputs).items()}
     parts = [found.part for found in fitted.values() if found.part is not None]
     if not parts:

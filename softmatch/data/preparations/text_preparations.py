@@ -56,7 +56,6 @@ class TfidfPreparation:
     """Texts → float32 vectors (n, D) of length 1; a text without anything known is the zero vector.
 
     Args:
-        column: name of the texts' column.
         terms: the groups of letters, in the order of `idf`.
         idf: (terms,) how rare each is.
         components: (D, terms) the directions.
@@ -111,7 +110,6 @@ def fit_tfidf(
 
     Args:
         dimensions: maximum of directions; fewer where there are few texts or terms.
-        seed: of the decomposition.
         exactly: number of directions; those that the texts do not have are zero.
     """
     from sklearn.decomposition import TruncatedSVD
@@ -149,11 +147,8 @@ class TokenPreparation:
     """Texts → int32 token ids (n, L), padded on the right. Its tokenizer is saved with the model: no encoder is needed again.
 
     Args:
-        column: name of the texts' column.
         encoder: whose tokenizer it is.
-        tokenizer: texts to ids.
         length: L; what is longer is cut off.
-        lower: put texts into lower case first.
     """
 
     takes: InputKind = "text"
@@ -206,7 +201,6 @@ def fit_tokens(columns: Sequence[Sequence[str]], column: str, encoder: str, most
 
     Args:
         columns: all texts that are trained on, and each column of their augmented versions.
-        column: name of that of the texts.
         most: tokens that are kept of a text, and never more than the encoder takes.
     """
     folder = find_encoder(encoder)

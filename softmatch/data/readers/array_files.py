@@ -38,7 +38,6 @@ def open_arrays(x: Any, y: Any = None, where: str = "arrays") -> Found:
     Args:
         x: numbers (n, …), n texts, or a list of n series of different lengths (`uneven_series`).
         y: n labels, text or numbers; None, NaN, "" and the number −1 are unlabelled. None: there are no labels at all.
-        where: their name in messages.
     """
     inputs = _inputs(x, where)
     labels = [None] * len(inputs) if y is None else array_labels(y, where)

@@ -73,7 +73,6 @@ def decide(
 
     Args:
         sample: the first cells of every column.
-        where: the name of the table in messages.
         need_label: a missing column of labels is an error.
         whole: the sample is the whole table, so that a column of one value can be left out.
 

@@ -75,11 +75,7 @@ class TextLines:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Give the lines of a text file with their ends, as UTF-8 or as its byte order mark says; `.gz` is decompressed.
-
-    Raises:
-        InputError: the file cannot be opened, is damaged, is in another encoding or holds a NUL.
-    """
+    """Give the lines of a text file with their ends, as UTF-8 or as its byte order mark says; `.gz` is decompressed."""
     try:
         with _open(path) as raw:
             start = raw.read(4)

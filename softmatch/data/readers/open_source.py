@@ -40,7 +40,6 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
 
     Args:
         where: path of a folder or file, an id of the hub, a frame, a dataset, an array, or a pair of arrays (X, y).
-        columns: the meaning of columns, as far as the user says so.
         need_label: a table without a column of labels is an error.
     """
     columns = columns or Columns()

@@ -31,12 +31,7 @@ def is_dataset(samples: Any) -> bool:
 
 
 def open_dataset(dataset: Any, columns: Columns, need_label: bool = True) -> Opened:
-    """Open a `datasets.Dataset` or `DatasetDict`, or a map-style dataset of torch that gives pairs (item, label).
-
-    Args:
-        columns: their meaning, for a dataset of the library `datasets`.
-        need_label: a dataset without labels is an error.
-    """
+    """Open a `datasets.Dataset` or `DatasetDict`, or a map-style dataset of torch that gives pairs (item, label)."""
     if _is_stream(dataset):
         advice = "Load it without streaming=True, or give datasets.Dataset.from_list(list(dataset), features=dataset.features)."
         raise InputError(f"{STREAM} {advice}")

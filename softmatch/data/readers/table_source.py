@@ -252,12 +252,7 @@ class _Rows:
 
 
 def open_table(path: Path, columns: Columns, need_label: bool = True, reader: TableReader | None = None) -> OpenedTable:
-    """Open a table of texts or of columns to learn from.
-
-    Args:
-        columns: the meaning of columns, as far as the user says so; the rest is found and reported.
-        need_label: a table without a column of labels is an error.
-    """
+    """Open a table of texts or of columns to learn from."""
     reader = reader or read_table(path)
     if isinstance(reader, TextLines):
         if need_label:
