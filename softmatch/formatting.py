@@ -83,11 +83,7 @@ def some(texts: Sequence[str], shown: int = 3) -> str:
 
 
 def quoted(names: Sequence[str], shown: int = 5, what: str = "") -> str:
-    """List the first few names in quotes and count the rest: "'cat', 'dog' and 12 more classes".
-
-    Args:
-        what: noun for the rest, where it is needed.
-    """
+    """List the first few names in quotes and count the rest: "'cat', 'dog' and 12 more classes"."""
     rest = f" and {len(names) - shown:,} more {what}".rstrip() if len(names) > shown else ""
     return ", ".join(map(repr, names[:shown])) + rest
 

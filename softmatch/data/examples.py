@@ -27,8 +27,6 @@ class Examples:
         items: uint8 images (N, C, H, W), float vectors (N, D), float series (N, C, T), other floats (N, …), tokens of texts
             (N, L), or the files of images too many to hold in memory.
         labels: (N,) int64, positions in `classes` or −1.
-        classes: class names.
-        kind: what the items are.
         test: a test set that the source brings along, if any.
         statistics: mean and standard deviation per channel, of levels in 0 … 1, where they are known of the dataset.
         names: of the items, where the data are a user's own: a file or the number of a row.

@@ -51,7 +51,6 @@ class EncodedImage:
     """The bytes of an image file. They are decoded each time they are needed, and no pixels are kept.
 
     Attributes:
-        name: used in messages.
         lack: the reason why there is no content.
     """
 

@@ -28,8 +28,6 @@ class Grid:
     """Origin of series that were made of a table with one row per reading.
 
     Attributes:
-        series: column that says which series a row belongs to.
-        time: column of times; None: the rows are in order.
         columns: columns of the values, one per channel.
         step: time between two values of a series, in seconds where the times are dates.
     """
@@ -174,9 +172,7 @@ class Opened(Protocol):
     """A source that was found; its contents have not been read.
 
     Attributes:
-        where: its name in messages.
         columns: as the user said or as found.
-        findings: what was noticed; more may come while it is read.
         test: the part that the source keeps for testing, if there is one.
     """
 
@@ -225,12 +221,7 @@ class Found:
 
 
 class TableReader(Protocol):
-    """A table whose columns are known.
-
-    Attributes:
-        names: of all its columns.
-        findings: what was noticed.
-    """
+    """A table whose columns are known."""
 
     names: tuple[str, ...]
     findings: list[Finding]

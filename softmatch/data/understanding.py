@@ -41,13 +41,7 @@ class Reading:
 
     Attributes:
         test: a further source of the same form, to measure the error on.
-        image_size: side that images are resized to; None: by their sizes.
-        encoder: a pretrained encoder (folder or hub id).
-        tune: trained part of the encoder: "head" for none of it.
-        device: for the encoder.
         max_tokens: most that an encoder reads of a text; None: 128 where it is trained, else its own limit.
-        labels_from: a file of further labels.
-        prefer: the label that counts where this file and the source differ; None: a contradiction stops.
         arrays: what an array of numbers holds; None: by its shape and levels; "any": as it is, for views of the user's own.
         half: an encoder multiplies in bf16 where the device has units for it.
     """

@@ -268,8 +268,6 @@ class Tokenizer:
     """Texts to token ids.
 
     Attributes:
-        rules: tokenizer of the tokenizers library.
-        pad: id of the padding.
         mask: id of the mask token; None: the encoder has none.
         special: ids that are not words: start, end, padding, mask.
     """

@@ -35,8 +35,6 @@ class TextReading:
         pooling: mean of all tokens' vectors, or the first token's.
         normalize: scale the vector to length 1.
         length: maximum number of tokens; longer texts are truncated.
-        lower: convert the text to lower case first.
-        prefix: put before the text.
     """
 
     __pydantic_config__ = STRICT
@@ -98,7 +96,6 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS, prefix: str = "") 
 
     Args:
         most: upper bound of the length in tokens.
-        prefix: put before each text.
     """
     pooling, sentence = read_json(folder, "1_Pooling/config.json"), read_json(folder, "sentence_bert_config.json")
     modules = read_json(folder, "modules.json")

@@ -24,8 +24,6 @@ class Kind:
     """A kind of pretrained models, and the words for it in messages.
 
     Attributes:
-        noun: name of the kind.
-        indefinite: the noun with its article.
         extra: softmatch's extra with the required libraries.
         files: files that are fetched from the hub and fingerprinted, in addition to the weights.
         absent: message about a folder without config.json.
@@ -129,11 +127,7 @@ def import_transformers(kind: Kind) -> Any:
 
 
 def load_pretrained(kind: Kind, loader: str, folder: Path, dtype: torch.dtype) -> tuple[Any, set[str]]:
-    """The model in a folder, and the names of its missing weights.
-
-    Args:
-        loader: name of the library's class for such models.
-    """
+    """The model in a folder, and the names of its missing weights."""
     transformers = import_transformers(kind)
     refuse_fetching(read_json(folder, "config.json"), f"{kind.noun} {folder}")
     try:
@@ -147,11 +141,7 @@ def load_pretrained(kind: Kind, loader: str, folder: Path, dtype: torch.dtype) -
 
 
 def refuse_fetching(settings: Any, what: str) -> None:
-    """Raise InputError if a model's settings ask for anything but its own weights.
-
-    Args:
-        what: name of the model in the message.
-    """
+    """Raise InputError if a model's settings ask for anything but its own weights."""
     parts = list(settings.values()) if isinstance(settings, Mapping) else settings if isinstance(settings, list) else []
     for key, value in settings.items() if isinstance(settings, Mapping) else ():
         if value and key in HARMLESS and value not in HARMLESS[key]:

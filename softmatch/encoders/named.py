@@ -22,12 +22,8 @@ class NamedEncoder:
     """A pretrained encoder on the Hugging Face hub.
 
     Attributes:
-        purpose: when to choose it.
         hub: id on the hub. It is not gated, has safetensors weights, and needs no code of its own.
         revision: commit on the hub.
-        megabytes: size of the download.
-        commercial: the licence of the weights allows commercial use.
-        dimension: number of features.
         input: side of the images in pixels, or number of tokens of a text.
         evidence: published figure for the choice, with its source.
         prefix: put before each text, as in its training.

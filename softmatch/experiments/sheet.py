@@ -69,12 +69,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """One of the things that are compared.
-
-    Attributes:
-        name: name in tables; unique in a sheet.
-        settings: settings that make the difference, for example a method.
-    """
+    """One of the things that are compared."""
 
     name: str
     settings: Settings
@@ -85,10 +80,8 @@ class Column:
     """A setting in which rows are compared.
 
     Attributes:
-        name: name in tables, below the group; unique within it.
         group: heading over neighbouring columns, for example a dataset.
         source: source as in `softmatch train`.
-        settings: labels, network, batches, steps.
         made_of: see `Run`.
     """
 
@@ -108,8 +101,6 @@ class Sheet:
     """rows × columns × seeds.
 
     Attributes:
-        name: name of its folder: letters, digits and dashes.
-        title: title of its table.
         common: settings of all runs; a column overrides them, and a row overrides both.
     """
 

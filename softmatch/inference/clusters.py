@@ -51,10 +51,6 @@ def typical(features: Array, number: int, labeled: npt.NDArray[np.bool_], seed: 
     TypiClust (Hacohen, Dekel and Weinshall 2022): one cluster per label and requested sample; those with the fewest labels come
     first, and of these the largest; clusters of fewer than five samples are left out. A typical sample has a small mean distance
     to its 20 nearest neighbours in its cluster, or in 2,000 samples of it.
-
-    Args:
-        features: (N, D).
-        labeled: mask of the labelled samples (N,).
     """
     number = min(number, int((~labeled).sum()))
     wanted = min(number + int(labeled.sum()), max(MOST_CLUSTERS, number), len(features))

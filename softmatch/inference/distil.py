@@ -59,7 +59,6 @@ class Side:
         megabytes: weights, encoder and preparation, in 10⁶ bytes.
         samples_per_second: of predictions, from files, texts or rows to probabilities.
         error: on the test samples; None where it was not measured.
-        error_interval: 95 % interval.
     """
 
     network: str
@@ -75,12 +74,9 @@ class DistilledModel:
     """A distilled model, beside its teacher.
 
     Attributes:
-        run: run folder of the student.
         baseline_error: error of the student's network trained on the labels only; None without a baseline.
-        measured: what the errors were measured on.
         weight: mean λ of the pseudo-labels.
         reason: why all weights are 1; "" where they are those of the method.
-        machine: where predictions were timed.
     """
 
     run: Path

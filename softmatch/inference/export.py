@@ -59,12 +59,8 @@ class Exported:
     """An exported model that was compared with the original.
 
     Attributes:
-        path: the file, or the folder for safetensors.
-        files: all files that were written.
         samples: number of real samples in the comparison, in batches of one, three and all.
-        difference: largest difference of a probability.
         begins: description of its input.
-        url: address on the hub, if it was uploaded.
     """
 
     path: Path
@@ -87,8 +83,6 @@ class Sharing:
 
     Attributes:
         repo: owner/name; None: only write the folder that would be uploaded.
-        private: only its owners see the repository.
-        licence: identifier for the model card, such as "mit".
         include: further files of the run, of `SHARED`.
     """
 

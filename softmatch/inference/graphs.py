@@ -68,13 +68,7 @@ class WholeText(Whole):
 
 @dataclass(frozen=True)
 class Tokens:
-    """Texts → inputs of `WholeText`.
-
-    Attributes:
-        length: maximum number of tokens; longer texts are truncated.
-        lower: convert the text to lower case first.
-        prefix: put before the text.
-    """
+    """Texts → inputs of `WholeText`."""
 
     tokenizer: Tokenizer
     length: int
@@ -186,11 +180,7 @@ def begins(preparation: Preparation) -> str:
 
 
 def about_inputs(preparation: Preparation, name: str) -> dict[str, Any]:
-    """Entries for the JSON of a graph: `how_to_use`, and `image`, `text` or `features` for images, tokens and tables.
-
-    Args:
-        name: name of the graph's file.
-    """
+    """Entries for the JSON of a graph: `how_to_use`, and `image`, `text` or `features` for images, tokens and tables."""
     if isinstance(preparation, ImagePreparation):
         return _image(preparation)
     if (tokens := Tokens.of(preparation)) is not None:

@@ -54,11 +54,8 @@ class Predictions:
         counts: number of predictions of each class, the most frequent first.
         confidence: mean of the largest probability; None if nothing could be predicted.
         likeliest: the most likely classes of a single sample with their probabilities.
-        problems: number of samples that could not be used.
-        first_problem: reason of the first of them.
         known: number of samples with a label in the source that is a class of the model.
         error: share of wrong predictions on these; None without any.
-        error_interval: 95 % interval, by Wilson's formula.
         unknown_labels: number of samples with a label that is not a class of the model.
         unseen: by column of a table, cells with a value that the model cannot know.
         cut, filled: number of series that are longer, and shorter, than those of the model.

@@ -51,11 +51,7 @@ class Suggestions:
     """Samples to label, the most useful first, with random ones among them.
 
     Attributes:
-        names: names of files or rows.
-        positions: positions among the samples of the source.
         file: the table with an empty column `label` to fill in, or the tasks.
-        explanation: how they were chosen.
-        notes: findings about the source.
     """
 
     names: tuple[str, ...]
@@ -370,12 +366,7 @@ def _read(
 def cold_features(
     records: Records, reading: Reading, where: str, column: str | None, seed: int, progress: ReadingProgress | None = None
 ) -> tuple[Array, Sequence[int]]:
-    """Features for clustering (n, D), and the positions of the n records that can be read.
-
-    Args:
-        where: name of the source, for messages.
-        column: column of the texts.
-    """
+    """Features for clustering (n, D), and the positions of the n records that can be read."""
     made = fit_preparation(records, replace(reading, tune="head"), column, progress)
     items, kept = made.items, made.kept
     if not len(kept):

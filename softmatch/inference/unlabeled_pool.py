@@ -46,13 +46,7 @@ READING = (
 
 @dataclass(frozen=True)
 class Pool:
-    """The unlabelled pool of a run; the labelled samples are part of it, as in training.
-
-    Attributes:
-        model: the trained model, on the task's device.
-        task: task of the run, with its split.
-        source: place of the data.
-    """
+    """The unlabelled pool of a run; the labelled samples are part of it, as in training."""
 
     model: Model
     task: Task

@@ -57,8 +57,6 @@ class Entry:
     """A method as `softmatch methods` lists it; no other module knows a method by name.
 
     Attributes:
-        builder: a function or class that takes num_classes, fields of a Problem and the method's options.
-        name: the method's name as its authors write it.
         family: the group in which docs/methods.md lists it.
         remembers: its state grows with the number of unlabelled samples.
         strong: it uses strong views.

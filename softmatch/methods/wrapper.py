@@ -53,9 +53,6 @@ class Around(Method):
     """A match method with something around it. Everything that is not overridden is the match method's own.
 
     A base given as an object becomes a part of this method and must not be used elsewhere.
-
-    Attributes:
-        base: the match method.
     """
 
     def __init__(self, base: Match) -> None:

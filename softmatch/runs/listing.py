@@ -21,10 +21,7 @@ class Listed:
 
     Attributes:
         source, method, labels: what was trained; None where the folder does not say.
-        error: measured error as a fraction; None where there is none.
-        baseline: error of the baseline.
         state: "finished", "running", or "stopped at step N of M".
-        date: of the last change, in local time.
     """
 
     run: Path

@@ -138,13 +138,7 @@ def sample_activations(task: Task, network: "Pretrained") -> tuple[Task, "Encodi
 
 @dataclass(frozen=True)
 class Encoding:
-    """Cost of the activations that are not cached yet.
-
-    Attributes:
-        seconds: time of the encoder.
-        size: bytes on disk.
-        folder: where they are written.
-    """
+    """Cost of the activations that are not cached yet."""
 
     seconds: float
     size: int

@@ -50,7 +50,6 @@ class Job:
 
     Attributes:
         source: a name, the absolute path of a user's files, or a word such as "arrays"; as in config.yaml.
-        findings: notes about a user's own data.
         teacher: soft targets (N_U, C) and weights (N_U,) of the unlabelled samples of a split, where a model is distilled.
     """
 

@@ -45,7 +45,6 @@ class Task(Job):
     Attributes:
         split: training samples and, in `test`, held-out ones; of the saved model, or of a fold of its evaluation.
         num_features: size of the network's features; None where it does not show them.
-        processes: number of processes that train the network together.
         trained: number of parameters that training changes.
         activations: the items inside the encoder, if only its last layers are trained.
     """

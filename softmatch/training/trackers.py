@@ -39,12 +39,7 @@ FILES = ("report.html", "result.json", "config.yaml")
 
 
 class Tracker(Listener, ABC):
-    """A tracker that continues its own run when ours is resumed.
-
-    Attributes:
-        name: name in --track and of the extra.
-        module: module to import.
-    """
+    """A tracker that continues its own run when ours is resumed."""
 
     name: ClassVar[str]
     module: ClassVar[str]

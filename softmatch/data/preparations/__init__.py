@@ -40,7 +40,7 @@ class Preparation(Protocol):
         """Names of the columns of a table that it needs; none for images, and for arrays that were not made of a table."""
 
     def __call__(self, inputs: Inputs) -> Tensor:
-        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D), series or spectrograms (n, C, T), or other arrays."""
+        """Make items (n, …): uint8 images (n, C, H, W), float vectors (n, D), series or spectrograms (n, C, T), or others."""
 
     def settings(self) -> dict[str, Any]:
         """Give JSON from which, with `tensors`, `preparation_from` makes the same object again; has "kind"."""

@@ -24,15 +24,7 @@ KEPT = 2**28
 
 
 class JsonRows:
-    """A file of JSON objects, searched for its keys: an object may lack any of them, and a key may occur late.
-
-    Args:
-        rows: the objects, where they have been read already.
-
-    Attributes:
-        names: all keys, in the order in which they first occur.
-        findings: none; what is wrong is an error.
-    """
+    """A file of JSON objects, searched for its keys: an object may lack any of them, and a key may occur late."""
 
     def __init__(self, path: Path, rows: Sequence[dict[str, Any]] | None = None) -> None:
         self.path = path

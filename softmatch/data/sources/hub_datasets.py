@@ -126,12 +126,7 @@ class _Row(NamedTuple):
 
 
 class HubRows:
-    """A split on the hub as a table: see `softmatch.data.records.TableReader`. It stays in the hub library's own cache.
-
-    Attributes:
-        names: of its columns.
-        findings: none; what is wrong is an error.
-    """
+    """A split on the hub as a table: see `softmatch.data.records.TableReader`. It stays in the hub library's own cache."""
 
     def __init__(self, hub: Repository, split: str) -> None:
         library(hub.id, COPY)

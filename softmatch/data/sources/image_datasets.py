@@ -14,7 +14,6 @@ class Published:
 
     Attributes:
         classes: in the order of the labels; for ImageNet they are read from the folders.
-        shape: (C, H, W) of every image.
         mean, std: per channel, of levels in 0 … 1 over the training images (STL-10: over the labelled ones).
         hub: where it is on the Hugging Face hub. If a dataset moves, change it here.
         originals: its own files; None: a tree of image files.

@@ -28,7 +28,6 @@ class Texts:
     """A dataset of texts that others have published.
 
     Attributes:
-        classes: in the order of the labels.
         hub: where it is on the Hugging Face hub. If a dataset moves, change it here.
         text: the columns there that make up a text, one after the other with a space between them.
         first: number of the first class there.
@@ -173,9 +172,7 @@ class TextData:
 
     Attributes:
         train, test: texts with the names of their classes; those of `train` may have augmented versions.
-        classes: in the order of the labels.
         validation: texts that are kept apart to validate on, where a folder has such a table.
-        findings: what was noticed.
     """
 
     name: str

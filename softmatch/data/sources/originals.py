@@ -30,7 +30,6 @@ class Piece:
     Attributes:
         images: (n, C, H, W), with any strides: most are a view of the file's own layout.
         labels: (n,), every one −1 where the piece has no labels.
-        name: the file, for messages.
     """
 
     images: Images

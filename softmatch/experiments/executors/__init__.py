@@ -72,7 +72,6 @@ class Executor:
     """A place that runs jobs.
 
     Attributes:
-        slots: number of jobs at a time.
         options: options of `softmatch train` for all of them.
         start: starts a job from the arguments of `softmatch` and the log that its output is appended to; raises OSError.
     """

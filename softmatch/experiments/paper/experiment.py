@@ -114,7 +114,6 @@ class Experiment:
 
     Attributes:
         name: argument of `softmatch reproduce`.
-        where: its number in the paper.
         sheets: runs by scale; a figure of several panels has several sheets, an illustration none.
         published: the paper's numbers, by row and column of the paper's own scale.
         beside: title of a laptop's column → title of the paper's column whose number is shown beside it.
