@@ -21,7 +21,7 @@ from softmatch.config import Config, renamed
 from softmatch.data.defaults import suitable
 from softmatch.data.examples import UNLABELED, Examples
 from softmatch.data.readers.array_files import is_frame
-from softmatch.data.readers.python_datasets import is_dataset
+from softmatch.data.readers.hub_repositories import is_dataset
 from softmatch.data.records import Finding
 from softmatch.data.samples import LABEL_KINDS, has_labels, inputs_for, is_path, new_records, read_targets
 from softmatch.data.shards.shard_source import refuse_shards

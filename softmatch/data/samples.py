@@ -10,8 +10,8 @@ import numpy.typing as npt
 from softmatch.data.examples import UNLABELED
 from softmatch.data.preparations import Preparation
 from softmatch.data.readers.array_files import is_frame, open_frame, uneven_series
+from softmatch.data.readers.hub_repositories import is_dataset
 from softmatch.data.readers.labels import are_missing
-from softmatch.data.readers.python_datasets import is_dataset
 from softmatch.data.records import Columns, Inputs, Records, numbered
 from softmatch.errors import InputError
 from softmatch.formatting import quoted

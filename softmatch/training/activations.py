@@ -15,7 +15,7 @@ from torch import Tensor
 from softmatch.data.batches import Items
 from softmatch.data.loading import read_plain
 from softmatch.data.pictures import ImageFiles
-from softmatch.data.preparations.activation_cache import ActivationCache, content_of
+from softmatch.data.preparations.feature_cache import ActivationCache, content_of
 from softmatch.encoders.encoder_folder import find_encoder, take_fingerprint
 from softmatch.networks import ENCODER
 from softmatch.training.inputs import build_views

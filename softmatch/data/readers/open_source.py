@@ -7,9 +7,8 @@ from typing import Any
 from softmatch.data.readers.array_files import FrameTable, is_frame, open_arrays, open_frame, open_npy, open_npz
 from softmatch.data.readers.class_folders import MediaKind, media_kind, walk
 from softmatch.data.readers.csv_files import TextLines
-from softmatch.data.readers.hub_repositories import open_hub
+from softmatch.data.readers.hub_repositories import is_dataset, open_dataset, open_hub
 from softmatch.data.readers.image_folder import open_file_table, open_folder, open_single
-from softmatch.data.readers.python_datasets import is_dataset, open_dataset
 from softmatch.data.readers.readings import open_readings
 from softmatch.data.readers.series_files import SUFFIXES as SERIES_SUFFIXES
 from softmatch.data.readers.series_files import has_series_rows, open_series_file

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softmatch.data.preparations.activation_cache import ROW, ActivationCache, content_of
+from softmatch.data.preparations.feature_cache import ROW, ActivationCache, content_of
 from softmatch.errors import InputError
 
 CONTENTS = [number.to_bytes(32) for number in range(6)]
