@@ -14,15 +14,8 @@ from softmatch.errors import InputError
 from softmatch.report.drawn_charts import draw_charts
 from softmatch.runs.folder import RunFolder
 from softmatch.training.trackers import TRACKERS, final_figures, final_table, numbers, role_prefix
+from tests.training.test_tracking import FAST
 
-FAST: dict[str, Any] = {
-    "network": "mlp-8",
-    "steps": 6,
-    "evaluate_every": 2,
-    "threads": 1,
-    "labeled_batch": 8,
-    "unlabeled_batch": 8,
-}
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of the libraries
     pytest.mark.filterwarnings("ignore::FutureWarning"),

@@ -163,9 +163,7 @@ class ActivationCache:
     def _writing(self) -> Iterator[None]:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            busy = (
-                f"another process has been writing to {self.folder} for {MOST_WAIT / 60:.0f} minutes. Wait for it, or end it."
-            )
+            busy = f"another process has been writing to {self.folder} for {MOST_WAIT / 60:.0f} minutes. Wait for it, or end it."
             with held(self.folder / "lock", MOST_WAIT, busy):
                 yield
         except OSError as error:
