@@ -27,6 +27,13 @@ def ray_cluster() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as only_of_workers:
             only_of_workers.delenv("RAY_ADDRESS", raising=False)
             only_of_workers.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-            ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+            for attempt in (1, 2):  # a busy machine may be late for the first
+                try:
+                    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+                    break
+                except Exception:
+                    ray.shutdown()
+                    if attempt == 2:
+                        raise
         yield
         ray.shutdown()
