@@ -27,13 +27,11 @@ def ray_cluster() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as only_of_workers:
             only_of_workers.delenv("RAY_ADDRESS", raising=False)
             only_of_workers.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-            for attempt in (1, 2):  # a busy machine may be late for the first
-                try:
-                    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
-                    break
-                except Exception:
-                    ray.shutdown()
-                    if attempt == 2:
-                        raise
+            small = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "include_dashboard": False, "log_to_driver": False}
+            try:
+                ray.init("local", **small)
+            except Exception:  # a busy machine may be late for the first attempt
+                ray.shutdown()
+                ray.init("local", **small)
         yield
         ray.shutdown()

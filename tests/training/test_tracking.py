@@ -89,13 +89,8 @@ def test_a_listener_hears_settings_records_and_result(tmp_path: Path, untracked:
     run(tmp_path / "run", hears)
     (_, begun), *records, (_, result) = hears.calls
     assert hears.methods == ["start", *["record"] * 6, "end"]
-    assert (begun.name, begun.source, begun.folder, begun.group, begun.resumed) == (
-        "run",
-        "two-moons",
-        tmp_path / "run",
-        None,
-        False,
-    )
+    known = "run", "two-moons", tmp_path / "run", None, False
+    assert (begun.name, begun.source, begun.folder, begun.group, begun.resumed) == known
     assert begun.settings["steps"] == 6
     assert [f"{record['role']} {record['step']}" for _, record in records] == COURSE
     assert result == json.loads((tmp_path / "run" / "result.json").read_text())
