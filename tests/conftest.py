@@ -28,12 +28,8 @@ def ray_cluster() -> Iterator[None]:
         with pytest.MonkeyPatch.context() as only_of_workers:
             only_of_workers.delenv("RAY_ADDRESS", raising=False)
             only_of_workers.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-            small: dict[str, Any] = {
-                "num_cpus": 2,
-                "object_store_memory": 80 * 2**20,
-                "include_dashboard": False,
-                "log_to_driver": False,
-            }
+            small: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
+            small |= {"include_dashboard": False, "log_to_driver": False}
             try:
                 ray.init("local", **small)
             except Exception:  # a busy machine may be late for the first attempt
