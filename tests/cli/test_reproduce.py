@@ -56,7 +56,7 @@ def test_an_experiment_from_the_command_to_its_document(
         beside={},
         claims=claims,
     )
-    monkeypatch.setattr(paper, "EXPERIMENTS", {"tiny": tiny})
+    monkeypatch.setattr("softmatch.cli.reproducing.EXPERIMENTS", {"tiny": tiny})
     out, docs = tmp_path / "out", tmp_path / "docs"
     command = ["reproduce", "tiny", "--out", str(out), "--publish", str(docs), "--parallel-runs", "2"]
     assert main([*command, "--dry-run"]) == 0
