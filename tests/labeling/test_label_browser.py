@@ -200,13 +200,16 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     )
 
     chrome.run("location.hash = 'training'")
-    lengths = set()
+    lengths, notes = set(), set()
     deadline = time.monotonic() + 240
     while not chrome.run("document.querySelector('.lead').textContent").startswith("Finished"):
         lengths.add(chrome.run("(p => p.hidden ? 0 : p.value)(document.querySelector('progress'))"))
+        notes |= set(chrome.run("[...document.querySelectorAll('.tiles dd.note')].map(note => note.textContent)"))
         assert time.monotonic() < deadline, chrome.run("document.body.innerText")
         time.sleep(0.2)
     assert len(lengths) > 2, "the training was not seen to move"
+    assert any(note.startswith("95 % interval ") for note in notes), "live errors have no interval"
+    assert notes & {f"so far, on 15 samples of fold {fold} of 2" for fold in (1, 2)}, notes
     until(chrome, "document.querySelectorAll('.chart canvas').length", lambda number: number == 3)
     assert "errors on" in chrome.run("document.querySelector('.verdict').textContent")
     assert " to " in chrome.run("document.querySelectorAll('.tiles dd.note')[0].textContent")

@@ -18,6 +18,7 @@ from softmatch.errors import InputError
 from softmatch.labeling import trainings as module
 from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.trainings import Trainings
+from softmatch.metrics import wilson_interval
 from softmatch.runs.folder import RunFolder
 from tests.report.example import make_run
 
@@ -168,11 +169,15 @@ def test_the_network_that_is_trained_now_is_named(tmp_path: Path) -> None:
     seen = []
     for fold in range(1, 6):
         for folder in (tmp_path / "run" / "folds" / str(fold) / "twin", tmp_path / "run" / "folds" / str(fold)):
-            RunFolder(folder).append_record({"step": steps, "test_error": fold / 10})
+            RunFolder(folder).append_record({"step": steps, "test_error": fold / 10, "test_samples": 10})
             found = trainings.details("run")
             seen.append((found["part"], found["figures_of"]))
     assert seen[1] == ("Fold 2 of 5: baseline", "Fold 1 of 5: method")
     assert seen[-1] == ("Final model on all labels", "Fold 5 of 5: method")
+    assert found["live"]["method"] == {"error": 0.5, "interval": wilson_interval(5, 10), "samples": 10}
+    assert found["live"]["baseline"] == found["live"]["method"]
+    RunFolder(tmp_path / "run" / "folds" / "5").append_record({"step": steps + 1, "test_error": 7.0, "test_samples": 10})
+    assert trainings.details("run")["live"]["method"]["interval"] is None, "a damaged record"
     (tmp_path / "run" / "metrics.jsonl").write_text(records.splitlines()[0] + "\n")
     found = trainings.details("run")
     assert found["figures_of"] == "Final model on all labels"

@@ -4,7 +4,7 @@ import { page, pending, read, recover, update, watch } from "/static/server.js";
 import { labelScreen } from "/static/labelling.js";
 import { groupScreen, reviewScreen } from "/static/grids.js";
 import { enoughScreen, trainingScreen } from "/static/training.js";
-import { keyOf, make, warn } from "/static/parts.js";
+import { fail, keyOf, make, warn } from "/static/parts.js";
 
 const SCREENS = { label: labelScreen, group: groupScreen, training: trainingScreen, review: reviewScreen, enough: enoughScreen };
 const TITLES = { label: "Label", group: "Group", training: "Training", review: "Review", enough: "Enough?" };
@@ -70,11 +70,7 @@ async function poll() {
     if (changed) location.reload();
     if (!pending()) page.connected = true; // else the acts that wait find out
     update(pending() ? { csrf: state.csrf } : state);
-  } catch (error) {
-    page.connected = false;
-    page.problem = error.code === 403 ? "The server was started again. Open the new address that it has printed." : "";
-    update({});
-  }
+  } catch (error) { fail(error); }
 }
 
 async function begin() {

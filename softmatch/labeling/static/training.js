@@ -13,7 +13,7 @@ const WORK = { predict: "Predicting", export: "Exporting" };
 const STATES = { running: "Running", finished: "Finished", stopped: "Stopped; its state is saved", failed: "Failed" };
 
 const interval = (pair) => (pair ? `${percent(pair[0], 1)} to ${percent(pair[1], 1)}` : "");
-const tile = (name, value, note = "", title = null) => make("div", { title }, make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "note" }, note) : null);
+const tile = (name, value, notes = [], title = null) => make("div", { title }, make("dt", {}, name), make("dd", {}, value), ...[notes].flat().filter(Boolean).map((note) => make("dd", { class: "note" }, note)));
 const shares = (value) => (value === null || value === undefined ? "–" : percent(value, 1));
 
 function time(seconds) {
@@ -94,7 +94,7 @@ export function trainingScreen(main) {
     verdict.className = `verdict ${details.kind}`;
     output.textContent = details.output;
     measured.textContent = details.state === "running" && details.part.startsWith("Fold") ? FOLDS : details.measured;
-    caution.textContent = cautionOf(details);
+    caution.textContent = details.live && details.live.baseline.error === null && details.live.method.error === null ? "" : cautionOf(details);
     warnings.replaceChildren(...details.warnings.filter((text) => !(caution.textContent && text.startsWith("Measured on"))).map((text) => make("li", {}, text)));
     showTiles();
     const error = details.charts.find((chart) => chart.name === "error");
@@ -107,20 +107,23 @@ export function trainingScreen(main) {
   }
 
   function showTiles() {
-    const series = (key, label) => details.charts.find((chart) => chart.name === key)?.series.find((each) => each.label.startsWith(label))?.values ?? [];
-    const last = (key, label) => series(key, label).findLast((value) => value !== null);
-    const live = details.state !== "finished";
-    const at = series("error", details.method).findLastIndex((value) => value !== null);
-    const error = live ? last("error", details.method) : details.test_error;
-    const baseline = live ? (at < 0 ? null : series("error", "Baseline")[at]) ?? last("error", "Baseline") : details.supervised_test_error;
-    const note = live && details.figures_of ? `so far, of ${details.figures_of}` : "";
-    const quality = last("pseudo", "Quality") ?? details.quality;
+    const last = (label) => details.charts.find((chart) => chart.name === "pseudo")?.series.find((each) => each.label.startsWith(label))?.values.findLast((value) => value !== null);
+    const { live } = details;
+    const method = live?.method ?? { error: details.test_error, interval: details.test_error_interval, samples: details.test_samples };
+    const baseline = live?.baseline ?? { error: details.supervised_test_error, interval: details.baseline_interval, samples: details.test_samples };
+    const quality = last("Quality") ?? details.quality;
     tiles.replaceChildren(
-      tile(`Error, ${details.method}`, shares(error), live ? error && note : interval(details.test_error_interval)),
-      tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
-      tile(WORDS.Quantity, shares(last("pseudo", "Quantity") ?? details.quantity), "", "Quantity f in the report and the paper: mean weight of the unlabelled samples"),
+      errorTile(`Error, ${details.method}`, method),
+      errorTile("Error, baseline (labels only)", baseline),
+      tile(WORDS.Quantity, shares(last("Quantity") ?? details.quantity), "", "Quantity f in the report and the paper: mean weight of the unlabelled samples"),
       ...(quality === null || quality === undefined ? [] : [tile(WORDS.Quality, shares(quality), "", "Quality g in the report and the paper: share of the weight on right pseudo-labels")]),
     );
+  }
+
+  function errorTile(name, { error, interval: pair, samples }) {
+    if (error === null || error === undefined) return tile(name, "–");
+    const whose = details.live && details.figures_of.startsWith("Fold") ? ` of ${details.figures_of.split(":")[0].toLowerCase()}` : "";
+    return tile(name, shares(error), [pair ? `95 % interval ${interval(pair)}` : "", samples ? `${details.live ? "so far, " : ""}on ${counted(samples)} samples${whose}` : ""]);
   }
 
   function show(key, chart) {
