@@ -233,7 +233,7 @@ class SuggestionQueue:
     def _tell(self, done: int, total: int) -> None:
         if self._ended.is_set():
             raise InputError("stopped")
-        self.progress = (min(done, total - 1), total)
+        self.progress = (done, total)
 
     def _rows(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Rows of features of samples; −1 for one without. It takes time for these samples only, not for all that there are."""

@@ -268,6 +268,7 @@ class Trainings:
                 raise InputError(f"{self._command[0]} is still at work: wait for its end.")
             out.parent.mkdir(parents=True, exist_ok=True)
             place = self.folder / "command.log"
+            place.unlink(missing_ok=True)  # the page shows the output of the last command
             self._command = what, _spawn(words, place), place, out
             self._results[result.name] = result, self._command[1]
 

@@ -176,6 +176,10 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     assert {change["purpose"] for change in json.loads(lines[-1])["changes"]} == {"group"}
     chrome.press("z")
     saved(chrome, 30)
+    until(chrome, "document.querySelectorAll('.cell.out').length === 1")  # the same group, with what was unticked in it
+    until(chrome, "document.querySelector('button.main').textContent", lambda text: said in text)
+    chrome.press("s")
+    until(chrome, "document.querySelectorAll('.cell.out').length === 0")
 
     chrome.run("location.hash = 'review'")
     until(chrome, "document.querySelector('#list') !== null")
@@ -220,7 +224,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     assert "measured on samples that were chosen" in chrome.run(warned)
     assert chrome.run("document.querySelector('figure').hidden")  # one training is no curve
     chrome.run("[...document.querySelectorAll('button')].find(b => b.textContent === 'Predict all samples').click()")
-    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("Predicting: done"))
+    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("The predictions are ready"))
     assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
     until(chrome, "document.querySelector('.lead a') !== null")
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")

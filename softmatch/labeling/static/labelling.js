@@ -107,7 +107,7 @@ export function labelScreen(main) {
       if (button.dataset.classes) button.disabled = !state.classes.length;
     }
     const [done, total] = state.progress;
-    const finding = state.ready || state.problem ? state.problem : `Finding similar samples: ${counted(done)} of ${counted(total)}`;
+    const finding = state.ready || state.problem ? state.problem : done < total ? `Reading samples: ${counted(done)} of ${counted(total)}` : "Finding similar samples…";
     const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
     progress.replaceChildren(...[
       make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),

@@ -9,7 +9,7 @@ const WORDS = { Quantity: "Unlabelled samples used", Quality: "Right among those
 const USE = "Used: the weight that the method gives the unlabelled samples, on average; it grows as the model gets sure of them.";
 const RIGHT = " Right: the share of that weight on right classes, where they are known.";
 const FOLDS = "To measure the error, each part of the labels (a fold) is left out once and predicted by a model that has not seen it; the last model learns from all labels. The baseline is the same model, trained on the labels only.";
-const WORK = { predict: "Predicting", export: "Exporting" };
+const WORK = { predict: ["Predicting", "The predictions are ready"], export: ["Exporting", "The model is exported"] };
 const STATES = { running: "Running", finished: "Finished", stopped: "Stopped; its state is saved", failed: "Failed" };
 
 const interval = (pair) => (pair ? `${percent(pair[0], 1)} to ${percent(pair[1], 1)}` : "");
@@ -189,7 +189,7 @@ export function enoughScreen(main) {
     said.textContent = sentence(measured);
     caution.textContent = measured.length ? cautionOf(measured.at(-1)) : "";
     list.hidden = !runs.length;
-    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), shares(each.supervised_test_error), each.state].map((cell, place) => make("td", {}, cell, place === 1 && each.test_error_interval ? make("span", { class: "fine" }, interval(each.test_error_interval)) : null)))));
+    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[[counted(each.labels ?? 0)], [shares(each.test_error), each.test_error_interval], [shares(each.supervised_test_error), each.baseline_interval], [each.state]].map(([cell, pair]) => make("td", {}, cell, pair ? make("span", { class: "fine" }, interval(pair)) : null)))));
     const chosen = run.value || done.at(-1)?.name;
     run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
     use.hidden = !done.length;
@@ -203,7 +203,8 @@ export function enoughScreen(main) {
     predict.disabled = exporting.disabled = busy;
     output.hidden = !command;
     if (command) {
-      result.textContent = { running: `${WORK[command.what]}…`, finished: `${WORK[command.what]}: done. The result is ${command.file} on the machine of the server. `, failed: `${WORK[command.what]} failed:` }[command.state];
+      const [work, ready] = WORK[command.what];
+      result.textContent = { running: `${work}…`, finished: `${ready}: ${command.file} on the machine of the server. `, failed: `${work} failed:` }[command.state];
       if (command.state === "finished") result.append(make("a", { href: `/download/${encodeURIComponent(command.result)}`, download: true }, "Download"));
       output.textContent = command.output;
     }
