@@ -11,8 +11,9 @@ import numpy.typing as npt
 from softmatch.errors import InputError
 from softmatch.inference.clusters import USUAL_NEIGHBOURS, far_out, mean_distance
 from softmatch.labeling.label_log import NONE, SKIP
+from softmatch.labeling.light_model import MOST_FITTED, fitted
 from softmatch.labeling.shown_samples import ShownSamples
-from softmatch.labeling.suggestion_queue import MOST_FITTED, SuggestionQueue, fitted
+from softmatch.labeling.suggestion_queue import SuggestionQueue
 from softmatch.labeling.trainings import Trainings
 from softmatch.seeds import derive
 

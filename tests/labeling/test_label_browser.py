@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from benchmarks.label_servers import LabelServers, Server
-from tests.labeling.conftest import make_pictures
+from tests.labeling.conftest import KINDS, make_pictures
 from tests.report.chrome import Chrome
 
-KINDS = ("left", "right", "below")
 TINY = [
     *("--steps", "40", "--evaluate-every", "4", "--folds", "2", "--network", "mlp"),
     *("--labeled-batch", "8", "--unlabeled-batch", "16", "--threads", "1"),
@@ -224,7 +223,11 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     assert "measured on samples that were chosen" in chrome.run(warned)
     assert chrome.run("document.querySelector('figure').hidden")  # one training is no curve
     chrome.run("[...document.querySelectorAll('button')].find(b => b.textContent === 'Predict all samples').click()")
-    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("The predictions are ready"))
+    until(
+        chrome,
+        "document.querySelector('.lead[role=status]').textContent",
+        lambda said: said.startswith("The predictions are ready"),
+    )
     assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
     until(chrome, "document.querySelector('.lead a') !== null")
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")

@@ -170,7 +170,7 @@ export function groupScreen(main) {
     other.disabled = fresh.disabled = !group;
     undo.disabled = !page.state.undo;
     if (group) {
-      const guess = group.prediction ? `, probably ${group.prediction} (${percent(group.confidence)})` : "";
+      const guess = group.prediction ? `, probably ${group.prediction}` : "";
       said.textContent = `${group.samples.length} of ${counted(group.size)} similar samples${guess}. Untick those that do not belong, then label the rest.`;
     }
     classes.replaceChildren(...classButtons(pick, label));
