@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-FIFTH, LATER, UNTIL = 5, 20, 100
-"""Every fifth sample is random for measuring; none of the first 20, which teach more if they are chosen. By 100 all are made up
+FIFTH, LATER, UNTIL = 5, 40, 100
+"""Every fifth sample is random for measuring; none of the first 40, which teach more if they are chosen. By 100 all are made up
 for: only then are there the 20 random labels that an error needs."""
 
 
@@ -26,5 +26,5 @@ def is_for_measuring(marks: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 
 
 def measuring_due(number: int) -> int:
-    """Random samples among the first `number`: none of 20, 20 of 100, and a fifth from there on."""
+    """Random samples among the first `number`: none of 40, 20 of 100, and a fifth from there on."""
     return min(number // FIFTH, max(0, (number - LATER) * (UNTIL // FIFTH) // (UNTIL - LATER)))

@@ -1,4 +1,4 @@
-"""The queue: typical samples, then doubtful ones; after the first 20 a fifth at random, without a prediction; no sample twice."""
+"""The queue: typical samples, then doubtful ones; after the first 40 random ones, without a prediction; no sample twice."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ from softmatch.labeling.trainings import Trainings
 from tests.labeling.conftest import KINDS, put
 
 
-def test_samples_come_before_features_and_random_ones_after_twenty(queue: SuggestionQueue) -> None:
+def test_samples_come_before_features_and_random_ones_after_forty(queue: SuggestionQueue) -> None:
     purposes = []
-    for _ in range(40):
+    for _ in range(46):
         (each,) = queue.next(1, "tab", [])
         assert (each.purpose == "random") == queue.is_random(each.position)
         purposes.append(each.purpose)
         put(queue, each.position)
     random = sum(queue.is_random(position) for position in range(60))
-    assert purposes.count("random") == 5 <= random
-    assert purposes.index("random") == 23
-    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - 5
-    assert len(queue.next(100, "tab", [])) == 20
+    assert purposes.count("random") == 2 <= random
+    assert purposes.index("random") == 42
+    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - 2
+    assert len(queue.next(100, "tab", [])) == 14
 
 
 def test_typical_samples_are_found_again_when_all_are_labelled(queue: SuggestionQueue, monkeypatch: pytest.MonkeyPatch) -> None:
