@@ -131,8 +131,9 @@ class SuggestionQueue:
             taken = {k for k, (owner, _) in self._leases.items() if owner != tab} | set(held)
             found = list[Suggestion]()
             measured = sum(self.is_random(k) for k in held)
-            done = Counts(seen, self.shown, self._reserved)
-            measured, others = measured + done.random, len(held) - measured + done.others
+            done = [self.shown.ids[name] for name in list(seen) if name in self.shown.ids]
+            measured += int(self._reserved[done].sum())
+            others = len(held) + len(done) - measured
             plan = iter([each for each in self._plan if self._is_free(each.position, seen, taken)])
             random, rest = self._unseen(self._random, seen, taken), self._unseen(self._others, seen, taken)
             while len(found) < number:
@@ -292,15 +293,6 @@ class SuggestionQueue:
         )
         represents = f" Represents {similar:,} similar samples." if similar > 1 else ""
         return Suggestion(int(self.places[row]), CHOSEN, f"{said}{represents}", one, high)
-
-
-class Counts:
-    """Samples that were seen on the page: those for measuring, and the others."""
-
-    def __init__(self, seen: Iterable[str], shown: ShownSamples, reserved: npt.NDArray[np.bool_]) -> None:
-        positions = [shown.ids[name] for name in list(seen) if name in shown.ids]
-        self.random = int(reserved[positions].sum()) if positions else 0
-        self.others = len(positions) - self.random
 
 
 def _measuring(random: Any) -> Suggestion | None:

@@ -47,7 +47,6 @@ FIGURES = (
     "test_samples",
     "quantity",
     "quality",
-    "kept",
     "measured_on",
 )
 
@@ -186,7 +185,7 @@ class Trainings:
             left = (time.time() - started) * (1 - share) / (share - before)
         return {
             **summary,
-            **{key: data[key] for key in ("charts", "confidence", "largest_weight", "truth", "total")},
+            **{key: data[key] for key in ("charts", "confidence", "largest_weight", "truth")},
             "method": data["method"] if contents.config else "method",
             "live": None if contents.result else _live(shown),
             "measured_on": summary["measured_on"] if contents.result else _measured_on(contents),

@@ -219,7 +219,6 @@ export function reviewScreen(main) {
   const list = make("select", { id: "list", onchange: () => { chosenList = list.value; open(); } }, ...names.map((name) => make("option", { value: name, selected: name === chosenList }, LISTS[name][0])));
   const filter = make("select", { id: "filter", onchange: () => open() });
   const said = make("p", { class: "fine" });
-  const detail = make("div", { class: "detail" });
   const classes = make("div", { class: "classes", role: "group", "aria-label": "Correct the label of the chosen sample" });
   let version = -1;
   const load = (offset, number) => read("review", { list: chosenList, offset, number, ...(filter.value ? { label: filter.value } : {}) });
@@ -230,7 +229,7 @@ export function reviewScreen(main) {
     return make("div", { class: `cell${marked}`, role: "option", "aria-selected": String(place === grid.focus), "aria-label": `${row.text ?? row.name}: ${label ?? "no label"} ${guess}`, title: row.name },
       sampleView(row, true), make("span", { class: "caption" }, label ? make("strong", {}, label) : null, label && guess ? " " : "", guess));
   });
-  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, make("label", { for: "list" }, "List"), list, only ? null : make("label", { for: "filter" }, "Class"), only ? null : filter)), said, classes, detail, grid.box);
+  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, make("label", { for: "list" }, "List"), list, only ? null : make("label", { for: "filter" }, "Class"), only ? null : filter)), said, classes, grid.box);
 
   async function open(keepPlace = false) {
     try {
