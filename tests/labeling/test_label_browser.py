@@ -1,6 +1,7 @@
 """The page in a real browser, by keyboard: labels, undo, kills, two tabs, a training, phone, dark mode, screen reader."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -233,6 +234,19 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")
     assert len(fetched.splitlines()) == 61
     assert f"softmatch curve {project / 'runs' / '001'}" in chrome.run("document.querySelector('main').textContent")
+
+    runs = project / "runs"  # a second training, measured on random samples
+    shutil.copytree(runs / "001", runs / "002")
+    shutil.copy(runs / "001.json", runs / "002.json")
+    result = json.loads((runs / "002" / "result.json").read_text()) | {"measured_on": "random", "labels": 60}
+    (runs / "002" / "result.json").write_text(json.dumps(result))
+    chrome.run("location.hash = 'label'")
+    until(chrome, "document.querySelector('.stage') !== null")
+    chrome.run("location.hash = 'enough'")
+    lead = until(chrome, "document.querySelector('.lead')?.textContent", lambda said: said and said.startswith("With 60 labels"))
+    assert "cannot be compared" in lead
+    assert chrome.run("document.querySelector('figure').hidden")
+    assert chrome.run("document.querySelector('.runs').textContent.split('on chosen samples').length") == 2
     assert chrome.problems == []
     server.kill()
 

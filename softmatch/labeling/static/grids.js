@@ -202,7 +202,7 @@ export function groupScreen(main) {
 
 const LISTS = {
   disagreements: ["Doubtful labels", "Labels that a quick model contradicts, which has not seen them; where it is surest first."],
-  mistakes: ["Held-out mistakes", "Held-out samples that the newest training got wrong; the most confident first. These are often wrong labels."],
+  mistakes: ["Held-out mistakes", "Held-out samples that the newest training got wrong; the most confident first. Wrong labels may be among them."],
   predictions: ["Predictions", "Samples without a label, the most confident prediction first."],
   doubtful: ["Doubtful predictions", "Samples without a label, the least confident prediction first."],
   copies: ["Near copies", "Pairs that hardly differ. Those with different labels come first."],

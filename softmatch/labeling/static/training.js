@@ -189,16 +189,16 @@ export function enoughScreen(main) {
     said.textContent = sentence(measured);
     caution.textContent = measured.length ? cautionOf(measured.at(-1)) : "";
     list.hidden = !runs.length;
-    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[[counted(each.labels ?? 0)], [shares(each.test_error), each.test_error_interval], [shares(each.supervised_test_error), each.baseline_interval], [each.state]].map(([cell, pair]) => make("td", {}, cell, pair ? make("span", { class: "fine" }, interval(pair)) : null)))));
+    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[[counted(each.labels ?? 0)], [shares(each.test_error), each.test_error_interval, each.measured_on === "chosen" && each.test_error !== null], [shares(each.supervised_test_error), each.baseline_interval], [each.state]].map(([cell, pair, chosen]) => make("td", {}, cell, pair ? make("span", { class: "fine" }, interval(pair)) : null, chosen ? make("span", { class: "fine" }, "on chosen samples") : null)))));
     const chosen = run.value || done.at(-1)?.name;
     run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
     use.hidden = !done.length;
     const foreseen = measured.findLast((each) => each.curve)?.curve;
-    figure.hidden = measured.length < 2 && !foreseen; // one point is no curve
+    figure.hidden = alike(measured).length < 2 && !foreseen; // one point is no curve
     const last = measured.at(-1);
     ahead.textContent = foreseen?.verdict ?? "";
     how.replaceChildren(...(last ? [foreseen ? `${foreseen.tested} The last points of the chart are predicted. ` : "What more labels would bring can be predicted from twelve more trainings: ", ...(last.curve ? [] : [make("code", {}, `softmatch curve ${last.path}`)])] : []));
-    if (!figure.hidden) chart.draw({ name: "enough", runs: measured, predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
+    if (!figure.hidden) chart.draw({ name: "enough", runs: alike(measured), predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
     const busy = command?.state === "running";
     predict.disabled = exporting.disabled = busy;
     output.hidden = !command;
@@ -216,14 +216,17 @@ export function enoughScreen(main) {
   return { again: () => load().catch(fail), refresh: () => { if (page.state.command?.state === "running" && !timer) load(); }, close: () => { clearTimeout(timer); chart.close(); }, help: { Tab: "Move between the buttons" } };
 }
 
+/** Runs whose errors can be compared with that of the last: on chosen samples, or not. */
+const alike = (runs) => runs.filter((run) => (run.measured_on === "chosen") === (runs.at(-1).measured_on === "chosen"));
+
 function sentence(runs) {
   if (!runs.length) return "No training has measured its error yet. Train with at least 20 labels to see a first figure here.";
   const last = runs.at(-1);
   const now = `With ${counted(last.labels)} labels the error is ${percent(last.test_error, 1)} (95 % interval ${interval(last.test_error_interval)}).`;
-  const before = runs.findLast((run) => run.labels < last.labels);
-  if (!before) return `${now} Train again with more labels to see whether they help.`;
+  const before = alike(runs).findLast((run) => run.labels < last.labels);
+  if (!before) return `${now} ${runs.length > alike(runs).length ? "Earlier errors cannot be compared with it: they were measured on chosen samples. " : ""}Train again with more labels to see whether they help.`;
   const gain = before.test_error - last.test_error;
   const within = last.test_error_interval && before.test_error <= last.test_error_interval[1] && before.test_error >= last.test_error_interval[0];
-  const change = `${percent(Math.abs(gain), 1)} ${gain >= 0 ? "less" : "more"} than with ${counted(before.labels)}`;
+  const change = `${(100 * Math.abs(gain)).toFixed(1)} points ${gain >= 0 ? "less" : "more"} than with ${counted(before.labels)}`;
   return `${now} That is ${change}${within ? ", a difference within the interval: it may be chance" : ""}.`;
 }
