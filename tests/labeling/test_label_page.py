@@ -8,6 +8,7 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,10 +28,12 @@ def test_labels_undo_groups_and_the_table(servers: LabelServers, pictures: Path,
     server = servers.start(str(pictures), "--project", str(tmp_path / "p"), "--port", "0")
     client = Client(server.address)
     assert client.state["classes"] == []
-    first = client.get("next?number=20&tab=t")["samples"]
-    later = client.get("next?number=4&tab=t&held=" + ",".join(str(each["id"]) for each in first))["samples"]
-    assert [each["purpose"] for each in [*first, *later]] == ["chosen"] * 23 + ["random"]
-    first = [*first[:4], later[3]]
+    first: list[dict[str, Any]] = []
+    for number in (20, 20, 3):
+        held = ",".join(str(each["id"]) for each in first)
+        first += client.get(f"next?number={number}&tab=t&held={held}")["samples"]
+    assert [each["purpose"] for each in first] == ["chosen"] * 42 + ["random"]
+    first = [*first[:4], first[-1]]
     state = client.label([first[0]["id"]], " cat ", "new", request="one")
     assert client.label([first[0]["id"]], "cat", "new", request="one")["version"] == state["version"] == 1
     assert state["classes"] == [{"name": "cat", "count": 1}]
