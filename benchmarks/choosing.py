@@ -34,6 +34,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import softmatch
 import softmatch.inference.suggest as suggesting
+from softmatch.data.records import Columns
 from softmatch.data.understanding import Reading
 from softmatch.inference.clusters import k_means, reduced, standardized
 from softmatch.labeling.label_log import LabelLog
@@ -136,8 +137,9 @@ def by_the_page(pool: Pool, number: int, pictures: bool) -> list[int]:
         else:
             source = source.with_suffix(".csv")
             source.write_text("row,seed\n" + "".join(f"{place},{pool.seed}\n" for place in range(len(pool.items))))
-        shown, log = ShownSamples(str(source), Reading()), LabelLog(Path(name) / "project")
-        queue = SuggestionQueue(shown, log, Reading(), pool.seed)
+        reading = Reading() if pictures else Reading(columns=Columns(features=("row", "seed")))
+        shown, log = ShownSamples(str(source), reading), LabelLog(Path(name) / "project")
+        queue = SuggestionQueue(shown, log, reading, pool.seed)
         if pictures:
             queue.find_features()
         else:

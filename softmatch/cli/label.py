@@ -43,8 +43,8 @@ def label(
 ) -> None:
     """Label your data in the browser, with suggestions, and train from there.
 
-    The page is served from this machine only. It suggests typical samples first, then those that a light model doubts; after the
-    first 20, a fifth is drawn at random, to measure the error. Every label is on disk before the page says "saved", and every
+    The page is served from this machine only. It suggests typical samples first, then those that a light model doubts. After the
+    first 40, random ones among them measure the error. Every label is on disk before the page says "saved", and every
     step can be undone. Stop with Ctrl+C, and go on later with the same command. Options of `softmatch train` are for the
     trainings that the page starts.
 

@@ -245,11 +245,6 @@ class LabelLog:
         with self._guard:
             return {name: value for name, value in self.values.items() if value.label is not None}
 
-    def recent(self, number: int) -> list[Act]:
-        """Return the last acts, the newest first."""
-        with self._guard:
-            return self._acts[: -number - 1 : -1]
-
     def write_table(self, path: Path | None = None, without: Collection[str] = ()) -> Path:
         """Write the labels as a table, by default labels.csv of the project; a reader sees the old one or the new one.
 

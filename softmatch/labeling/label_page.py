@@ -14,6 +14,7 @@ from softmatch.data.label_file import CHOSEN, GROUP, RANDOM
 from softmatch.errors import InputError, SoftmatchError
 from softmatch.labeling.label_log import NONE, SKIP, How, LabelLog, class_name
 from softmatch.labeling.review_lists import ReviewLists
+from softmatch.labeling.sample_groups import choose_group
 from softmatch.labeling.shown_samples import ShownSamples
 from softmatch.labeling.suggestion_queue import SuggestionQueue
 from softmatch.labeling.trainings import Trainings
@@ -185,7 +186,7 @@ class LabelPage:
         _, queue = self._labelling
         passed = [_count(each) for each in _listed(about.get("passed"))]
         again = None if about.get("again") is None else _count(about["again"])
-        return {"group": queue.group(passed, again), "ready": queue.features is not None}
+        return {"group": choose_group(queue, passed, again), "ready": queue.features is not None}
 
     def review(self, about: dict[str, Any]) -> dict[str, Any]:
         """A part of a list of the Review screen."""

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from softmatch.errors import InputError
 from softmatch.inference.clusters import USUAL_NEIGHBOURS, far_out, mean_distance
 from softmatch.labeling.label_log import NONE, SKIP
+from softmatch.labeling.light_model import MOST_FITTED, fitted
 from softmatch.labeling.shown_samples import ShownSamples
-from softmatch.labeling.suggestion_queue import MOST_FITTED, SuggestionQueue, fitted
+from softmatch.labeling.suggestion_queue import SuggestionQueue
 from softmatch.labeling.trainings import Trainings
 from softmatch.seeds import derive
 
@@ -165,7 +166,7 @@ def _near_copies(queue: SuggestionQueue) -> list[Row]:
     rows = _compared(queue)
     distances, neighbours = NearestNeighbors(n_neighbors=2).fit(queue.features[rows]).kneighbors()
     nearest, usual = distances[:, 0], float(np.median(distances[:, 1]))
-    labels = dict(zip(*_lists(*queue.labeled_rows()), strict=True))
+    labels = dict(zip(*queue.labeled_rows(), strict=True))
     pairs = {
         tuple(sorted((int(rows[k]), int(rows[neighbours[k, 0]])))): float(nearest[k])
         for k in np.flatnonzero(nearest <= NEAR * usual)
@@ -178,10 +179,6 @@ def _near_copies(queue: SuggestionQueue) -> list[Row]:
     return found
 
 
-def _lists(rows: npt.NDArray[np.int64], labels: list[str]) -> tuple[list[int], list[str]]:
-    return rows.tolist(), labels
-
-
 def _outliers(queue: SuggestionQueue) -> list[Row]:
     """Samples far from all others, the farthest first."""
     if queue.features is None or len(queue.features) < 2 * USUAL_NEIGHBOURS:
@@ -190,7 +187,7 @@ def _outliers(queue: SuggestionQueue) -> list[Row]:
     among = queue.features[rows]
     distance = mean_distance(among, USUAL_NEIGHBOURS)
     far = np.flatnonzero(far_out(among, among) | (distance >= np.sort(distance)[-min(24, len(rows))]))
-    labels = dict(zip(*_lists(*queue.labeled_rows()), strict=True))
+    labels = dict(zip(*queue.labeled_rows(), strict=True))
     order, usual = far[np.argsort(-distance[far], kind="stable")], max(float(np.median(distance)), 1e-9)
     said = {k: f"{distance[k] / usual:.1f} × the usual distance" for k in order}
     return [_row(queue, int(rows[k]), labels.get(int(rows[k])), None, None, said=said[k]) for k in order]

@@ -3,13 +3,11 @@
 import hashlib
 import threading
 import time
-import warnings
-import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +19,10 @@ from softmatch.files.cache import entry, identity, replacing
 from softmatch.inference.clusters import Array, k_means, typical
 from softmatch.inference.suggest import FEW, SURE, cold_features
 from softmatch.labeling.label_log import LabelLog
+from softmatch.labeling.light_model import Head, fit_head
+from softmatch.labeling.measuring_samples import is_for_measuring, measuring_due, random_marks
 from softmatch.labeling.shown_samples import ShownSamples
-from softmatch.seeds import derive
 
-FIFTH, LATER, UNTIL = 5, 20, 100
-"""Every fifth sample is random for measuring; none of the first 20, which teach more if they are chosen. By 100 all are made up
-for: only then are there the 20 random labels that an error needs."""
 MOST = {"image": 100_000, "sound": 30_000, "text": 30_000, "table": 100_000}
 """Samples that get features, by kind; of a larger source, suggestions are made among this many at random."""
 SIDE = 32
@@ -37,17 +33,11 @@ ROUNDS = (10, 10, 20, 40, 80)
 """Typical samples found at a time: as many clusters as labels so far and in this round. More clusters at once would be worse."""
 EXPLORE = 4
 """Every fourth suggestion of a model is a typical sample instead: it may be of a class without any label yet."""
-MOST_FITTED = 3000
-"""Labels that the light model uses at most."""
-REGULARIZATION = 0.1
-"""Inverse strength at which the confidence of the light model was about its accuracy, with 30 to 300 labels on three sets."""
 QUIET, LATEST = 0.1, 0.5
 """Seconds without a new label after which suggestions are updated, and at the latest: a key press does not wait for that."""
 LEASE = 120.0
 """Seconds for which a sample that one tab has fetched is not given to another."""
-SHOWN = 48
-"""Samples of a group that are shown at a time."""
-SMALLEST_GROUP, PER_CLUSTER, MOST_CLUSTERS = 4, 40, 200
+PER_CLUSTER, MOST_CLUSTERS = 40, 200
 FEWEST_CLUSTERS, SMALLEST_CLUSTER = 10, 6
 """Clusters of a small source, as long as they have this many samples on average."""
 
@@ -61,13 +51,6 @@ class Suggestion:
     reason: str
     prediction: str | None = None
     confidence: float | None = None
-
-
-class Head(NamedTuple):
-    """Predictions of the light model on all samples with features: classes, and probabilities (n, C)."""
-
-    classes: list[str]
-    probs: Array
 
 
 class SuggestionQueue:
@@ -86,8 +69,8 @@ class SuggestionQueue:
         self.shown, self.log, self.seed = shown, log, seed
         side = {"image_size": SIDE} if shown.kind == "image" and reading.encoder is None else {}
         self._reading = replace(reading, **side)  # type: ignore[arg-type]  # an image size
-        names, marks = shown.records.names, _marks(shown.records.names)
-        self._reserved = marks < np.uint64(2**64 // FIFTH)
+        names, marks = shown.records.names, random_marks(shown.records.names)
+        self._reserved = is_for_measuring(marks)
         self.known = shown.known
         self.known_counts = Counter(self.known.values())
         order = np.argsort(marks, kind="stable")
@@ -148,8 +131,9 @@ class SuggestionQueue:
             taken = {k for k, (owner, _) in self._leases.items() if owner != tab} | set(held)
             found = list[Suggestion]()
             measured = sum(self.is_random(k) for k in held)
-            done = Counts(seen, self.shown, self._reserved)
-            measured, others = measured + done.random, len(held) - measured + done.others
+            done = [self.shown.ids[name] for name in list(seen) if name in self.shown.ids]
+            measured += int(self._reserved[done].sum())
+            others = len(held) + len(done) - measured
             plan = iter([each for each in self._plan if self._is_free(each.position, seen, taken)])
             random, rest = self._unseen(self._random, seen, taken), self._unseen(self._others, seen, taken)
             while len(found) < number:
@@ -220,7 +204,7 @@ class SuggestionQueue:
     def _find_typical(self, features: Array) -> list[tuple[int, int]]:
         """Rows of typical samples without a label, in the order in which to label them, and the sizes of their clusters."""
         known = self.labeled_rows()[0]
-        rows = np.union1d(np.flatnonzero(self._free_rows()), known)
+        rows = np.union1d(np.flatnonzero(self.free_rows()), known)
         labeled, found = np.isin(rows, known), list[tuple[int, int]]()
         for number in ROUNDS if len(rows) > 1 else ():
             if labeled.all():
@@ -233,7 +217,7 @@ class SuggestionQueue:
     def _tell(self, done: int, total: int) -> None:
         if self._ended.is_set():
             raise InputError("stopped")
-        self.progress = (min(done, total - 1), total)
+        self.progress = (done, total)
 
     def _rows(self, names: Iterable[str]) -> npt.NDArray[np.int64]:
         """Rows of features of samples; −1 for one without. It takes time for these samples only, not for all that there are."""
@@ -250,7 +234,7 @@ class SuggestionQueue:
         free[rows[rows >= 0]] = False
         return free
 
-    def _free_rows(self) -> npt.NDArray[np.bool_]:
+    def free_rows(self) -> npt.NDArray[np.bool_]:
         """Mask of the rows of features that may be suggested: not seen, without a label of the source, not for measuring."""
         return self._without(self.log.values)
 
@@ -268,17 +252,16 @@ class SuggestionQueue:
     def refresh(self) -> None:
         """Fit the light model to the labels, and choose the next samples."""
         assert self.features is not None
-        version, free = self.log.version, self._free_rows()
+        version, free = self.log.version, self.free_rows()
         rows, labels = self.labeled_rows()
         head = fit_head(self.features, rows, labels, self.seed)
         early = head is None or len(rows) < FEW * len(head.classes)
         if early and free.any() and not any(free[row] for row, _ in self._typical):  # many classes: all are labelled
             self._typical = self._find_typical(self.features)
-        explored = [(row, size) for row, size in self._typical if free[row]][:PLAN]
-        explore = [
-            Suggestion(int(self.places[row]), CHOSEN, f"Typical of {size:,} similar samples.", *_predicted(head, row))
-            for row, size in explored
-        ]
+        explore = list[Suggestion]()
+        for row, size in [(row, size) for row, size in self._typical if free[row]][:PLAN]:
+            said = head.likeliest(row) if head is not None else (None, None)
+            explore.append(Suggestion(int(self.places[row]), CHOSEN, f"Typical of {size:,} similar samples.", *said))
         plan = explore
         if head is not None and not early and free.any():
             plan = _interleave(self._doubtful(head, np.flatnonzero(free)), explore)
@@ -311,106 +294,11 @@ class SuggestionQueue:
         represents = f" Represents {similar:,} similar samples." if similar > 1 else ""
         return Suggestion(int(self.places[row]), CHOSEN, f"{said}{represents}", one, high)
 
-    def group(self, passed: Collection[int], again: int | None = None) -> dict[str, Any] | None:
-        """Choose a cluster of similar samples without a label, none of them for measuring.
-
-        Args:
-            passed: clusters that the user does not want.
-            again: cluster that the user has begun with, which is chosen if samples of it are left.
-        """
-        features, clusters, head = self.features, self.clusters, self.head
-        if features is None or clusters is None:
-            return None
-        free = np.flatnonzero(self._free_rows())
-        if head is not None:  # of each cluster, those that the light model takes for one class
-            free = np.concatenate([_of_one_class(head, free[clusters[free] == each]) for each in np.unique(clusters)])
-        names, counts = np.unique(clusters[free], return_counts=True)
-        sizes = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        wanted = [each for each, size in sizes.items() if size >= min(SMALLEST_GROUP, len(free)) and each not in passed]
-        wanted = [again] if again in sizes else wanted
-        if not wanted:
-            return None
-
-        def rank(cluster: int) -> tuple[float, int]:
-            sure = 1.0 if head is None else float(head.probs[free[clusters[free] == cluster]].mean(0).max())
-            return sure * min(sizes[cluster], SHOWN), cluster
-
-        best = max(wanted, key=rank)
-        members = free[clusters[free] == best]
-        distance = np.linalg.norm(features[members] - features[clusters == best].mean(0), axis=1)
-        members = members[np.argsort(distance, kind="stable")]
-        said = _predicted(head, members) if head is not None else (None, None)
-        return {
-            "cluster": best,
-            "size": len(members),
-            "samples": [self.shown.show(int(self.places[row]), brief=True) for row in members[:SHOWN]],
-            "prediction": said[0],
-            "confidence": said[1],
-        }
-
-
-class Counts:
-    """Samples that were seen on the page: those for measuring, and the others."""
-
-    def __init__(self, seen: Iterable[str], shown: ShownSamples, reserved: npt.NDArray[np.bool_]) -> None:
-        positions = [shown.ids[name] for name in list(seen) if name in shown.ids]
-        self.random = int(reserved[positions].sum()) if positions else 0
-        self.others = len(positions) - self.random
-
-
-def fit_head(features: Array, rows: npt.NDArray[np.int64], labels: list[str], seed: int) -> Head | None:
-    """Fit a logistic regression to the labelled rows; None where they are of one class."""
-    classes = sorted(set(labels))
-    if len(classes) < 2:
-        return None
-    if len(rows) > MOST_FITTED:
-        some = np.random.default_rng(derive(seed, "head")).permutation(len(rows))[:MOST_FITTED]
-        rows, labels = rows[some], [labels[k] for k in some]
-    model = fitted(features[rows], labels)
-    return Head([str(name) for name in model.classes_], np.asarray(model.predict_proba(features), dtype=np.float32))
-
-
-def fitted(features: Array, labels: list[str]) -> Any:
-    """Logistic regression on features of one scale."""
-    from sklearn.linear_model import LogisticRegression
-
-    model = LogisticRegression(C=REGULARIZATION, max_iter=100)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged: it is fitted again after the next label
-        return model.fit(features, labels)
-
-
-def _marks(names: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """Random number of each name, the same in every process: a checksum, mixed as SplitMix64 does."""
-    mixed = np.array([zlib.crc32(name.encode("utf-8", "replace")) for name in names], dtype=np.uint64)
-    mixed += np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)), dtype=np.uint64)
-
-
-def measuring_due(number: int) -> int:
-    """Random samples among the first `number`: none of 20, 20 of 100, and a fifth from there on."""
-    return min(number // FIFTH, max(0, (number - LATER) * (UNTIL // FIFTH) // (UNTIL - LATER)))
-
 
 def _measuring(random: Any) -> Suggestion | None:
     position = next(random, None)
     said = "Drawn at random to measure the error, so no prediction is shown."
     return None if position is None else Suggestion(position, RANDOM, said)
-
-
-def _predicted(head: Head | None, row: Any) -> tuple[str | None, float | None]:
-    """Likeliest class of a row, or of several together, and its probability."""
-    if head is None:
-        return None, None
-    probs = np.atleast_2d(head.probs[row]).mean(0)
-    return head.classes[int(probs.argmax())], float(probs.max())
-
-
-def _of_one_class(head: Head, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Rows that the model takes for the likeliest class of them all."""
-    return rows[head.probs[rows].argmax(1) == head.probs[rows].mean(0).argmax()] if len(rows) else rows
 
 
 def _whole(share: float) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from softmatch.config import RUN_SETTINGS
 from softmatch.data.cells import unguarded
+from softmatch.data.evaluation import FEWEST
 from softmatch.data.readers.csv_files import read_columns
 from softmatch.errors import STOPPED, InputError
 from softmatch.files.atomic import write_atomically
@@ -46,7 +47,6 @@ FIGURES = (
     "test_samples",
     "quantity",
     "quality",
-    "kept",
     "measured_on",
 )
 
@@ -159,8 +159,7 @@ class Trainings:
         """State and final figures of a training."""
         found = self._written(name, "result.json")
         figures = {key: found.get(key) for key in FIGURES}
-        baseline, tested = number(found.get("supervised_test_error")), number(found.get("test_samples"))
-        interval = wilson_interval(round(baseline * tested), int(tested)) if baseline is not None and tested else None
+        interval = _interval(found.get("supervised_test_error"), found.get("test_samples"))
         labels = found.get("labels") or self._about(name).get("labels")
         about = {"name": name, "state": self.state(name), "labels": labels, "baseline_interval": interval}
         return {**figures, **about, "path": str(self.path(name)), "curve": curve_points(self._written(name, "curve.json"))}
@@ -186,8 +185,10 @@ class Trainings:
             left = (time.time() - started) * (1 - share) / (share - before)
         return {
             **summary,
-            **{key: data[key] for key in ("charts", "confidence", "largest_weight", "truth", "total")},
+            **{key: data[key] for key in ("charts", "confidence", "largest_weight", "truth")},
             "method": data["method"] if contents.config else "method",
+            "live": None if contents.result else _live(shown),
+            "measured_on": summary["measured_on"] if contents.result else _measured_on(contents),
             "moment": next((moment for moment in reversed(data["moments"]) if moment["all"]), None),
             "share": 1.0 if contents.result else share,
             "part": part,
@@ -266,6 +267,7 @@ class Trainings:
                 raise InputError(f"{self._command[0]} is still at work: wait for its end.")
             out.parent.mkdir(parents=True, exist_ok=True)
             place = self.folder / "command.log"
+            place.unlink(missing_ok=True)  # the page shows the output of the last command
             self._command = what, _spawn(words, place), place, out
             self._results[result.name] = result, self._command[1]
 
@@ -296,6 +298,34 @@ class Trainings:
                 made = shutil.make_archive(str(path.with_name(f".{path.name}")), "zip", path)
                 Path(made).replace(packed)
             return packed
+
+
+def _interval(error: Any, samples: Any) -> tuple[float, float] | None:
+    """Wilson's interval of an error rate; None without the rate or the number of samples."""
+    rate, tested = number(error), int(number(samples) or 0)
+    return wilson_interval(round(rate * tested), tested) if rate is not None and 0 <= rate <= 1 <= tested else None
+
+
+def _live(contents: Contents) -> dict[str, Any]:
+    """Newest error of a network and that of its baseline at the same step, with intervals and numbers of samples."""
+    own, baseline = (
+        {record["step"]: record for record in records if number(record.get("test_error")) is not None}
+        for records in (contents.records, contents.baseline_records)
+    )
+    now = next(reversed(own.values()), {})
+    found: dict[str, Any] = {}
+    for key, record in (("method", now), ("baseline", baseline.get(now.get("step")) or next(reversed(baseline.values()), {}))):
+        error, samples = record.get("test_error"), record.get("test_samples")
+        found[key] = {"error": error, "interval": _interval(error, samples), "samples": samples}
+    return found
+
+
+def _measured_on(contents: Contents) -> str | None:
+    """Return "chosen" if fewer labels are random ones than an error needs, which is how training decides it."""
+    rows = {key: set(found) for key in ("labeled", "test", "chosen") if isinstance(found := contents.split.get(key), list)}
+    given, chosen = rows.get("labeled", set()) | rows.get("test", set()), rows.get("chosen", set())
+    few = given & chosen and len(given - chosen) < FEWEST
+    return "chosen" if few and not contents.setting("test") else None
 
 
 def _spawn(words: Sequence[str], output: Path) -> "subprocess.Popen[bytes]":

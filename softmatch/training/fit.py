@@ -124,11 +124,11 @@ class Curve:
 
 
 def error_figures(wrong: Tensor, labels: Tensor, num_classes: int) -> Record:
-    """Error rate of all samples and of each true class; None for a class without test samples."""
+    """Error rate of all samples, their number, and the error rate of each true class; None for a class without test samples."""
     counts = torch.bincount(labels, minlength=num_classes)
     errors = torch.bincount(labels, weights=wrong.double(), minlength=num_classes)
     each = [float(e / n) if n else None for e, n in zip(errors, counts, strict=True)]
-    return {"test_error": float(wrong.double().mean()), "test_class_errors": each}
+    return {"test_error": float(wrong.double().mean()), "test_samples": len(labels), "test_class_errors": each}
 
 
 def fit(task: Task, method: Method, to: Fit, known: Curve | None = None) -> Fitted:

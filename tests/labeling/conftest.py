@@ -8,6 +8,13 @@ import pytest
 from PIL import Image
 
 from benchmarks.label_servers import LabelServers
+from softmatch.data.understanding import Reading
+from softmatch.labeling.label_log import LabelLog
+from softmatch.labeling.shown_samples import ShownSamples
+from softmatch.labeling.suggestion_queue import SuggestionQueue
+
+KINDS = ("left", "right", "below")
+"""Class of each picture, in turn."""
 
 
 def make_pictures(folder: Path, number: int = 60) -> Path:
@@ -31,3 +38,17 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabelServers]:
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     return make_pictures(tmp_path / "pictures")
+
+
+@pytest.fixture
+def queue(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SuggestionQueue]:
+    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
+    shown, log = ShownSamples(str(pictures), Reading()), LabelLog(tmp_path / "project")
+    yield SuggestionQueue(shown, log, Reading())
+    log.close()
+
+
+def put(queue: SuggestionQueue, position: int, label: str | None = None) -> None:
+    name = queue.shown.records.names[position]
+    purpose = {name: "random" if queue.is_random(position) else "chosen"}
+    queue.log.write(f"{name} {queue.log.version}", "key", [(name, "")], label or KINDS[position % 3], purpose)

@@ -1,6 +1,7 @@
 """The page in a real browser, by keyboard: labels, undo, kills, two tabs, a training, phone, dark mode, screen reader."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,10 +10,9 @@ from typing import Any
 import pytest
 
 from benchmarks.label_servers import LabelServers, Server
-from tests.labeling.conftest import make_pictures
+from tests.labeling.conftest import KINDS, make_pictures
 from tests.report.chrome import Chrome
 
-KINDS = ("left", "right", "below")
 TINY = [
     *("--steps", "40", "--evaluate-every", "4", "--folds", "2", "--network", "mlp"),
     *("--labeled-batch", "8", "--unlabeled-batch", "16", "--threads", "1"),
@@ -176,6 +176,10 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     assert {change["purpose"] for change in json.loads(lines[-1])["changes"]} == {"group"}
     chrome.press("z")
     saved(chrome, 30)
+    until(chrome, "document.querySelectorAll('.cell.out').length === 1")  # the same group, with what was unticked in it
+    until(chrome, "document.querySelector('button.main').textContent", lambda text: said in text)
+    chrome.press("s")
+    until(chrome, "document.querySelectorAll('.cell.out').length === 0")
 
     chrome.run("location.hash = 'review'")
     until(chrome, "document.querySelector('#list') !== null")
@@ -200,13 +204,16 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     )
 
     chrome.run("location.hash = 'training'")
-    lengths = set()
+    lengths, notes = set(), set()
     deadline = time.monotonic() + 240
     while not chrome.run("document.querySelector('.lead').textContent").startswith("Finished"):
         lengths.add(chrome.run("(p => p.hidden ? 0 : p.value)(document.querySelector('progress'))"))
+        notes |= set(chrome.run("[...document.querySelectorAll('.tiles dd.note')].map(note => note.textContent)"))
         assert time.monotonic() < deadline, chrome.run("document.body.innerText")
         time.sleep(0.2)
     assert len(lengths) > 2, "the training was not seen to move"
+    assert any(note.startswith("95 % interval ") for note in notes), "live errors have no interval"
+    assert notes & {f"so far, on 15 samples of fold {fold} of 2" for fold in (1, 2)}, notes
     until(chrome, "document.querySelectorAll('.chart canvas').length", lambda number: number == 3)
     assert "errors on" in chrome.run("document.querySelector('.verdict').textContent")
     assert " to " in chrome.run("document.querySelectorAll('.tiles dd.note')[0].textContent")
@@ -217,12 +224,29 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     assert "measured on samples that were chosen" in chrome.run(warned)
     assert chrome.run("document.querySelector('figure').hidden")  # one training is no curve
     chrome.run("[...document.querySelectorAll('button')].find(b => b.textContent === 'Predict all samples').click()")
-    until(chrome, "document.querySelector('.lead[role=status]').textContent", lambda said: said.startswith("Predicting: done"))
+    until(
+        chrome,
+        "document.querySelector('.lead[role=status]').textContent",
+        lambda said: said.startswith("The predictions are ready"),
+    )
     assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
     until(chrome, "document.querySelector('.lead a') !== null")
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")
     assert len(fetched.splitlines()) == 61
     assert f"softmatch curve {project / 'runs' / '001'}" in chrome.run("document.querySelector('main').textContent")
+
+    runs = project / "runs"  # a second training, measured on random samples
+    shutil.copytree(runs / "001", runs / "002")
+    shutil.copy(runs / "001.json", runs / "002.json")
+    result = json.loads((runs / "002" / "result.json").read_text()) | {"measured_on": "random", "labels": 60}
+    (runs / "002" / "result.json").write_text(json.dumps(result))
+    chrome.run("location.hash = 'label'")
+    until(chrome, "document.querySelector('.stage') !== null")
+    chrome.run("location.hash = 'enough'")
+    lead = until(chrome, "document.querySelector('.lead')?.textContent", lambda said: said and said.startswith("With 60 labels"))
+    assert "cannot be compared" in lead
+    assert chrome.run("document.querySelector('figure').hidden")
+    assert chrome.run("document.querySelector('.runs').textContent.split('on chosen samples').length") == 2
     assert chrome.problems == []
     server.kill()
 

@@ -61,7 +61,7 @@ def test_a_class_is_renamed_and_merged_in_one_step_each(tmp_path: Path) -> None:
     for name, label in (("a", "cat"), ("b", "cta"), ("c", "dog"), ("d", "cta")):
         put(log, name, label, "random" if name == "d" else "chosen")
     log.rename("r", "cta", "bird")
-    assert log.rename("r", "cta", "bird") is log.recent(1)[0]
+    assert log.rename("r", "cta", "bird") is log._acts[-1]
     assert list(log.counts().items()) == [("cat", 1), ("bird", 2), ("dog", 1)]  # in its place, so with its key
     log.rename("m", "bird", "cat")
     assert log.counts() == {"cat": 3, "dog": 1}
@@ -82,7 +82,7 @@ def test_a_repeated_request_is_written_once(tmp_path: Path) -> None:
     log = LabelLog(tmp_path)
     put(log, "a", "cat", request="r")
     put(log, "a", "cat", request="r")
-    assert (log.version, log.undo("u"), log.undo("u")) == (1, log.recent(1)[0], log.recent(1)[0])
+    assert (log.version, log.undo("u"), log.undo("u")) == (1, log._acts[-1], log._acts[-1])
     assert log.version == 2
     log.close()
     again = LabelLog(tmp_path)

@@ -8,6 +8,7 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from softmatch.errors import InputError
 from softmatch.labeling import trainings as module
 from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.trainings import Trainings
+from softmatch.metrics import wilson_interval
 from softmatch.runs.folder import RunFolder
 from tests.report.example import make_run
 
@@ -26,10 +28,12 @@ def test_labels_undo_groups_and_the_table(servers: LabelServers, pictures: Path,
     server = servers.start(str(pictures), "--project", str(tmp_path / "p"), "--port", "0")
     client = Client(server.address)
     assert client.state["classes"] == []
-    first = client.get("next?number=20&tab=t")["samples"]
-    later = client.get("next?number=4&tab=t&held=" + ",".join(str(each["id"]) for each in first))["samples"]
-    assert [each["purpose"] for each in [*first, *later]] == ["chosen"] * 23 + ["random"]
-    first = [*first[:4], later[3]]
+    first: list[dict[str, Any]] = []
+    for number in (20, 20, 3):
+        held = ",".join(str(each["id"]) for each in first)
+        first += client.get(f"next?number={number}&tab=t&held={held}")["samples"]
+    assert [each["purpose"] for each in first] == ["chosen"] * 42 + ["random"]
+    first = [*first[:4], first[-1]]
     state = client.label([first[0]["id"]], " cat ", "new", request="one")
     assert client.label([first[0]["id"]], "cat", "new", request="one")["version"] == state["version"] == 1
     assert state["classes"] == [{"name": "cat", "count": 1}]
@@ -168,11 +172,15 @@ def test_the_network_that_is_trained_now_is_named(tmp_path: Path) -> None:
     seen = []
     for fold in range(1, 6):
         for folder in (tmp_path / "run" / "folds" / str(fold) / "twin", tmp_path / "run" / "folds" / str(fold)):
-            RunFolder(folder).append_record({"step": steps, "test_error": fold / 10})
+            RunFolder(folder).append_record({"step": steps, "test_error": fold / 10, "test_samples": 10})
             found = trainings.details("run")
             seen.append((found["part"], found["figures_of"]))
     assert seen[1] == ("Fold 2 of 5: baseline", "Fold 1 of 5: method")
     assert seen[-1] == ("Final model on all labels", "Fold 5 of 5: method")
+    assert found["live"]["method"] == {"error": 0.5, "interval": wilson_interval(5, 10), "samples": 10}
+    assert found["live"]["baseline"] == found["live"]["method"]
+    RunFolder(tmp_path / "run" / "folds" / "5").append_record({"step": steps + 1, "test_error": 7.0, "test_samples": 10})
+    assert trainings.details("run")["live"]["method"]["interval"] is None, "a damaged record"
     (tmp_path / "run" / "metrics.jsonl").write_text(records.splitlines()[0] + "\n")
     found = trainings.details("run")
     assert found["figures_of"] == "Final model on all labels"

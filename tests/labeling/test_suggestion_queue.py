@@ -1,9 +1,7 @@
-"""The queue: typical samples, then doubtful ones; after the first 20 a fifth at random, without a prediction; no sample twice."""
+"""The queue: typical samples, then doubtful ones; after the first 40 random ones, without a prediction; no sample twice."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from softmatch.data.understanding import Reading
@@ -11,44 +9,23 @@ from softmatch.labeling import suggestion_queue
 from softmatch.labeling.label_log import LabelLog
 from softmatch.labeling.review_lists import ReviewLists
 from softmatch.labeling.shown_samples import ShownSamples
-from softmatch.labeling.suggestion_queue import SuggestionQueue, measuring_due
+from softmatch.labeling.suggestion_queue import SuggestionQueue
 from softmatch.labeling.trainings import Trainings
-from tests.labeling.conftest import make_pictures
-
-KINDS = ("left", "right", "below")
+from tests.labeling.conftest import KINDS, put
 
 
-@pytest.fixture
-def queue(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SuggestionQueue]:
-    monkeypatch.setenv("SOFTMATCH_CACHE", str(tmp_path / "cache"))
-    shown, log = ShownSamples(str(pictures), Reading()), LabelLog(tmp_path / "project")
-    yield SuggestionQueue(shown, log, Reading())
-    log.close()
-
-
-def put(queue: SuggestionQueue, position: int, label: str | None = None) -> None:
-    name = queue.shown.records.names[position]
-    purpose = {name: "random" if queue.is_random(position) else "chosen"}
-    queue.log.write(f"{name} {queue.log.version}", "key", [(name, "")], label or KINDS[position % 3], purpose)
-
-
-def test_samples_come_before_features_and_random_ones_after_twenty(queue: SuggestionQueue) -> None:
+def test_samples_come_before_features_and_random_ones_after_forty(queue: SuggestionQueue) -> None:
     purposes = []
-    for _ in range(40):
+    for _ in range(46):
         (each,) = queue.next(1, "tab", [])
         assert (each.purpose == "random") == queue.is_random(each.position)
         purposes.append(each.purpose)
         put(queue, each.position)
     random = sum(queue.is_random(position) for position in range(60))
-    assert purposes.count("random") == 5 <= random
-    assert purposes.index("random") == 23
-    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - 5
-    assert len(queue.next(100, "tab", [])) == 20
-
-
-@pytest.mark.parametrize(("number", "random"), [(20, 0), (24, 1), (40, 5), (60, 10), (99, 19), (100, 20), (105, 21), (1000, 200)])
-def test_no_random_samples_at_first_and_a_fifth_from_100_on(number: int, random: int) -> None:
-    assert measuring_due(number) == random
+    assert purposes.count("random") == 2 <= random
+    assert purposes.index("random") == 42
+    assert [each.purpose for each in queue.next(100, "tab", [])].count("random") == random - 2
+    assert len(queue.next(100, "tab", [])) == 14
 
 
 def test_typical_samples_are_found_again_when_all_are_labelled(queue: SuggestionQueue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,13 +36,6 @@ def test_typical_samples_are_found_again_when_all_are_labelled(queue: Suggestion
         (each,) = queue.next(1, "tab", [])
         assert each.reason.startswith("Typical of")
         put(queue, each.position, f"class {position}")
-
-
-def test_what_is_random_depends_on_the_name_alone(queue: SuggestionQueue, tmp_path: Path) -> None:
-    more = make_pictures(tmp_path / "more", 90)
-    other = SuggestionQueue(ShownSamples(str(more), Reading()), queue.log, Reading())
-    names = queue.shown.records.names
-    assert [queue.is_random(k) for k in range(60)] == [other.is_random(other.shown.ids[name]) for name in names]
 
 
 def test_tabs_get_different_samples(queue: SuggestionQueue) -> None:
@@ -95,40 +65,6 @@ def test_typical_ones_first_then_doubtful_ones(queue: SuggestionQueue) -> None:
     reasons = [each.reason for each in found if each.purpose == "chosen"]
     assert any("Represents" in reason for reason in reasons)
     assert len({each.position for each in found}) == len(found)
-
-
-def test_groups_have_no_measuring_samples_and_share_a_class(queue: SuggestionQueue) -> None:
-    assert queue.group([]) is None
-    queue.find_features()
-    for position in range(9):
-        put(queue, position)
-    queue.refresh()
-    queue.clusters = np.array([k % 3 for k in queue.places])
-    group = queue.group([])
-    assert group is not None
-    members = [sample["id"] for sample in group["samples"]]
-    assert not any(queue.is_random(k) for k in members)
-    assert {KINDS[k % 3] for k in members} == {group["prediction"]}
-    other = queue.group([group["cluster"]])
-    assert other is not None
-    assert other["cluster"] != group["cluster"]
-
-
-def test_a_group_of_a_mixed_cluster_is_of_one_class(queue: SuggestionQueue) -> None:
-    queue.find_features()
-    assert queue.clusters is not None
-    assert len(np.unique(queue.clusters)) == 10  # 60 samples are few, and not all alike
-    queue.clusters = np.zeros(len(queue.places), dtype=int)
-    for position in range(12):
-        put(queue, position)
-    everything = queue.group([])
-    assert everything is not None
-    assert len({KINDS[sample["id"] % 3] for sample in everything["samples"]}) == 3  # no model yet
-    queue.refresh()
-    group = queue.group([])
-    assert group is not None
-    assert {KINDS[sample["id"] % 3] for sample in group["samples"]} == {group["prediction"]}
-    assert 0 < group["size"] < everything["size"]
 
 
 def test_wrong_labels_and_copies_are_found(queue: SuggestionQueue, pictures: Path, tmp_path: Path) -> None:

@@ -184,11 +184,11 @@ def test_steps_keep_their_order_on_the_way_through_a_file() -> None:
 
 def test_errors_of_each_class_and_of_all_folds() -> None:
     wrong, labels = torch.tensor([True, False, False, True]), torch.tensor([0, 0, 2, 2])
-    assert error_figures(wrong, labels, 3) == {"test_error": 0.5, "test_class_errors": [0.5, None, 0.5]}
+    assert error_figures(wrong, labels, 3) == {"test_error": 0.5, "test_samples": 4, "test_class_errors": [0.5, None, 0.5]}
     curve = Curve()
     curve.add(Fitted(torch.zeros(0), wrong={3: wrong}), labels)
     curve.add(Fitted(torch.zeros(0), wrong={3: torch.tensor([True])}), torch.tensor([1]))
-    pooled = {"test_error": 0.6, "test_class_errors": [0.5, 1.0, 0.5], "test_error_of": "the folds"}
+    pooled = {"test_error": 0.6, "test_samples": 5, "test_class_errors": [0.5, 1.0, 0.5], "test_error_of": "the folds"}
     assert curve.figures(3, 3) == pooled
     assert curve.figures(4, 3) == {}
 

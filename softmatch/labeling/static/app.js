@@ -4,7 +4,7 @@ import { page, pending, read, recover, update, watch } from "/static/server.js";
 import { labelScreen } from "/static/labelling.js";
 import { groupScreen, reviewScreen } from "/static/grids.js";
 import { enoughScreen, trainingScreen } from "/static/training.js";
-import { keyOf, make, warn } from "/static/parts.js";
+import { fail, keyOf, make, speak, warn } from "/static/parts.js";
 
 const SCREENS = { label: labelScreen, group: groupScreen, training: trainingScreen, review: reviewScreen, enough: enoughScreen };
 const TITLES = { label: "Label", group: "Group", training: "Training", review: "Review", enough: "Enough?" };
@@ -12,6 +12,8 @@ const ONLY = ["training", "review"];
 const byId = (id) => document.getElementById(id);
 let current = null;
 let wasAway = false;
+let ran = false;
+let ended = false; // a training, while another screen was open
 
 function showSaved() {
   const { state } = page;
@@ -31,9 +33,13 @@ function showSaved() {
 
 function showNavigation() {
   const running = page.state.runs.some((run) => run.state === "running");
+  if (ran && !running) speak("The training has ended.");
+  ended = ((ran && !running) || ended) && !running && current?.name !== "training";
+  ran = running;
   for (const link of byId("screens").children) {
     const name = link.hash.slice(1);
     link.classList.toggle("busy", name === "training" && running);
+    link.classList.toggle("ended", name === "training" && ended);
     if (name === current?.name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -70,11 +76,7 @@ async function poll() {
     if (changed) location.reload();
     if (!pending()) page.connected = true; // else the acts that wait find out
     update(pending() ? { csrf: state.csrf } : state);
-  } catch (error) {
-    page.connected = false;
-    page.problem = error.code === 403 ? "The server was started again. Open the new address that it has printed." : "";
-    update({});
-  }
+  } catch (error) { fail(error); }
 }
 
 async function begin() {

@@ -36,6 +36,7 @@ export class Chart {
     const { hooks: more = {}, ...rest } = options;
     const hooks = { ready: [restLegend], setCursor: [restLegend], ...more };
     this.plot = new uPlot({ width, height: chartHeight(width), cursor, legend, hooks, ...rest }, data, this.box);
+    this.plot.ctx.canvas.setAttribute("aria-hidden", "true"); // the legend says its values
   }
 
   resize() {

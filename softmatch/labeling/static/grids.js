@@ -92,71 +92,85 @@ const back = async (how, after) => {
   try {
     const found = await turn(how);
     speak(found.acted ? `${how === "undo" ? "Undone" : "Done again"}: ${found.samples.length} samples.` : `There is nothing to ${how}.`);
-    await after();
+    await after(found);
   } catch (error) { fail(error); }
 };
 
 /* ---- Group ---- */
 
-const passed = []; // these four are kept when another screen is opened
+const passed = []; // these five are kept when another screen is opened
+const unticked = new Map(); // ids by cluster, also kept while another group is looked at, and by undo
+const done = []; // groups that were labelled
 let group = null;
 let label = null;
-let out = new Set();
 
 export function groupScreen(main) {
   const said = make("p", { class: "lead" });
   const classes = make("div", { class: "classes", role: "group", "aria-label": "Class of the group" });
   const apply = make("button", { type: "button", class: "main", onclick: () => enter() });
   const grid = new Grid("Similar samples", async () => ({ total: group?.samples.length ?? 0, rows: group?.samples ?? [] }), (row) => {
-    const ticked = !out.has(row.id);
+    const ticked = !out().has(row.id);
     return make("div", { class: `cell${ticked ? "" : " out"}`, role: "option", "aria-selected": String(ticked), "aria-label": row.text ?? row.name, title: row.text ?? row.name, onclick: () => toggle(row) },
       make("span", { class: "tick", "aria-hidden": "true" }, ticked ? "✓" : "✕"), sampleView(row, true), make("span", { class: "caption" }, row.text ? "" : row.name));
   });
   const other = make("button", { type: "button", onclick: () => next(true) }, make("kbd", { "aria-hidden": "true" }, "S"), "Another group");
   const fresh = make("button", { type: "button", onclick: () => name() }, make("kbd", { "aria-hidden": "true" }, "N"), "New class");
-  const undo = make("button", { type: "button", onclick: () => back("undo", () => next(false)) }, make("kbd", { "aria-hidden": "true" }, "Z"), "Undo");
+  const undo = make("button", { type: "button", onclick: () => back("undo", restore) }, make("kbd", { "aria-hidden": "true" }, "Z"), "Undo");
   grid.box.setAttribute("aria-multiselectable", "true");
   main.append(make("div", { class: "tools" }, said, make("div", { class: "row" }, apply, other, fresh, undo)), classes, grid.box);
 
+  const out = () => unticked.get(group?.cluster) ?? new Set();
   const toggle = (row) => {
     if (!row) return;
-    if (!out.delete(row.id)) out.add(row.id);
-    speak(out.has(row.id) ? `${row.name} left out.` : `${row.name} included.`);
+    unticked.set(group.cluster, out());
+    if (!out().delete(row.id)) out().add(row.id);
+    speak(out().has(row.id) ? `${row.name} left out.` : `${row.name} included.`);
     render();
   };
   const pick = (chosen) => { label = chosen; speak(`Class ${chosen}.`); render(); };
   const name = async () => { const given = group && await askName(); if (given) pick(given); };
   async function next(pass, again = null) {
     if (pass && group) passed.push(group.cluster);
-    const found = await read("group", { passed: passed.slice(-150).join(","), ...(again ? { again: again.cluster } : {}) });
-    group = found.group;
-    if (!again || group?.cluster !== again.cluster) {
-      out = new Set();
-      label = group?.prediction ?? null;
+    const ask = () => read("group", { passed: passed.slice(-150).join(","), ...(again ? { again: again.cluster } : {}) });
+    let found = await ask();
+    if (!found.group && passed.length) { // all have been looked at: begin again with those that are left
+      passed.length = 0;
+      unticked.clear();
+      found = await ask();
     }
-    out = new Set(group?.samples.map((row) => row.id).filter((id) => out.has(id)));
+    group = found.group;
+    if (!again || group?.cluster !== again.cluster) label = group?.prediction ?? null;
     await grid.reload();
     if (!group) said.textContent = found.ready ? "No group of similar samples is left." : "Similar samples are still being found. Label single samples meanwhile.";
     render();
     if (group) grid.box.focus({ preventScroll: true });
   }
   async function enter() {
-    const rows = group?.samples.filter((row) => !out.has(row.id)) ?? [];
+    const rows = group?.samples.filter((row) => !out().has(row.id)) ?? [];
     if (!rows.length || !label) return speak("Choose a class, and at least one sample.");
     speak(`${rows.length} samples labelled ${label}.`);
-    const cluster = group.cluster;
+    done.push({ cluster: group.cluster, label, first: rows[0].id, out: out() });
+    if (rows.length < group.samples.length) passed.push(group.cluster);
     await save({ how: "group", samples: rows.map((row) => row.id), names: rows.map((row) => row.name), label }, fail);
-    if (out.size) passed.push(cluster);
     return next(false);
   }
+  function restore(found) { // the group whose labels were taken back, with what was unticked in it
+    const last = found.acted && found.samples.includes(done.at(-1)?.first) ? done.pop() : null;
+    if (last) {
+      if (passed.includes(last.cluster)) passed.splice(passed.lastIndexOf(last.cluster), 1);
+      unticked.set(last.cluster, last.out);
+      ({ label } = last);
+    }
+    return next(false, last ?? group);
+  }
   function render() {
-    const number = group ? group.samples.length - out.size : 0;
+    const number = group?.samples.filter((row) => !out().has(row.id)).length ?? 0;
     apply.disabled = !number || !label;
     apply.replaceChildren(make("kbd", { "aria-hidden": "true" }, "↵"), label ? `Label ${number} as ${label}` : "Choose a class");
     other.disabled = fresh.disabled = !group;
     undo.disabled = !page.state.undo;
     if (group) {
-      const guess = group.prediction ? `, probably ${group.prediction} (${percent(group.confidence)})` : "";
+      const guess = group.prediction ? `, probably ${group.prediction}` : "";
       said.textContent = `${group.samples.length} of ${counted(group.size)} similar samples${guess}. Untick those that do not belong, then label the rest.`;
     }
     classes.replaceChildren(...classButtons(pick, label));
@@ -176,7 +190,7 @@ export function groupScreen(main) {
       else if (chosen !== undefined) pick(chosen);
       else if (key === "n") name();
       else if (key === "s") next(true);
-      else if (key === "z") back(event.shiftKey ? "redo" : "undo", () => next(false));
+      else if (key === "z") back(...(event.shiftKey ? ["redo", () => next(false)] : ["undo", restore]));
       else return false;
       return true;
     },
@@ -188,7 +202,7 @@ export function groupScreen(main) {
 
 const LISTS = {
   disagreements: ["Doubtful labels", "Labels that a quick model contradicts, which has not seen them; where it is surest first."],
-  mistakes: ["Held-out mistakes", "Held-out samples that the newest training got wrong; the most confident first. These are often wrong labels."],
+  mistakes: ["Held-out mistakes", "Held-out samples that the newest training got wrong; the most confident first. Wrong labels may be among them."],
   predictions: ["Predictions", "Samples without a label, the most confident prediction first."],
   doubtful: ["Doubtful predictions", "Samples without a label, the least confident prediction first."],
   copies: ["Near copies", "Pairs that hardly differ. Those with different labels come first."],
@@ -205,7 +219,6 @@ export function reviewScreen(main) {
   const list = make("select", { id: "list", onchange: () => { chosenList = list.value; open(); } }, ...names.map((name) => make("option", { value: name, selected: name === chosenList }, LISTS[name][0])));
   const filter = make("select", { id: "filter", onchange: () => open() });
   const said = make("p", { class: "fine" });
-  const detail = make("div", { class: "detail" });
   const classes = make("div", { class: "classes", role: "group", "aria-label": "Correct the label of the chosen sample" });
   let version = -1;
   const load = (offset, number) => read("review", { list: chosenList, offset, number, ...(filter.value ? { label: filter.value } : {}) });
@@ -216,7 +229,7 @@ export function reviewScreen(main) {
     return make("div", { class: `cell${marked}`, role: "option", "aria-selected": String(place === grid.focus), "aria-label": `${row.text ?? row.name}: ${label ?? "no label"} ${guess}`, title: row.name },
       sampleView(row, true), make("span", { class: "caption" }, label ? make("strong", {}, label) : null, label && guess ? " " : "", guess));
   });
-  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, make("label", { for: "list" }, "List"), list, only ? null : make("label", { for: "filter" }, "Class"), only ? null : filter)), said, classes, detail, grid.box);
+  main.append(make("div", { class: "tools" }, make("div", { class: "row" }, make("label", { for: "list" }, "List"), list, only ? null : make("label", { for: "filter" }, "Class"), only ? null : filter)), said, classes, grid.box);
 
   async function open(keepPlace = false) {
     try {

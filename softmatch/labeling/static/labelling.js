@@ -107,11 +107,11 @@ export function labelScreen(main) {
       if (button.dataset.classes) button.disabled = !state.classes.length;
     }
     const [done, total] = state.progress;
-    const finding = state.ready || state.problem ? state.problem : `Finding similar samples: ${counted(done)} of ${counted(total)}`;
+    const finding = state.ready || state.problem ? state.problem : done < total ? `Reading samples: ${counted(done)} of ${counted(total)}` : "Finding similar samples…";
     const given = state.given ? ` · ${counted(state.given)} labelled in the source` : "";
     progress.replaceChildren(...[
       make("p", {}, `${counted(state.labeled)} of ${counted(state.total)} labelled here${given}`),
-      make("p", {}, `Random samples, to measure the error: ${counted(state.random)}${state.measuring < 20 ? ". There are too few samples for 20 of them, so the error is measured on all labels" : state.random < 20 ? ` of 20${state.labeled < 20 ? ". They come after the first 20 labels" : ""}` : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
+      make("p", {}, `Random samples, to measure the error: ${counted(state.random)}${state.measuring < 20 ? ". There are too few samples for 20 of them, so the error is measured on all labels" : state.random < 20 ? ` of 20${state.labeled < 40 ? ". They come after the first 40 labels" : ""}` : ""}${state.skipped ? ` · ${counted(state.skipped)} left out` : ""}`),
       finding && make("p", { class: "finding" }, finding),
     ].filter(Boolean));
   }

@@ -31,6 +31,11 @@ async function ask(address, options) {
 }
 
 async function answered(response) {
+  if (response.status === 403) {
+    Object.assign(page, { connected: false, problem: "The server was started again. Open the new address that it has printed." });
+    update({});
+    throw new Away(page.problem);
+  }
   const found = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
   if (!response.ok) throw Object.assign(new Refused(found.error), { code: response.status });
   return found;
@@ -90,9 +95,9 @@ async function sendAll() {
       page.connected = true;
       update(state);
     } catch (error) {
-      if (!(error instanceof Refused) || error.code >= 500 || error.code === 403) { // it may work later
+      if (!(error instanceof Refused) || error.code >= 500) { // it may work later
         page.connected = false;
-        page.problem = error instanceof Refused && error.code !== 403 ? error.message : page.problem;
+        page.problem = error instanceof Refused ? error.message : page.problem;
         update({});
         await new Promise((done) => setTimeout(done, 1000));
         continue;

@@ -9,11 +9,11 @@ const WORDS = { Quantity: "Unlabelled samples used", Quality: "Right among those
 const USE = "Used: the weight that the method gives the unlabelled samples, on average; it grows as the model gets sure of them.";
 const RIGHT = " Right: the share of that weight on right classes, where they are known.";
 const FOLDS = "To measure the error, each part of the labels (a fold) is left out once and predicted by a model that has not seen it; the last model learns from all labels. The baseline is the same model, trained on the labels only.";
-const WORK = { predict: "Predicting", export: "Exporting" };
+const WORK = { predict: ["Predicting", "The predictions are ready"], export: ["Exporting", "The model is exported"] };
 const STATES = { running: "Running", finished: "Finished", stopped: "Stopped; its state is saved", failed: "Failed" };
 
 const interval = (pair) => (pair ? `${percent(pair[0], 1)} to ${percent(pair[1], 1)}` : "");
-const tile = (name, value, note = "", title = null) => make("div", { title }, make("dt", {}, name), make("dd", {}, value), note ? make("dd", { class: "note" }, note) : null);
+const tile = (name, value, notes = [], title = null) => make("div", { title }, make("dt", {}, name), make("dd", {}, value), ...[notes].flat().filter(Boolean).map((note) => make("dd", { class: "note" }, note)));
 const shares = (value) => (value === null || value === undefined ? "–" : percent(value, 1));
 
 function time(seconds) {
@@ -94,7 +94,7 @@ export function trainingScreen(main) {
     verdict.className = `verdict ${details.kind}`;
     output.textContent = details.output;
     measured.textContent = details.state === "running" && details.part.startsWith("Fold") ? FOLDS : details.measured;
-    caution.textContent = cautionOf(details);
+    caution.textContent = details.live && details.live.baseline.error === null && details.live.method.error === null ? "" : cautionOf(details);
     warnings.replaceChildren(...details.warnings.filter((text) => !(caution.textContent && text.startsWith("Measured on"))).map((text) => make("li", {}, text)));
     showTiles();
     const error = details.charts.find((chart) => chart.name === "error");
@@ -107,20 +107,23 @@ export function trainingScreen(main) {
   }
 
   function showTiles() {
-    const series = (key, label) => details.charts.find((chart) => chart.name === key)?.series.find((each) => each.label.startsWith(label))?.values ?? [];
-    const last = (key, label) => series(key, label).findLast((value) => value !== null);
-    const live = details.state !== "finished";
-    const at = series("error", details.method).findLastIndex((value) => value !== null);
-    const error = live ? last("error", details.method) : details.test_error;
-    const baseline = live ? (at < 0 ? null : series("error", "Baseline")[at]) ?? last("error", "Baseline") : details.supervised_test_error;
-    const note = live && details.figures_of ? `so far, of ${details.figures_of}` : "";
-    const quality = last("pseudo", "Quality") ?? details.quality;
+    const last = (label) => details.charts.find((chart) => chart.name === "pseudo")?.series.find((each) => each.label.startsWith(label))?.values.findLast((value) => value !== null);
+    const { live } = details;
+    const method = live?.method ?? { error: details.test_error, interval: details.test_error_interval, samples: details.test_samples };
+    const baseline = live?.baseline ?? { error: details.supervised_test_error, interval: details.baseline_interval, samples: details.test_samples };
+    const quality = last("Quality") ?? details.quality;
     tiles.replaceChildren(
-      tile(`Error, ${details.method}`, shares(error), live ? error && note : interval(details.test_error_interval)),
-      tile("Error, baseline (labels only)", shares(baseline), live ? note : interval(details.baseline_interval)),
-      tile(WORDS.Quantity, shares(last("pseudo", "Quantity") ?? details.quantity), "", "Quantity f in the report and the paper: mean weight of the unlabelled samples"),
+      errorTile(`Error, ${details.method}`, method),
+      errorTile("Error, baseline (labels only)", baseline),
+      tile(WORDS.Quantity, shares(last("Quantity") ?? details.quantity), "", "Quantity f in the report and the paper: mean weight of the unlabelled samples"),
       ...(quality === null || quality === undefined ? [] : [tile(WORDS.Quality, shares(quality), "", "Quality g in the report and the paper: share of the weight on right pseudo-labels")]),
     );
+  }
+
+  function errorTile(name, { error, interval: pair, samples }) {
+    if (error === null || error === undefined) return tile(name, "–");
+    const whose = details.live && details.figures_of.startsWith("Fold") ? ` of ${details.figures_of.split(":")[0].toLowerCase()}` : "";
+    return tile(name, shares(error), [pair ? `95 % interval ${interval(pair)}` : "", samples ? `${details.live ? "so far, " : ""}on ${counted(samples)} samples${whose}` : ""]);
   }
 
   function show(key, chart) {
@@ -186,21 +189,22 @@ export function enoughScreen(main) {
     said.textContent = sentence(measured);
     caution.textContent = measured.length ? cautionOf(measured.at(-1)) : "";
     list.hidden = !runs.length;
-    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[counted(each.labels ?? 0), shares(each.test_error), shares(each.supervised_test_error), each.state].map((cell, place) => make("td", {}, cell, place === 1 && each.test_error_interval ? make("span", { class: "fine" }, interval(each.test_error_interval)) : null)))));
+    table.replaceChildren(...runs.map((each) => make("tr", {}, make("th", { scope: "row" }, each.name), ...[[counted(each.labels ?? 0)], [shares(each.test_error), each.test_error_interval, each.measured_on === "chosen" && each.test_error !== null], [shares(each.supervised_test_error), each.baseline_interval], [each.state]].map(([cell, pair, chosen]) => make("td", {}, cell, pair ? make("span", { class: "fine" }, interval(pair)) : null, chosen ? make("span", { class: "fine" }, "on chosen samples") : null)))));
     const chosen = run.value || done.at(-1)?.name;
     run.replaceChildren(...done.map((each) => make("option", { value: each.name, selected: each.name === chosen }, `Training ${each.name}`)));
     use.hidden = !done.length;
     const foreseen = measured.findLast((each) => each.curve)?.curve;
-    figure.hidden = measured.length < 2 && !foreseen; // one point is no curve
+    figure.hidden = alike(measured).length < 2 && !foreseen; // one point is no curve
     const last = measured.at(-1);
     ahead.textContent = foreseen?.verdict ?? "";
     how.replaceChildren(...(last ? [foreseen ? `${foreseen.tested} The last points of the chart are predicted. ` : "What more labels would bring can be predicted from twelve more trainings: ", ...(last.curve ? [] : [make("code", {}, `softmatch curve ${last.path}`)])] : []));
-    if (!figure.hidden) chart.draw({ name: "enough", runs: measured, predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
+    if (!figure.hidden) chart.draw({ name: "enough", runs: alike(measured), predicted: foreseen?.points.filter((each) => each.predicted) ?? [] });
     const busy = command?.state === "running";
     predict.disabled = exporting.disabled = busy;
     output.hidden = !command;
     if (command) {
-      result.textContent = { running: `${WORK[command.what]}…`, finished: `${WORK[command.what]}: done. The result is ${command.file} on the machine of the server. `, failed: `${WORK[command.what]} failed:` }[command.state];
+      const [work, ready] = WORK[command.what];
+      result.textContent = { running: `${work}…`, finished: `${ready}: ${command.file} on the machine of the server. `, failed: `${work} failed:` }[command.state];
       if (command.state === "finished") result.append(make("a", { href: `/download/${encodeURIComponent(command.result)}`, download: true }, "Download"));
       output.textContent = command.output;
     }
@@ -212,14 +216,17 @@ export function enoughScreen(main) {
   return { again: () => load().catch(fail), refresh: () => { if (page.state.command?.state === "running" && !timer) load(); }, close: () => { clearTimeout(timer); chart.close(); }, help: { Tab: "Move between the buttons" } };
 }
 
+/** Runs whose errors can be compared with that of the last: on chosen samples, or not. */
+const alike = (runs) => runs.filter((run) => (run.measured_on === "chosen") === (runs.at(-1).measured_on === "chosen"));
+
 function sentence(runs) {
   if (!runs.length) return "No training has measured its error yet. Train with at least 20 labels to see a first figure here.";
   const last = runs.at(-1);
   const now = `With ${counted(last.labels)} labels the error is ${percent(last.test_error, 1)} (95 % interval ${interval(last.test_error_interval)}).`;
-  const before = runs.findLast((run) => run.labels < last.labels);
-  if (!before) return `${now} Train again with more labels to see whether they help.`;
+  const before = alike(runs).findLast((run) => run.labels < last.labels);
+  if (!before) return `${now} ${runs.length > alike(runs).length ? "Earlier errors cannot be compared with it: they were measured on chosen samples. " : ""}Train again with more labels to see whether they help.`;
   const gain = before.test_error - last.test_error;
   const within = last.test_error_interval && before.test_error <= last.test_error_interval[1] && before.test_error >= last.test_error_interval[0];
-  const change = `${percent(Math.abs(gain), 1)} ${gain >= 0 ? "less" : "more"} than with ${counted(before.labels)}`;
+  const change = `${(100 * Math.abs(gain)).toFixed(1)} points ${gain >= 0 ? "less" : "more"} than with ${counted(before.labels)}`;
   return `${now} That is ${change}${within ? ", a difference within the interval: it may be chance" : ""}.`;
 }
