@@ -2,9 +2,9 @@
 
     python benchmarks/million.py /tmp/million > benchmarks/results/million.md      # begins where it was interrupted
 
-The images are drawn from a seed and lie in tar shards. moto's server gives them out on this machine. Every run has a cache of its own,
-which is too small for all shards, and draws each image once. A third run, by two processes without a kill, tells what is
-from the kill and what from rounding. The exit code is 1 unless the weights agree as docs/reliability.md promises.
+The images are drawn from a seed and lie in tar shards. moto's server gives them out on this machine. Every run has a cache of
+its own, which is too small for all shards, and draws each image once. A third run, by two processes without a kill, tells
+what is from the kill and what from rounding. The exit code is 1 unless the weights agree as docs/reliability.md promises.
 """
 
 import argparse
@@ -211,8 +211,8 @@ def main() -> int:
     print("# A million images from S3, two workers of Ray, one killed\n\n`python benchmarks/million.py /tmp/million`\n")
     print(
         f"{total:,} PNG images of 3×{SIDE}×{SIDE} ({CLASSES} classes, {LABELLED * options.shards:,} of them with a label) in "
-        f"{options.shards} tar shards, {size / 1e9:.2f} GB, from moto's S3 server on the same machine, into a cache of {CACHE_GB} GB. "
-        f"{os.cpu_count()} cores, torch {torch.__version__}, Python {platform.python_version()}; load average at the end "
+        f"{options.shards} tar shards, {size / 1e9:.2f} GB, from moto's S3 server on this machine, into a cache of {CACHE_GB} "
+        f"GB. {os.cpu_count()} cores, torch {torch.__version__}, Python {platform.python_version()}; load average at the end "
         f"{os.getloadavg()[2]:.1f} over 15 minutes, so processor seconds say more than minutes.\n\n"
         f"`softmatch train s3://… {' '.join(settings)}`\n"
     )

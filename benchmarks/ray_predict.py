@@ -1,6 +1,6 @@
 """Measure `softmatch predict --on ray`: rows per second with 1 and 2 workers, and rows lost or doubled when processes are killed.
 
-    python benchmarks/ray_predict.py --kills 200 --minutes 60 > benchmarks/results/ray_predict.md
+    python benchmarks/ray_predict.py --kills 200 --minutes 60 > benchmarks/results/ray_predict.md     # --repeats 0: kills only
 
 Everything runs on one cluster of this machine. Speed: local predictions and those of 1 and of 2 workers take turns; the time is
 that from the first finished piece to the last. Kills: `softmatch predict` is started as a command; whenever a further piece is
@@ -56,15 +56,19 @@ def rate(call: Callable[..., Any], rows: int) -> float:
 
 
 def workers() -> list[int]:
-    """Processes that load or predict."""
+    """Processes of this cluster that load or predict."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if path.read_bytes().startswith(b"ray::Predictor"):
+            if path.read_bytes().startswith(b"ray::Predictor") and _parent(_parent(int(path.parent.name))) == os.getpid():
                 found.append(int(path.parent.name))
         except OSError:  # it has just ended
             continue
     return found
+
+
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def disturb(command: list[str], out: Path, kills: int, until: float, draws: random.Random) -> Counter[str]:
@@ -97,6 +101,17 @@ def compare(table: Path, expected: Path) -> tuple[int, int, int]:
     found, wanted = (Counter(path.read_text().splitlines()[1:]) for path in (table, expected))
     names, known = (Counter(row.split(",")[0] for row in rows.elements()) for rows in (found, wanted))
     return (known - names).total(), (names - known).total(), (found - wanted).total()
+
+
+def show_rates(rates: dict[str, list[float]], repeats: int) -> None:
+    print("## Speed\n")
+    print(f"Rows per second once the model is loaded, medians of {repeats} rounds; ratios are within a round.\n")
+    print("| | rows/s | times local |\n|---|---|---|")
+    for name, found in rates.items():
+        ratios = [value / local for value, local in zip(found, rates["local"], strict=True)]
+        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+        print(f"| {name} | {statistics.median(found):,.0f} | {spread} |")
+    print()
 
 
 def main() -> int:
@@ -141,14 +156,9 @@ def main() -> int:
         f"torch {torch.__version__}, Ray {ray.__version__}, Python {platform.python_version()}; load average at the end "
         f"{os.getloadavg()[2]:.1f} over 15 minutes: other programs were running, so only ratios say something.\n"
     )
-    print("## Speed\n")
-    print(f"Rows per second once the model is loaded, medians of {given.repeats} rounds; ratios are within a round.\n")
-    print("| | rows/s | times local |\n|---|---|---|")
-    for name, found in rates.items():
-        ratios = [value / local for value, local in zip(found, rates["local"], strict=True)]
-        spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
-        print(f"| {name} | {statistics.median(found):,.0f} | {spread} |")
-    print("\n## Kills\n")
+    if given.repeats:
+        show_rates(rates, given.repeats)
+    print("## Kills\n")
     kills = f"{struck.total()} kills (SIGKILL), {struck['worker']} of workers and {struck['command']} of the command"
     print(f"{kills}, in {tables} table{'s' * (tables > 1)} of {given.rows:,} rows.", end=" ")
     print(f"Rows lost: **{wrong[0]}**. Rows doubled: **{wrong[1]}**. Rows changed: **{wrong[2]}**.")
