@@ -20,6 +20,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -157,7 +158,19 @@ def train(folder: Path, name: str, where: str, settings: Sequence[str], kill_at:
     out, noted = folder / name, folder / f"{name}.json"
     if noted.exists():
         return Run(**json.loads(noted.read_text()))
-    command = [sys.executable, "-m", "softmatch", "train", where, "--out", str(out), *settings, *RUNS[name][1]]
+    command = [
+        sys.executable,
+        "-m",
+        "softmatch",
+        "train",
+        where,
+        "--out",
+        str(out),
+        "--resume",
+        "auto",
+        *settings,
+        *RUNS[name][1],
+    ]
     environment = {**os.environ, "SOFTMATCH_CACHE": str(folder / f"cache-{name}"), "SOFTMATCH_CACHE_GB": CACHE_GB}
     watch, killed, log, began = Watch(out), "", folder / f"{name}.log", time.perf_counter()
     with log.open("wb") as file:
@@ -194,16 +207,19 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--shards", type=int, default=100)
     parser.add_argument("--batch", type=int, default=10_000, help="unlabelled images of a step")
-    options, more = parser.parse_known_args()
+    parser.add_argument("--workers", type=int, default=1, help="processes that read, for each that trains")
+    parser.add_argument("--together", action="store_true", help="all runs at the same time, for a machine that is busy anyway")
+    options = parser.parse_args()
     folder, total = options.folder.resolve(), options.shards * PER_SHARD
     steps = total // options.batch
     settings = ["--steps", str(steps), "--unlabeled-batch", str(options.batch), "--labeled-batch", "500", "--network", "mlp"]
     settings += ["--checkpoint-every", str(steps // 10), "--evaluate-every", str(steps // 20), "--evaluation", "none"]
-    settings += ["--no-baseline", "--device", "cpu", "--threads", "1", "--workers", "1", "--seed", "0", *more]
+    settings += ["--no-baseline", "--device", "cpu", "--threads", "1", "--workers", str(options.workers), "--resume", "auto"]
     os.environ |= {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
     make(folder / "shards", options.shards)
-    with bucket(folder / "shards") as where:
-        runs = {name: train(folder, name, where, settings, steps * 11 // 20) for name in RUNS}
+    with bucket(folder / "shards") as where, ThreadPoolExecutor(len(RUNS) if options.together else 1) as pool:
+        started = {name: pool.submit(train, folder, name, where, settings, steps * 11 // 20) for name in RUNS}
+        runs = {name: run.result() for name, run in started.items()}
     found = {name: weights(folder / name) for name in RUNS}
     away = {name: max(float((found[name][key] - value).abs().max()) for key, value in found["one"].items()) for name in RUNS}
     same = all(torch.equal(found["two"][key], value) for key, value in found["ray"].items())

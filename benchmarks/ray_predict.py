@@ -4,7 +4,7 @@
 
 Everything runs on one cluster of this machine. Speed: local predictions and those of 1 and of 2 workers take turns; the time is
 that from the first finished piece to the last. Kills: `softmatch predict` is started as a command; whenever a further piece is
-done, a random process is killed with SIGKILL: a worker, loading or predicting, or (one time in ten) the command itself, which is
+done, a random process is killed with SIGKILL: a worker, loading or predicting, or (one time in twenty) the command, which is
 then started again. The finished table is compared, row by row, with that of an undisturbed local prediction. The program stops
 after the kills, or the minutes.
 """
@@ -32,7 +32,7 @@ import softmatch
 from softmatch.experiments.executors.predict_on_ray import parts_of, predict_on_ray
 from softmatch.inference.predict import predict
 
-COMMANDS = 0.1
+COMMANDS = 0.05
 """Share of kills that hit the command."""
 SIDE, CLASSES = 32, 10
 
@@ -119,6 +119,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rows", type=int, default=4000)
+    parser.add_argument("--workers", type=int, default=2, help="while processes are killed")
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -129,7 +130,9 @@ def main() -> int:
         run, source = prepare(folder, given.rows)
         expected, piece = folder / "expected.csv", max(given.rows // 200, 1)
         predict(run, source, expected, rows=piece)
-        ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+        ray.init(
+            "local", num_cpus=max(given.workers, 2), include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False
+        )
         rates: dict[str, list[float]] = {"local": [], "1 worker": [], "2 workers": []}
         for repeat in range(given.repeats):
             out = [folder / f"{repeat}-{k}.csv" for k in range(3)]
@@ -144,7 +147,15 @@ def main() -> int:
         while struck.total() < given.kills and time.monotonic() < until:
             out_file = folder / f"struck-{tables}.csv"
             command = [sys.executable, "-m", "softmatch", "predict", str(run), str(source), "--out", str(out_file), "--rows"]
-            command += [str(piece), "--on", "ray", "--workers", "2", "--address", ray.get_runtime_context().gcs_address]
+            command += [
+                str(piece),
+                "--on",
+                "ray",
+                "--workers",
+                f"{given.workers}",
+                "--address",
+                ray.get_runtime_context().gcs_address,
+            ]
             struck += disturb(command, out_file, given.kills - struck.total(), until, draws)
             tables += 1
             wrong = [before + now for before, now in zip(wrong, compare(out_file, expected), strict=True)]

@@ -5,11 +5,13 @@
 A step of SoftMatch: network, loss and update, on random views that are there already. The ways take turns within a round, each
 as a group of processes of its own, so that a busy machine slows all of them alike; ratios are within a round.
 
-- "sums" is what `softmatch train` does: sums are exchanged, gradients leave while the backward pass computes.
+- "sums" is what `softmatch train --batch-statistics joint` does: sums are exchanged, gradients leave while the backward pass
+  computes.
 - "gathered" is what it did before, and does for methods that need whole batches: logits are gathered, gradients leave at the end.
+- "pieces" is what `softmatch train` does on a CPU: small passes, each with its own batch statistics, which need no messages.
 - "DDP" is the same network and method in a plain loop: DistributedDataParallel around the network, one pass over all views.
 
-All use the same batch normalisation over all processes, since torch's own works on GPUs only. What the processes exchange
+The others use the same batch normalisation over all processes, since torch's own works on GPUs only. What the processes exchange
 is counted: bytes that the first one gives to collective operations in a step, without gradients and without batch normalisation.
 """
 
@@ -37,11 +39,13 @@ from softmatch.distributed.processes import share, world
 from softmatch.methods import Forward, softmatch
 from softmatch.networks import build_network
 from softmatch.step import Batch, whole_batches
+from softmatch.training.setup import CPU_MICRO_BATCH
 
 WARMUP, LR = 2, 0.03
 GROUPS = ((1, 2), (1, 1), (2, 1), (4, 1))
 """Processes, and threads of each."""
-WAYS = ("sums", "gathered", "DDP")
+WAYS = ("sums", "gathered", "DDP", "pieces")
+ONE_PROCESS = ("sums", "DDP", "pieces")
 SIZES = ((128, 10), (512, 10), (128, 1000), (512, 1000))
 """Unlabelled samples and classes for which messages are counted."""
 
@@ -91,9 +95,10 @@ def make_step(way: str, network: nn.Module, given: argparse.Namespace) -> Step:
             return loss
 
         return plain
-    forward = Forward(network, sharded=True)
-    forward.by_share &= way == "sums"
-    gradients = GradientSum(network, given.message if way == "sums" else sys.maxsize)
+    statistics: Any = ("separate", CPU_MICRO_BATCH) if way == "pieces" else ("joint",)
+    forward = Forward(network, *statistics, sharded=True)
+    forward.by_share &= way != "gathered"
+    gradients = GradientSum(network, sys.maxsize if way == "gathered" else given.message)
     batch = Batch({"weak": x}, labels, {"weak": weak, "strong": strong}, index)
 
     def ours() -> None:
@@ -115,7 +120,8 @@ def member(rank: int, size: int, threads: int, way: str, given: argparse.Namespa
     if size > 1:
         dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=size)
     torch.manual_seed(0)
-    network = synchronise(build_network(given.network, (3, 32, 32), 10))
+    network = build_network(given.network, (3, 32, 32), 10).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network = network if way == "pieces" else synchronise(network)
     step, collectives, times = make_step(way, network, given), Collectives(), []
     for number in range(WARMUP + given.steps):
         if number == WARMUP:
@@ -170,6 +176,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--message", type=int, default=MESSAGE)
+    parser.add_argument("--most", type=int, default=4, help="processes at most")
     parser.add_argument("--minutes", type=float, default=60.0, help="no round begins later")
     given = parser.parse_args()
     until = time.monotonic() + 60 * given.minutes
@@ -178,8 +185,8 @@ def main() -> None:
         if rounds and time.monotonic() > until:
             break
         found: dict[tuple[str, int, int], list[Any]] = {}
-        for size, threads in GROUPS:
-            for way in WAYS[:: 2 if size == 1 else 1]:
+        for size, threads in (each for each in GROUPS if each[0] <= given.most):
+            for way in ONE_PROCESS if size == 1 else WAYS:
                 found[way, size, threads] = group(size, member, size, threads, way, given)
         rounds.append(found)
         print(f"round {repeat + 1} of {given.repeats}", file=sys.stderr, flush=True)
@@ -197,7 +204,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     one = rounds[0]["sums", 1, 1][0]["weights"]
     for key in rounds[0]:
-        ratios = [each["sums", 1, 2][0]["time"] / each[key][0]["time"] for each in rounds]
+        way = "pieces" if key[0] == "pieces" else "sums"
+        ratios = [each[way, 1, 2][0]["time"] / each[key][0]["time"] for each in rounds]
         cpu = statistics.median(sum(rank["cpu"] for rank in each[key]) for each in rounds)
         spent = statistics.median(each[key][0]["share"] for each in rounds)
         away = max(float((rank["weights"] - one).abs().max()) for rank in rounds[0][key])

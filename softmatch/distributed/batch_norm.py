@@ -67,7 +67,11 @@ class SynchronisedBatchNorm(_BatchNorm):
 def _statistics(value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and variance of each channel over all processes, and its number of values, on the device: the host never waits."""
     full = value.to(torch.promote_types(value.dtype, torch.float32))
-    variance, mean = torch.var_mean(full, dim=[dim for dim in range(full.dim()) if dim != 1], correction=0)
+    dims = [dim for dim in range(full.dim()) if dim != 1]
+    rough = full.mean(dims, keepdim=True)  # `torch.var_mean` takes twenty times as long on a CPU
+    away = full - rough
+    rest = away.mean(dims)
+    mean, variance = rough.flatten() + rest, away.square_().mean(dims) - rest.square()
     count = torch.full_like(mean[:1], value.numel() / value.shape[1], dtype=torch.float64)
     own = torch.cat([mean, variance, count])  # in float64
     found = [torch.empty_like(own) for _ in range(world().size)]
