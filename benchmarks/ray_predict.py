@@ -103,6 +103,18 @@ def compare(table: Path, expected: Path) -> tuple[int, int, int]:
     return (known - names).total(), (names - known).total(), (found - wanted).total()
 
 
+def start_ray(cpus: int) -> None:
+    """Start a cluster on this machine; Ray gives up after 30 seconds, which may be too few where others work."""
+    for left in range(9, -1, -1):
+        try:
+            ray.init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False)
+            return
+        except Exception:  # Ray raises Exception itself
+            ray.shutdown()
+            if not left:
+                raise
+
+
 def show_rates(rates: dict[str, list[float]], repeats: int) -> None:
     print("## Speed\n")
     print(f"Rows per second once the model is loaded, medians of {repeats} rounds; ratios are within a round.\n")
@@ -130,9 +142,7 @@ def main() -> int:
         run, source = prepare(folder, given.rows)
         expected, piece = folder / "expected.csv", max(given.rows // 200, 1)
         predict(run, source, expected, rows=piece)
-        ray.init(
-            "local", num_cpus=max(given.workers, 2), include_dashboard=False, object_store_memory=80 * 2**20, log_to_driver=False
-        )
+        start_ray(max(given.workers, 2))
         rates: dict[str, list[float]] = {"local": [], "1 worker": [], "2 workers": []}
         for repeat in range(given.repeats):
             out = [folder / f"{repeat}-{k}.csv" for k in range(3)]

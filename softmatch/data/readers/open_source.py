@@ -54,7 +54,8 @@ def open_source(where: Any, columns: Columns | None = None, need_label: bool = T
         return open_arrays(where, None)
     if isinstance(where, str) and HUB_ID.fullmatch(where.removeprefix(HUB)) and where.startswith(HUB):
         return open_hub(where.removeprefix(HUB), columns, need_label)
-    if (pattern := shards_in(where)) is not None:
+    told = columns.text is not None or columns.features is not None
+    if not (told and is_table(Path(where))) and (pattern := shards_in(where)) is not None:
         return open_shards(pattern, columns)
     if is_remote(where):
         found = open_source(fetch(str(where)), columns, need_label)

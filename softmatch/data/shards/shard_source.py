@@ -1,10 +1,10 @@
-"""Tar shards of images as a source: the samples with a label, which are read, and a pool of all, which is streamed."""
+"""Shards of images (tar, Parquet) as a source: the samples with a label, which are read, and a pool of all, which is streamed."""
 
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from softmatch.data.readers.labels import clean_label
 from softmatch.data.records import Columns, Finding, InputKind, Records, about
 from softmatch.data.shards.lanes import LANES, WINDOW
 from softmatch.data.shards.members import Member, Members, read_rows
+from softmatch.data.shards.parquet_images import PARQUET, as_tar, holds_images, label_column
 from softmatch.data.shards.remote import LIMIT, File, cache_limit, expand, find, is_remote
 from softmatch.data.shards.tar_index import ShardIndex, keys_of, open_index
 from softmatch.errors import InputError
@@ -24,11 +25,11 @@ SUFFIX = ".tar"
 
 
 def shards_in(where: object) -> str | None:
-    """Give the pattern of the tar files that a source names: itself, or all in a folder without images; None: it names none."""
+    """Give the pattern of the shards that a source names: itself, or all tar files in a folder without images; None: none."""
     if not isinstance(where, (str, Path)):
         return None
     text = str(where)
-    if text.endswith(SUFFIX):
+    if text.endswith(SUFFIX) or holds_images(text):
         return text if is_remote(text) else os.path.abspath(expand_home(text))  # noqa: PTH100  # links stay as they are
     folder = expand_home(text)
     if is_remote(text) or not folder.is_dir():
@@ -98,7 +99,7 @@ class OpenedShards:
 
 
 def open_shards(pattern: str, columns: Columns) -> OpenedShards:
-    """Open tar files; the index of each is made where there is none yet.
+    """Open tar or Parquet files; the index of each is made where there is none yet.
 
     Raises:
         InputError: a file is not there or damaged, or there is no image in them.
@@ -106,6 +107,9 @@ def open_shards(pattern: str, columns: Columns) -> OpenedShards:
     if columns.text is not None or columns.features is not None:
         raise InputError("--text and --features are for tables; shards hold images.")
     files = [each for each in by_threads(find, expand(pattern)) if isinstance(each, File)]
+    if pattern.endswith(PARQUET):
+        label = label_column(files[0], columns.label)
+        files = [each for each in by_threads(partial(as_tar, label=label), files) if isinstance(each, File)]
     indexes = [each for each in by_threads(open_index, files) if isinstance(each, ShardIndex)]
     others = sum((Counter(index.others) for index in indexes), Counter[str]())
     kinds = ", ".join(f"{suffix} ({count:,})" for suffix, count in others.most_common(5))
@@ -113,7 +117,7 @@ def open_shards(pattern: str, columns: Columns) -> OpenedShards:
         what = f" but files of other kinds: {kinds}. Give texts as a table, recordings as a folder" if others else ""
         raise InputError(f"{pattern} holds no images{what}.")
     found = OpenedShards(pattern, files, indexes, replace(columns, label=None))
-    if columns.label is not None:
+    if columns.label is not None and not pattern.endswith(PARQUET):
         found.findings.append(
             Finding("note", f"--label {columns.label} is not used: labels lie beside the images (.cls, .json).")
         )
