@@ -3,7 +3,7 @@
     python benchmarks/million.py /tmp/million > benchmarks/results/million.md      # begins where it was interrupted
 
 The images are drawn from a seed and lie in tar shards. moto's server gives them out on this machine. Every run has a cache of
-its own, which is too small for all shards, and draws each image once. A third run, by two processes without a kill, tells
+its own, which is too small for all shards. A third run, by two processes without a kill, tells
 what is from the kill and what from rounding. The exit code is 1 unless the weights agree as docs/reliability.md promises.
 """
 
@@ -158,19 +158,7 @@ def train(folder: Path, name: str, where: str, settings: Sequence[str], kill_at:
     out, noted = folder / name, folder / f"{name}.json"
     if noted.exists():
         return Run(**json.loads(noted.read_text()))
-    command = [
-        sys.executable,
-        "-m",
-        "softmatch",
-        "train",
-        where,
-        "--out",
-        str(out),
-        "--resume",
-        "auto",
-        *settings,
-        *RUNS[name][1],
-    ]
+    command = [sys.executable, "-m", "softmatch", "train", where, "--out", str(out), *settings, *RUNS[name][1]]
     environment = {**os.environ, "SOFTMATCH_CACHE": str(folder / f"cache-{name}"), "SOFTMATCH_CACHE_GB": CACHE_GB}
     watch, killed, log, began = Watch(out), "", folder / f"{name}.log", time.perf_counter()
     with log.open("wb") as file:
@@ -207,11 +195,12 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--shards", type=int, default=100)
     parser.add_argument("--batch", type=int, default=10_000, help="unlabelled images of a step")
+    parser.add_argument("--steps", type=int, help="default: as many as it takes to draw each image once")
     parser.add_argument("--workers", type=int, default=1, help="processes that read, for each that trains")
     parser.add_argument("--together", action="store_true", help="all runs at the same time, for a machine that is busy anyway")
     options = parser.parse_args()
     folder, total = options.folder.resolve(), options.shards * PER_SHARD
-    steps = total // options.batch
+    steps = options.steps or total // options.batch
     settings = ["--steps", str(steps), "--unlabeled-batch", str(options.batch), "--labeled-batch", "500", "--network", "mlp"]
     settings += ["--checkpoint-every", str(steps // 10), "--evaluate-every", str(steps // 20), "--evaluation", "none"]
     settings += ["--no-baseline", "--device", "cpu", "--threads", "1", "--workers", str(options.workers), "--resume", "auto"]
