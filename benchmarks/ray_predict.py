@@ -133,10 +133,11 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=4000)
     parser.add_argument("--workers", type=int, default=2, help="while processes are killed")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     torch.set_num_threads(1)
     os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
-    until, draws = time.monotonic() + 60 * given.minutes, random.Random(0)
+    until, draws = time.monotonic() + 60 * given.minutes, random.Random(given.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run, source = prepare(folder, given.rows)

@@ -176,6 +176,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--message", type=int, default=MESSAGE)
+    parser.add_argument("--ways", nargs="*", choices=WAYS, default=WAYS)
     parser.add_argument("--most", type=int, default=4, help="processes at most")
     parser.add_argument("--minutes", type=float, default=60.0, help="no round begins later")
     given = parser.parse_args()
@@ -186,7 +187,7 @@ def main() -> None:
             break
         found: dict[tuple[str, int, int], list[Any]] = {}
         for size, threads in (each for each in GROUPS if each[0] <= given.most):
-            for way in ONE_PROCESS if size == 1 else WAYS:
+            for way in (each for each in given.ways if size > 1 or each in ONE_PROCESS):
                 found[way, size, threads] = group(size, member, size, threads, way, given)
         rounds.append(found)
         print(f"round {repeat + 1} of {given.repeats}", file=sys.stderr, flush=True)

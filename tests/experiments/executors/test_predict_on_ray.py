@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves pipes and files to the garbage collector
 ]
-ROWS, PIECE = 400, 5
+ROWS, PIECE = 160, 5
 
 
 @pytest.fixture(scope="module")
