@@ -231,7 +231,7 @@ def main() -> int:
         print(f"| {RUNS[name][0]} | {run.seconds / 60:.1f} | {run.cpu:,.0f} | {run.peak:,.0f} | {away[name]:.1e} |")
     print(f"\nThe second worker was killed with SIGKILL {runs['ray'].killed}. Then: {runs['ray'].resumed}.", end=" ")
     print(f"The weights after the kill are {'bit for bit those' if same else 'NOT those'} of two processes without one.")
-    return int(not same or away["ray"] > PROMISED or not struck.killed or not struck.resumed)
+    return int(not same or away["ray"] > PROMISED or not runs["ray"].killed or not runs["ray"].resumed)
 
 
 if __name__ == "__main__":
