@@ -60,8 +60,8 @@ def _unpack(shard: File, label_column: str, copy: Path) -> None:
     classes = _about(table, label_column).get("names")
     with replacing_file(copy) as file, tarfile.open(fileobj=file, mode="w") as tar:
         for piece in table.pieces(wanted, ROWS):
-            cells: Sequence[Any] = piece[image]
-            labels = _labels(piece[label_column], classes, shard.place, row + 1) if label_column else [None] * len(cells)
+            cells: Any = piece[image]
+            labels = _labels(list(piece[label_column]), classes, shard.place, row + 1) if label_column else [None] * len(cells)
             for cell, label in zip(cells, labels, strict=True):
                 row += 1
                 content = cell.get("bytes") if isinstance(cell, Mapping) else cell
