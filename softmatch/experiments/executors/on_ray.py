@@ -13,8 +13,8 @@ from softmatch.errors import STOPPED, InputError, TrainingError
 from softmatch.experiments.executors import AT_ONCE, FAILED, Ended, Executor, Job, Where, library
 from softmatch.experiments.executors.here import execute
 
-PASSED = ("HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME")
-"""Prefixes of variables that say where caches are and whether the hub may be asked; workers get them."""
+PASSED = ("AWS_", "FSSPEC_", "HF_", "HUGGINGFACE_", "TRANSFORMERS_", "SOFTMATCH_", "XDG_CACHE_HOME")
+"""Prefixes of variables that say where caches and files by address are, and how to reach them; workers get them."""
 LOCAL = {"include_dashboard": False, "object_store_memory": 80 * 2**20}  # the least that Ray takes
 _ray = partial(library, "ray", "ray")
 
