@@ -1,6 +1,6 @@
 """Train on a million images in an S3 bucket: by two workers of Ray, one of which is killed, and undisturbed by one process.
 
-    python benchmarks/million.py /tmp/million > benchmarks/results/million.md      # begins where it was interrupted
+    python benchmarks/million.py FOLDER > benchmarks/results/million.md      # begins where it was interrupted
 
 The images are drawn from a seed and lie in tar shards. moto's server gives them out on this machine. Every run has a cache of
 its own, which is too small for all shards. A third run, by two processes without a kill, tells
@@ -218,7 +218,7 @@ def main() -> int:
     away = {name: max(float((found[name][key] - value).abs().max()) for key, value in found["one"].items()) for name in RUNS}
     same = all(torch.equal(found["two"][key], value) for key, value in found["ray"].items())
     size = sum(path.stat().st_size for path in (folder / "shards").iterdir())
-    print("# A million images from S3, two workers of Ray, one killed\n\n`python benchmarks/million.py /tmp/million`\n")
+    print("# A million images from S3, two workers of Ray, one killed\n\n`python benchmarks/million.py FOLDER`\n")
     print(
         f"{total:,} PNG images of 3×{SIDE}×{SIDE} ({CLASSES} classes, {LABELLED * options.shards:,} of them with a label) in "
         f"{options.shards} tar shards, {size / 1e9:.2f} GB, from moto's S3 server on this machine, into a cache of {CACHE_GB} "
