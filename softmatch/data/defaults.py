@@ -55,7 +55,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     prepared = examples.preparation
     encoded = prepared is not None and prepared.settings()["kind"] == "encoder"
     found: dict[str, Any] = {"network": f"mlp-{width}", "optimizer": "adam", "lr": 2e-3, "threads": 1}
-    if encoded and prepared is not None and prepared.takes == "image":
+    if encoded and prepared is not None and prepared.takes != "text":
         return found | {"steps": 500, "unlabeled_batch": 512, "views": {"weak_noise": 0.1, "strong_noise": 2.0}}
     views = {"weak_noise": 0.1, "strong_noise": 1.0 if encoded else 0.5, "swap": 0.2}
     return found | {"steps": 1000, "unlabeled_batch": 512 if encoded else 256, "views": views}
