@@ -42,7 +42,8 @@ def suitable(
     if examples.kind == "series":
         heard = examples.preparation is not None and examples.preparation.takes == "sound"
         length = {"network": "series-32" if heard else "series-16", "steps": SERIES_STEPS, "unlabeled_batch": 128, "threads": 1}
-        return found | length | {"optimizer": "adam", "lr": 2e-3} | ({"folds": 3} if heard else {})
+        aligned = {} if heard or "method" in found else {"method_options": {"align": "estimated"}}
+        return found | length | {"optimizer": "adam", "lr": 2e-3} | aligned | ({"folds": 3} if heard else {})
     if examples.kind == "array":  # network and views are the user's: nothing is known of their cost
         return found | {"network": "mlp-128", "steps": 500, "unlabeled_batch": 128, "optimizer": "adam", "lr": 2e-3}
     return found | _images(examples, quick)
