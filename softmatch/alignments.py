@@ -114,6 +114,46 @@ class Alignment(nn.Module):
         return torch.where(total > SMALLEST_TOTAL, scaled / total.clamp_min(SMALLEST_TOTAL), self.goal)
 
 
+class EstimatedAlignment(Alignment):
+    """Norm(p · r / s) with r counted: for labels whose classes are not as frequent as those of the unlabelled data.
+
+    r is how often each class is predicted in a survey of the unlabelled set, with the labels added, so that no class is given up.
+    Before the survey, p̃ = p.
+
+    Args:
+        num_classes: C.
+        labels: number of labels of each class.
+        momentum, start: as for `Alignment`.
+
+    Example:
+        >>> alignment = EstimatedAlignment(num_classes=2, labels=[1, 1])
+        >>> alignment.survey(torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.4, 0.6]]))
+        >>> alignment.goal
+        tensor([0.6667, 0.3333])
+    """
+
+    from_sums = True
+    known: Tensor
+
+    def __init__(
+        self, num_classes: int, labels: Sequence[float] | Tensor, momentum: float = PAPER_MOMENTUM, start: Start = "paper"
+    ) -> None:
+        super().__init__(num_classes, labels, momentum, start=start)
+        self.labels = torch.as_tensor(labels)
+        self.register_buffer("known", torch.tensor(False))
+
+    @torch.no_grad()
+    def survey(self, probs: Tensor) -> None:
+        """Count classes in predictions (N, C) on the unlabelled set, once."""
+        if not self.known:
+            counted = torch.bincount(probs.argmax(-1), minlength=self.num_classes).cpu() + self.labels
+            self.goal.copy_(counted / counted.sum())
+            self.known.fill_(True)
+
+    def forward(self, probs: Tensor) -> Tensor:
+        return torch.where(self.known, super().forward(probs), probs)
+
+
 def class_frequencies(shares: Sequence[float] | Tensor, num_classes: int, name: str = "class frequencies") -> Tensor:
     """Class shares or counts in any unit, checked and normalised to sum 1: (C,), float32."""
     found = torch.as_tensor(shares, dtype=torch.float64)

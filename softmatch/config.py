@@ -67,7 +67,7 @@ class Config(BaseModel):
     image_size: int | None = Field(None, ge=8, le=1024, description="Side in pixels to which images are resized.")
     encoder: str | None = Field(
         None,
-        description="Pretrained encoder of texts or images: images-small, images, images-large, texts-small, texts, "
+        description="Pretrained encoder of texts, images or recordings: images-small, images, images-large, texts-small, texts, "
         "texts-multilingual (see `softmatch encoders`), a folder, a Hugging Face model ID, or timm:NAME.",
     )
     tune: str = Field(

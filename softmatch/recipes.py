@@ -9,6 +9,7 @@ from softmatch.errors import InputError
 from softmatch.methods import METHODS
 
 Settings = Mapping[str, Any]
+DEFAULT_METHOD = Config.model_fields["method"].default
 
 COMMON: Settings = {
     "steps": 2**20,
@@ -163,9 +164,12 @@ def complete(source: str, defaults: Settings, *given: Settings, where: str = "se
 def _meant(defaults: Settings, user: Settings) -> Settings:
     """Defaults of the data that still hold beside the user's settings.
 
-    A recipe of the data is for its own networks and optimiser. A length is given in minutes or in steps.
+    A recipe of the data is for its own networks and optimiser. A length is given in minutes or in steps. Options are for the
+    default method.
     """
     unmeant = set[str]()
+    if user.get("method", DEFAULT_METHOD) != DEFAULT_METHOD:
+        unmeant.add("method_options")
     other = not str(user.get("network", SPRINT["network"])).startswith(SPRINT["network"]) or user.get("optimizer") is not None
     if user.get("recipe") is not None or other:
         unmeant |= {"recipe", "minutes"}

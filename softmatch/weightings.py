@@ -204,6 +204,7 @@ class RampUp(Weighting):
         steps: T, the length of the ramp.
         inner: the weighting that is ramped.
         shape: shape of the ramp, see `softmatch.state`.
+        start: steps before the ramp, with λ = 0.
 
     Example:
         >>> weighting = RampUp(steps=10)
@@ -215,11 +216,11 @@ class RampUp(Weighting):
 
     from_sums = True
 
-    def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear") -> None:
+    def __init__(self, steps: int, inner: Weighting | None = None, shape: Shape = "linear", start: int = 0) -> None:
         inner = Constant() if inner is None else inner
         super().__init__(inner.max_weight)
         self.inner = inner
-        self.ramp = Ramp(steps, shape)
+        self.ramp = Ramp(steps, shape, start)
         self.from_sums = needs_sums_only(inner)
 
     def update(self, seen: Seen) -> None:

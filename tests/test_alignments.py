@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from softmatch.alignments import Alignment, NoAlignment
+from softmatch.alignments import Alignment, EstimatedAlignment, NoAlignment
 from softmatch.errors import InputError
 from softmatch.step import Seen
 from tests.golden import CLASSES, MOMENTUM, STEP_1, STEP_2, WARM_MARGINAL, close
@@ -103,6 +103,22 @@ def test_epsilon_is_added_to_both_marginals() -> None:
     alignment.marginal.value.copy_(torch.tensor(WARM_MARGINAL))
     scaled = STEP_1.weak * (1 / 3 + 0.1) / torch.tensor([0.6, 0.4, 0.3])
     torch.testing.assert_close(alignment(STEP_1.weak), scaled / scaled.sum(-1, keepdim=True))
+
+
+def test_estimated_shares_are_counted_once_with_the_labels() -> None:
+    alignment = EstimatedAlignment(CLASSES, [2, 1, 1], MOMENTUM)
+    alignment.update(STEP_1.seen())
+    assert torch.equal(alignment(STEP_1.weak), STEP_1.weak), "nothing is known of the shares yet"
+    alignment.survey(torch.tensor([[0.9, 0.1, 0.0]] * 3 + [[0.2, 0.5, 0.3]]))
+    goal = torch.tensor([3 + 2, 1 + 1, 0 + 1]) / 8
+    torch.testing.assert_close(alignment.goal, goal)
+    expected = STEP_1.weak * goal / alignment.marginal.value
+    torch.testing.assert_close(alignment(STEP_1.weak), expected / expected.sum(-1, keepdim=True))
+    resumed = EstimatedAlignment(CLASSES, [2, 1, 1], MOMENTUM)
+    resumed.load_state_dict(alignment.state_dict())
+    resumed.survey(torch.eye(CLASSES))
+    torch.testing.assert_close(resumed.goal, goal)
+    assert torch.equal(resumed(STEP_1.weak), alignment(STEP_1.weak))
 
 
 @pytest.mark.parametrize("prior", [[0.5, 0.5], [0.5, 0.6, -0.1], [0.0, 0.0, 0.0]])

@@ -71,6 +71,24 @@ def make_clip(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def make_sound_encoder(folder: Path, kind: str, seed: int = 0) -> Path:
+    """A wav2vec2 or hubert, which takes samples, or an audio-spectrogram-transformer (ast), with 16 features."""
+    import transformers
+
+    torch.manual_seed(seed)
+    if kind == "ast":
+        shape = {"max_length": 64, "num_mel_bins": 32}
+        transformers.ASTModel(transformers.ASTConfig(initializer_range=SPREAD, **SIZES, **shape)).save_pretrained(folder)
+        transformers.ASTFeatureExtractor(**shape).save_pretrained(folder)
+        return folder
+    name = {"wav2vec2": "Wav2Vec2", "hubert": "Hubert"}[kind]
+    sizes = {**SIZES, "conv_dim": [8] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2}
+    config = getattr(transformers, f"{name}Config")(initializer_range=SPREAD, **sizes)
+    getattr(transformers, f"{name}Model")(config).save_pretrained(folder)
+    transformers.Wav2Vec2FeatureExtractor(return_attention_mask=False).save_pretrained(folder)
+    return folder
+
+
 def _write_image_settings(folder: Path, settings: dict[str, Any]) -> None:
     _write(folder / "preprocessor_config.json", {"do_resize": True, "do_rescale": True, "do_normalize": True, **settings})
 

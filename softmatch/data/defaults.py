@@ -42,7 +42,8 @@ def suitable(
     if examples.kind == "series":
         heard = examples.preparation is not None and examples.preparation.takes == "sound"
         length = {"network": "series-32" if heard else "series-16", "steps": SERIES_STEPS, "unlabeled_batch": 128, "threads": 1}
-        return found | length | {"optimizer": "adam", "lr": 2e-3} | ({"folds": 3} if heard else {})
+        aligned = {} if heard or "method" in found else {"method_options": {"align": "estimated"}}
+        return found | length | {"optimizer": "adam", "lr": 2e-3} | aligned | ({"folds": 3} if heard else {})
     if examples.kind == "array":  # network and views are the user's: nothing is known of their cost
         return found | {"network": "mlp-128", "steps": 500, "unlabeled_batch": 128, "optimizer": "adam", "lr": 2e-3}
     return found | _images(examples, quick)
@@ -55,7 +56,7 @@ def _vectors(examples: Examples) -> dict[str, Any]:
     prepared = examples.preparation
     encoded = prepared is not None and prepared.settings()["kind"] == "encoder"
     found: dict[str, Any] = {"network": f"mlp-{width}", "optimizer": "adam", "lr": 2e-3, "threads": 1}
-    if encoded and prepared is not None and prepared.takes == "image":
+    if encoded and prepared is not None and prepared.takes != "text":
         return found | {"steps": 500, "unlabeled_batch": 512, "views": {"weak_noise": 0.1, "strong_noise": 2.0}}
     views = {"weak_noise": 0.1, "strong_noise": 1.0 if encoded else 0.5, "swap": 0.2}
     return found | {"steps": 1000, "unlabeled_batch": 512 if encoded else 256, "views": views}

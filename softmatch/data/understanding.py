@@ -19,7 +19,12 @@ from softmatch.data.fingerprint import digests, group
 from softmatch.data.label_file import Prefer, add_labels, read_label_file
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations import Preparation, Prepared
-from softmatch.data.preparations.encoder_features import EncoderPreparation, fit_image_encoder, fit_text_encoder
+from softmatch.data.preparations.encoder_features import (
+    EncoderPreparation,
+    fit_image_encoder,
+    fit_sound_encoder,
+    fit_text_encoder,
+)
 from softmatch.data.preparations.images import ImagePreparation, fit_images
 from softmatch.data.preparations.numeric_arrays import fit_array
 from softmatch.data.preparations.sounds import SoundPreparation, fit_sounds
@@ -231,8 +236,10 @@ def refuse_unused(kind: InputKind, reading: Reading) -> None:
     """Raise InputError for an instruction that this kind of source has no use for."""
     if reading.tune != "head" and reading.encoder is None:
         raise InputError(f"--tune {reading.tune} trains a pretrained encoder: give one with --encoder, or leave it out.")
-    if reading.encoder is not None and kind not in ("image", "text"):
-        raise InputError("--encoder is for texts and images; this source has neither.")
+    if reading.encoder is not None and kind not in ("image", "text", "sound"):
+        raise InputError("--encoder is for texts, images and recordings; this source has none of them.")
+    if reading.tune != "head" and kind == "sound":
+        raise InputError(f"--tune {reading.tune}: an encoder of recordings stays as it is. Leave it out.")
     if reading.max_tokens is not None and (kind != "text" or reading.encoder is None):
         raise InputError("--max-tokens is for texts that a pretrained encoder reads: give one with --encoder, or leave it out.")
     if reading.columns.augmented and kind != "text":
@@ -269,7 +276,10 @@ def fit_preparation(records: Records, reading: Reading, column: str | None = Non
             return fit_images(paths, _side(reading), progress=progress, names=records.names)
         return fit_image_encoder(reading.encoder, paths, progress, records.names, reading.device, reading.half)
     if records.kind == "sound":
-        return fit_sounds(records.inputs, progress, records.names)  # type: ignore[arg-type]  # as the kind says
+        recordings: Sequence[Path] = records.inputs  # type: ignore[assignment]  # as the kind says
+        if reading.encoder is None:
+            return fit_sounds(recordings, progress, records.names)
+        return fit_sound_encoder(reading.encoder, recordings, records.names, progress, reading.device, reading.half)
     if records.kind == "text":
         texts: Sequence[str] = records.inputs  # type: ignore[assignment]  # as the kind says
         name = column or "text"

@@ -1,11 +1,11 @@
-"""Pretrained encoders of the transformers library as torch modules that turn a text or an image into one vector.
+"""Pretrained encoders of the transformers library as torch modules that turn a text, an image or a recording into one vector.
 
 No code that comes with an encoder is ever run, and weights are read as safetensors only.
 """
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,9 @@ from softmatch.encoders.layers import Layers, only_last, run_below
 from softmatch.encoders.model_folder import SAFELY, import_transformers, load_pretrained, quiet, read_json, refuse_fetching
 from softmatch.errors import InputError, first_line
 
-Modality = Literal["text", "image"]
+Modality = Literal["text", "image", "sound"]
+HALVES: Mapping[Modality, str] = {"text": "text_model", "image": "vision_model", "sound": "audio_model"}
+"""Names of the part for a modality in models that have several."""
 UNKEPT = ("_name_or_path", "transformers_version")
 """Settings of a model that only state its place and its origin."""
 
@@ -48,8 +50,8 @@ class Backbone(nn.Module):
         self._still: list[nn.Module] = []
         self.of, self.config = of, {key: value for key, value in model.config.to_dict().items() if key not in UNKEPT}
         part = model.get_encoder() if self.config.get("is_encoder_decoder") else model
-        self.model = getattr(part, "vision_model" if of == "image" else "text_model", part)
-        self.pooler = pooler and of == "image"
+        self.model = getattr(part, HALVES[of], part)
+        self.pooler = pooler and of != "text"
         if not self.pooler and isinstance(getattr(self.model, "pooler", None), nn.Module):
             self.model.pooler = None
         self._takes_vectors = "inputs_embeds" in inspect.signature(self.model.forward).parameters
@@ -86,14 +88,14 @@ class Backbone(nn.Module):
             parameter.requires_grad_(is_tuned(name))
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None, pooling: str = "mean", dropout: float = 0.0) -> Tensor:
-        """(B, D) of images (B, 3, H, W), or of token ids (B, L).
+        """(B, D) of images (B, 3, H, W), of token ids (B, L), or of what a `Listener` makes of sounds.
 
         Args:
             mask: for texts, (B, L), true for tokens. A token with a negative id has the zero vector as its word embedding.
             pooling: for texts, "mean" or "cls".
             dropout: dropout rate in training, of the tokens' vectors or of an image's vector.
         """
-        pooled = self._read_text(inputs, mask, pooling, dropout) if self.of == "text" else self._read_image(inputs)
+        pooled = self._read_text(inputs, mask, pooling, dropout) if self.of == "text" else self._read_signal(inputs)
         return F.dropout(pooled, dropout, self.training and self.of == "image")
 
     def below(self, last: int, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -161,8 +163,8 @@ class Backbone(nn.Module):
         vectors: Tensor = self.model.get_input_embeddings()(inputs.clamp_min(0))
         return {"inputs_embeds": vectors.masked_fill(without[..., None], 0.0)}
 
-    def _read_image(self, inputs: Tensor) -> Tensor:
-        out = self.model(pixel_values=inputs)
+    def _read_signal(self, inputs: Tensor) -> Tensor:
+        out = self.model(**{"pixel_values" if self.of == "image" else self.model.main_input_name: inputs})
         if (pooled := getattr(out, "pooler_output", None)) is not None:
             return pooled.flatten(1)  # type: ignore[no-any-return]  # the library's output is untyped
         states: Tensor = out.last_hidden_state
@@ -221,7 +223,7 @@ def load_frozen(folder: Path, of: Modality) -> "Backbone | TimmBackbone":
     settings = read_json(folder, "config.json")
     if "architecture" not in settings or "model_type" in settings:
         return load_backbone(folder, of)
-    if of == "text":
+    if of != "image":
         raise InputError(f"encoder {folder} is a model of timm, for images only.")
     return _load_timm(folder, settings)
 
@@ -239,11 +241,18 @@ def load_backbone(folder: Path, of: Modality) -> Backbone:
 
 
 @torch.no_grad()
-def feature_size(backbone: Backbone | TimmBackbone, side: int, name: object) -> int:
-    """D, found by a trial pass, because models have many names for it."""
+def feature_size(backbone: Backbone | TimmBackbone, side: int, name: object, heard: Tensor | None = None) -> int:
+    """D, found by a trial pass, because models have many names for it.
+
+    Args:
+        side: side of the trial image.
+        name: name of the encoder, for the message.
+        heard: what an encoder of sounds is given instead.
+    """
     ids = torch.zeros(1, 2, dtype=torch.int64)
     try:
-        found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(torch.zeros(1, 3, side, side))
+        trial = torch.zeros(1, 3, side, side) if heard is None else heard
+        found: Tensor = backbone(ids, ids == 0) if backbone.of == "text" else backbone(trial)
     except Exception as error:  # each model of the library has its own errors
         message = f"encoder {name} cannot read {backbone.of}s; is it for another kind of data? {first_line(error)}"
         raise InputError(message) from error
@@ -307,6 +316,26 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         raise ENCODER.unusable(folder, error) from error
     pad = next((value for value in (found.pad_token_id, found.eos_token_id) if value is not None), 0)
     return Tokenizer(rules, pad, found.mask_token_id, tuple(sorted({pad, *found.all_special_ids})))
+
+
+Listener = Callable[[Sequence[Tensor]], Tensor]
+"""Waves of one length → the input of an encoder."""
+
+
+def load_listener(folder: Path) -> Listener:
+    """The function in an encoder's folder that turns sounds into its input: scaled samples, or a spectrogram."""
+    transformers = import_transformers(ENCODER)
+    try:
+        with quiet():
+            found = transformers.AutoFeatureExtractor.from_pretrained(folder, **SAFELY)
+    except Exception as error:  # each model of the library has its own errors
+        raise ENCODER.unusable(folder, error) from error
+
+    def listen(waves: Sequence[Tensor]) -> Tensor:
+        made = found([wave.numpy() for wave in waves], sampling_rate=found.sampling_rate, return_tensors="pt")
+        return made[found.model_input_names[0]].float()  # type: ignore[no-any-return]  # the library is untyped
+
+    return listen
 
 
 def padded(ids: Sequence[Sequence[int]], pad: int, length: int | None = None) -> Tensor:

@@ -55,6 +55,20 @@ class ImageReading:
     side: Side
 
 
+@dataclass(frozen=True)
+class SoundReading:
+    """Sounds as an encoder expects them, in one channel.
+
+    Attributes:
+        rate: samples in a second.
+        length: samples that are used at most, of the middle.
+    """
+
+    __pydantic_config__ = STRICT
+    rate: Annotated[int, Field(ge=100, le=2**20)]
+    length: Annotated[int, Field(ge=1, le=2**25)]
+
+
 def _absent(folder: Path) -> str:
     if folder.is_dir():
         return "it has no config.json, so it is not the folder of a pretrained encoder."
@@ -107,6 +121,14 @@ def read_text_settings(folder: Path, most: int = MOST_TOKENS, prefix: str = "") 
     known = (sentence.get("max_seq_length"), tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
     length = min([most, *(int(number) for number in known if isinstance(number, int | float) and number >= 4)])
     return TextReading("cls" if first else "mean", normalize, length, sentence.get("do_lower_case") is True, prefix)
+
+
+def read_sound_rate(folder: Path) -> int:
+    """Sampling rate from preprocessor_config.json, which encoders of sounds have."""
+    found = read_json(folder, "preprocessor_config.json").get("sampling_rate")
+    if not isinstance(found, int) or not 100 <= found <= 2**20:
+        raise InputError(f"encoder {folder} is not for recordings: its preprocessor_config.json has no sampling_rate.")
+    return found
 
 
 def read_image_settings(folder: Path) -> ImageReading:

@@ -330,6 +330,8 @@ def _compare(call: Call, samples: Samples, expected: Mapping[int, Tensor], to: F
 def _samples(model: Model, run: Path, source: Any, columns: Columns | None, to: Format) -> Samples:
     """Real samples for the comparison: of the source, else saved ones, else those that the run was trained on."""
     graph, frozen = to not in FOLDERS, isinstance(model.preparation, EncoderPreparation)
+    if graph and frozen and model.preparation.takes == "sound":
+        raise InputError(f"--to {to} has no place for an encoder of recordings. Use --to safetensors.")
     if graph and isinstance(model.preparation, EncoderPreparation):
         model.preparation.half = False  # as the graph computes
     if source is None and not (graph and frozen):  # saved samples of a frozen encoder are its features

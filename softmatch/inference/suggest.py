@@ -374,7 +374,7 @@ def cold_features(
         raise InputError(reasons or f"{where} has no samples that can be read.")
     if isinstance(items, ImageFiles) or items.ndim == 4:
         features = thumbnails(items)
-    elif made.preparation.takes == "sound":
+    elif made.preparation.takes == "sound" and items.ndim == 3:
         features = _vectors(adaptive_avg_pool2d(items[:, None], SOUND_SIDE))  # a small shift in time or pitch changes little
     elif made.preparation.settings()["kind"] in ("table", "array"):
         features = standardized(_vectors(items))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from softmatch import targets
-from softmatch.alignments import Alignment, NoAlignment
+from softmatch.alignments import Alignment, EstimatedAlignment, NoAlignment
 from softmatch.averages import PAPER_MOMENTUM, Start
 from softmatch.distributed.processes import summed
 from softmatch.errors import InputError
@@ -261,6 +261,9 @@ class Match(Method):
 
     def survey(self, probs: Tensor) -> None:
         self.weighting.survey(probs)
+        if isinstance(self.alignment, EstimatedAlignment):
+            self.alignment.survey(probs)
+            self.survey_every = None  # one is enough
 
     def statistics(self) -> dict[str, Tensor]:
         found = self.weighting.statistics()
@@ -280,20 +283,32 @@ def softmatch(
     momentum: float = PAPER_MOMENTUM,
     k: float = 2.0,
     estimation: Estimation = "all",
-    align: Literal["none", "uniform", "prior", "predictions", "labels"] = "uniform",
+    align: Literal["none", "uniform", "prior", "predictions", "labels", "estimated"] = "uniform",
     class_prior: Sequence[float] | None = None,
+    class_counts: Sequence[int] | None = None,
     statistics: Literal["raw", "aligned"] = "raw",
     start: Start = "paper",
     max_weight: float = 1.0,
     weighting: Weighting | None = None,
+    total_steps: int = PAPER_STEPS,
+    alone: float = 0.2,
 ) -> Match:
     """SoftMatch: truncated-Gaussian weights, uniform alignment for the weights only, hard labels of the raw predictions.
 
-    `weighting` replaces the truncated Gaussian by another λ (the paper's ablation).
+    `weighting` replaces the truncated Gaussian by another λ (the paper's ablation). With align="estimated", the first share
+    `alone` of the steps learns from labels only; the weights are then aligned to the classes predicted on the unlabelled set.
     """
     gaussian = TruncatedGaussian(num_classes, momentum, k, estimation, start=start, max_weight=max_weight)
-    alignment = _alignment(num_classes, align, class_prior, momentum, start)
-    return Match(gaussian if weighting is None else weighting, alignment, statistics=statistics)
+    chosen = gaussian if weighting is None else weighting
+    if align == "estimated":
+        if class_counts is None:
+            raise InputError('align="estimated" needs class_counts: the number of labels of each class.')
+        after = max(round(alone * total_steps), 1)
+        alignment = EstimatedAlignment(num_classes, class_counts, momentum, start)
+        method = Match(RampUp(1, chosen, start=after - 1), alignment, statistics=statistics)
+        method.survey_every = after
+        return method
+    return Match(chosen, _alignment(num_classes, align, class_prior, momentum, start), statistics=statistics)
 
 
 def _alignment(
@@ -307,7 +322,7 @@ def _alignment(
         return Alignment(num_classes, class_prior, momentum, start=start)
     if align in ("uniform", "predictions", "labels"):
         return Alignment(num_classes, align, momentum, start=start)  # type: ignore[arg-type]  # one of Target's strings
-    raise InputError(f'align must be "none", "uniform", "prior", "predictions" or "labels", not {align!r}.')
+    raise InputError(f'align must be "none", "uniform", "prior", "predictions", "labels" or "estimated", not {align!r}.')
 
 
 def fixmatch(num_classes: int, *, threshold: float = 0.95, max_weight: float = 1.0) -> Match:

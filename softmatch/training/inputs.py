@@ -26,6 +26,8 @@ from softmatch.views.series import SOUNDS
 from softmatch.views.text_operations import find_continuing
 from softmatch.views.text_statistics import word_statistics
 
+EMBEDDED = ("text", "image", "sound")
+"""Inputs that become vectors as embeddings."""
 BUCKETS = 50
 HELD_OUT = 0.01
 """Share of the texts from which on words are counted again without those that a fold holds out; fewer hardly change them."""
@@ -52,7 +54,7 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
             items = items.movedim(1, -1).flatten(0, -2)
         mean = items.mean(0).tolist()
         spread = items.std(0)
-        if examples.preparation is not None and examples.preparation.takes in ("text", "image"):
+        if examples.kind == "vector" and examples.preparation is not None and examples.preparation.takes in EMBEDDED:
             # Directions of an embedding share a scale: scaled by itself, one that hardly varies would amplify noise.
             spread = spread.square().mean().sqrt().expand_as(spread)
         std = [value if value > 1e-6 else 1.0 for value in spread.tolist()]  # a constant feature has no scale
@@ -60,7 +62,7 @@ def make_views(examples: Examples, split: Split, options: dict[str, Any], worker
     if examples.kind == OwnViews.kind:
         given = {name: value for name, value in options.items() if name != OWN}
         return OwnViews(options[OWN], **scale, shape=examples.items.shape[1:], options=given)
-    if examples.preparation is not None and examples.preparation.takes == "sound":
+    if examples.kind == "series" and examples.preparation is not None and examples.preparation.takes == "sound":
         options = {"allowed": SOUNDS, **options}
     return build_views(kind, scale, options)
 

@@ -53,6 +53,18 @@ def test_images_on_an_accelerator_get_the_network_of_their_size() -> None:
     assert found["steps"] > suitable(_images(32), 12, CPU)["steps"]
 
 
+def test_series_are_aligned_to_counted_classes_unless_another_method_is_chosen() -> None:
+    labels = torch.full((40,), -1)
+    labels[:12] = torch.arange(12) % 3
+    series = Examples(torch.zeros(40, 1, 32), labels, ("a", "b", "c"), "series")
+    defaults = suitable(series, 12, CPU)
+    assert complete("ecg", defaults).method_options == {"align": "estimated"}
+    assert complete("ecg", defaults, {"method_options": {"k": 3}}).method_options == {"align": "estimated", "k": 3}
+    assert complete("ecg", defaults, {"method_options": {"align": "uniform"}}).method_options == {"align": "uniform"}
+    assert complete("ecg", defaults, {"method": "fixmatch"}).method_options == {}
+    assert "method_options" not in suitable(Examples(series.items[:12], labels[:12], series.classes, "series"), 12, CPU)
+
+
 def test_all_labelled_is_supervised() -> None:
     assert suitable(_vectors(40, 2, 2, 40), 40, CPU)["method"] == "supervised"
     assert "method" not in suitable(_vectors(40, 2, 2, 40), 10, CPU)  # of which ten are to be used

@@ -248,10 +248,27 @@ def test_wrong_arguments_are_refused() -> None:
         Match(Constant(), statistics="both")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="class_prior"):
         softmatch(CLASSES, align="prior")
+    with pytest.raises(InputError, match="class_counts"):
+        softmatch(CLASSES, align="estimated")
     with pytest.raises(InputError, match="align"):
         softmatch(CLASSES, align="unifrom")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InputError, match="shape"):
         softmatch(CLASSES)(STEP_1.labeled, STEP_1.labels, STEP_1.weak, STEP_1.strong[:3])
+
+
+def test_estimated_shares_wait_for_their_survey_and_nothing_is_learned_from_pseudo_labels_before() -> None:
+    method = softmatch(CLASSES, align="estimated", class_counts=[2, 1, 1], total_steps=10, momentum=MOMENTUM)
+    assert method.survey_every == 2
+    losses = []
+    for _ in range(2):
+        losses.append(float(STEP_1.output(method).unsupervised_loss))
+    method.survey(STEP_1.weak)
+    assert method.survey_every is None
+    losses.append(float(STEP_1.output(method).unsupervised_loss))
+    assert losses[:2] == [0.0, 0.0]
+    assert losses[2] > 0.1
+    counted = torch.bincount(STEP_1.weak.argmax(-1), minlength=CLASSES) + torch.tensor([2, 1, 1])
+    close(method.alignment.goal, (counted / counted.sum()).tolist())
 
 
 def test_curve_and_statistics_of_a_match() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from softmatch.data.pictures import ImageFiles
 from softmatch.data.preparations.table import CategoryColumn, NumberColumn
 from softmatch.data.records import Finding, InputKind, Inputs
-from softmatch.encoders.encoder_folder import ImageReading, Length, Side, TextReading
+from softmatch.encoders.encoder_folder import ImageReading, Length, Side, SoundReading, TextReading
 from softmatch.errors import InputError, explain
 
 __all__ = ["Preparation", "Prepared", "plain_preparation", "preparation_from"]
@@ -78,7 +78,8 @@ def preparation_from(settings: Mapping[str, Any], tensors: Mapping[str, Tensor])
         raise InputError(f"the saved preparation is damaged: {saved.layout!r} is not a layout of shape {saved.shape}.")
     if isinstance(saved, _Arrays) and saved.grid is not None and len(saved.grid.columns) != saved.shape[0]:
         raise InputError(f"the saved preparation is damaged: it has {len(saved.grid.columns)} columns for shape {saved.shape}.")
-    if isinstance(saved, _Encoder) and isinstance(saved.reading, ImageReading) != (saved.of == "image"):
+    readings = {"text": TextReading, "image": ImageReading, "sound": SoundReading}
+    if isinstance(saved, _Encoder) and not isinstance(saved.reading, readings[saved.of]):
         raise InputError("the saved preparation is damaged: it does not say how the encoder reads its inputs.")
     module, name = KINDS[saved.kind]
     try:
@@ -158,12 +159,12 @@ class _Tokens(_Settings):
 
 class _Encoder(_Settings):
     kind: Literal["encoder"]
-    of: Literal["text", "image"]
+    of: Literal["text", "image", "sound"]
     column: str
     encoder: str
     revision: str | None
     fingerprint: str
-    reading: TextReading | ImageReading
+    reading: TextReading | ImageReading | SoundReading
     half: bool = False  # models of before computed in float32
 
 

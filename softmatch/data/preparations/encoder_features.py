@@ -4,6 +4,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -13,27 +16,32 @@ from torch.nn import functional as F
 from softmatch.data.pictures import Picture
 from softmatch.data.preparations import Prepared
 from softmatch.data.preparations.feature_cache import FeatureCache
-from softmatch.data.preparations.file_reading import unreadable
+from softmatch.data.preparations.file_reading import by_threads, unreadable
 from softmatch.data.preparations.images import ImagePreparation, picture_names
+from softmatch.data.preparations.sounds import about_lengths, about_sounds, hear, look_at, sound_paths
 from softmatch.data.preparations.text_preparations import as_texts
 from softmatch.data.records import Inputs, Progress, UnreadableFile
 from softmatch.distributed.devices import choose_device, has_bf16_units
 from softmatch.encoders.backbones import (
     Backbone,
+    Listener,
     Modality,
     TimmBackbone,
     Tokenizer,
     feature_size,
     load_frozen,
+    load_listener,
     load_tokenizer,
     padded,
 )
 from softmatch.encoders.encoder_folder import (
     MOST_TOKENS,
     ImageReading,
+    SoundReading,
     TextReading,
     find_encoder,
     read_image_settings,
+    read_sound_rate,
     read_text_settings,
     take_fingerprint,
 )
@@ -46,31 +54,32 @@ def _silent(done: int, total: int) -> None:
     """Ignore progress."""
 
 
-TEXTS, IMAGES = 4096, 512
-"""Inputs whose features are cached together: the most that an interruption costs. Their pixels are in memory meanwhile."""
-AT_ONCE = 64
-"""Inputs that go through the encoder at once."""
+TEXTS, IMAGES, SOUNDS = 4096, 512, 64
+"""Inputs whose features are cached together: the most that an interruption costs. Pixels and waves are in memory meanwhile."""
+AT_ONCE, HEARD_AT_ONCE = 64, 8
+"""Inputs that go through the encoder at once, and recordings: ten seconds take a hundred megabytes in a wav2vec 2.0."""
 DIRECTIONS, FITTED = 128, 5000
-"""Directions that are kept of the features of images, and the most images that they are computed from."""
+"""Directions that are kept of the features of files, and the most files that they are computed from."""
+Reading = TextReading | ImageReading | SoundReading
 
 
 class EncoderPreparation:
-    """Texts or images → float32 features (n, D) of a pretrained encoder, which is loaded when it is first needed.
+    """Texts, images or recordings → float32 features (n, D) of a pretrained encoder, which is loaded when it is first needed.
 
-    Features of images have length 1 and are reduced to their principal directions (`fit_directions`): noise of a strong view then
-    changes what distinguishes the images, and is not lost in hundreds of directions that say nothing.
+    Features of images and recordings have length 1 and are reduced to their principal directions (`fit_directions`): noise of a
+    strong view then changes what distinguishes them, and is not lost in hundreds of directions that say nothing.
 
     Args:
         encoder: its folder, or its id on the Hugging Face hub; see `find_encoder`.
-        of: "text" or "image".
-        column: name of the texts' column; "" for images.
-        reading: how it makes one vector of a text, or what it expects of images.
+        of: "text", "image" or "sound".
+        column: name of the texts' column; "" for files.
+        reading: how it makes one vector of a text, or what it expects of images or recordings.
         fingerprint: of the encoder's files: other files in the same place are refused.
         revision: the commit on the hub.
         keep: cache new features on disk; cached ones are used in any case.
 
     Attributes:
-        origin, directions: mean (D) of the features of images, and orthogonal directions (D, R); None: features as they are.
+        origin, directions: mean (D) of the features of files, and orthogonal directions (D, R); None: features as they are.
         device: where the encoder computes; by default CUDA or MPS where there is one.
         progress: called as features are computed.
         cached: use the features in the cache; False to time the encoder.
@@ -82,7 +91,7 @@ class EncoderPreparation:
         encoder: str,
         of: Modality,
         column: str,
-        reading: TextReading | ImageReading,
+        reading: Reading,
         fingerprint: str,
         revision: str | None = None,
         keep: bool = False,
@@ -96,6 +105,7 @@ class EncoderPreparation:
         self.origin: Tensor | None = None
         self.directions: Tensor | None = None
         self._loaded: tuple[Backbone | TimmBackbone, Tokenizer | None, int] | None = None
+        self._listener: Listener | None = None
 
     @classmethod
     def from_saved(cls, saved: Any, tensors: Mapping[str, Tensor]) -> "EncoderPreparation":
@@ -109,21 +119,32 @@ class EncoderPreparation:
         return found
 
     @classmethod
-    def find(cls, encoder: str, of: Modality, column: str = "", most: int | None = None) -> "EncoderPreparation":
-        """Find the encoder in a folder or on the hub; features are cached. `most`: tokens that it reads of a text."""
+    def find(
+        cls, encoder: str, of: Modality, column: str = "", most: int | None = None, seconds: float = 0.0
+    ) -> "EncoderPreparation":
+        """Find the encoder in a folder or on the hub; features are cached.
+
+        Args:
+            most: tokens that it reads of a text.
+            seconds: most that it hears of a recording.
+        """
         folder = find_encoder(encoder)
-        reading: TextReading | ImageReading
+        reading: Reading
         if of == "text":
             reading = read_text_settings(folder, most or MOST_TOKENS, prefix_of(encoder))
-        else:
+        elif of == "image":
             reading = read_image_settings(folder)
+        else:
+            rate = read_sound_rate(folder)
+            reading = SoundReading(rate, max(round(seconds * rate), 1))
         name = resolve(encoder)[0]
         name, revision = (str(folder), None) if expand_home(name).exists() else (name, folder.name)
         return cls(name, of, column, reading, take_fingerprint(folder), revision, keep=True)
 
     def __call__(self, inputs: Inputs | Sequence[Picture]) -> Tensor:
-        if self.takes == "image":
-            features, _, failed = self._read_images(inputs)  # type: ignore[arg-type]  # as `takes` says
+        if self.takes != "text":
+            files = sound_paths(inputs) if self.takes == "sound" else inputs  # type: ignore[arg-type]  # as `takes` says
+            features, _, failed, _ = self._read_files(files)  # type: ignore[arg-type]  # as `takes` says
             if failed:
                 raise next(iter(failed.values()))
             return features
@@ -134,29 +155,50 @@ class EncoderPreparation:
             parts.append(self._features(contents, part, start, len(texts)))
         return self._joined(parts)
 
-    def read(self, pictures: Sequence[Picture], names: Sequence[str] | None = None) -> Prepared:
-        """Make features of all images that can be read, and report the others. Each file is opened and decoded once."""
-        features, contents, failed = self._read_images(pictures)
-        kept = [position for position in range(len(pictures)) if position not in failed]
-        return Prepared(self, features, kept, unreadable(failed, picture_names(pictures, names)), contents)
+    def read(self, files: Sequence[Picture], names: Sequence[str] | None = None) -> Prepared:
+        """Make features of all files that can be read, and report the others. Each file is opened and decoded once."""
+        features, contents, failed, odd = self._read_files(files)
+        kept = [position for position in range(len(files)) if position not in failed]
+        names = picture_names(files, names)
+        findings = about_sounds(failed, *odd, names) if self.takes == "sound" else unreadable(failed, names)
+        return Prepared(self, features, kept, findings, contents)
 
-    def _read_images(self, pictures: Sequence[Picture]) -> tuple[Tensor, list[bytes], dict[int, UnreadableFile]]:
-        """Give features, digests, and errors by position."""
-        assert isinstance(self.reading, ImageReading)
-        pixels = ImagePreparation(3, self.reading.side, self.reading.side)
-        parts, every, errors = list[Tensor](), list[bytes](), dict[int, UnreadableFile]()
-        for start in range(0, len(pictures), IMAGES):
-            items, contents, failed = pixels.read_part(pictures[start : start + IMAGES])
+    def _read_files(
+        self, files: Sequence[Picture]
+    ) -> tuple[Tensor, list[bytes], dict[int, UnreadableFile], tuple[list[int], list[int]]]:
+        """Give features, digests, errors by position, and the positions of recordings that are silent or cut off."""
+        parts, every, errors, odd = list[Tensor](), list[bytes](), dict[int, UnreadableFile](), (list[int](), list[int]())
+        size = IMAGES if self.takes == "image" else SOUNDS
+        for start in range(0, len(files), size):
+            items, contents, failed = self._decoded(files[start : start + size], start, odd)
             errors |= {start + position: error for position, error in failed.items()}
-            parts += [self.reduce(self._features(contents, items, start, len(pictures)))] if contents else []
+            parts += [self.reduce(self._features(contents, items, start, len(files)))] if contents else []
             every += contents
-        return self._joined(parts), every, errors
+        return self._joined(parts), every, errors, odd
 
-    def fit_to_some(self, pictures: Sequence[Picture]) -> None:
-        """Choose the directions by 5,000 to 10,000 images, so that the features of the others never are in memory in full."""
-        progress, number = self.progress, len(pictures)
+    def _decoded(
+        self, files: Sequence[Any], start: int, odd: tuple[list[int], list[int]]
+    ) -> tuple[Tensor | list[Tensor], list[bytes], dict[int, UnreadableFile]]:
+        """Give pixels or waves, digests, and errors by position in this part, which begins at `start` of all files."""
+        if isinstance(self.reading, ImageReading):
+            return ImagePreparation(3, self.reading.side, self.reading.side).read_part(files)
+        assert isinstance(self.reading, SoundReading)
+        waves, contents, failed = list[Tensor](), list[bytes](), dict[int, UnreadableFile]()
+        for position, made in enumerate(by_threads(partial(hear, rate=self.reading.rate, length=self.reading.length), files)):
+            if isinstance(made, UnreadableFile):
+                failed[position] = made
+                continue
+            waves.append(made[0])
+            contents.append(made[1])
+            for positions, one in zip(odd, (not made[0].any(), made[2]), strict=True):
+                positions += [start + position] if one else []
+        return waves, contents, failed
+
+    def fit_to_some(self, files: Sequence[Picture]) -> None:
+        """Choose the directions by 5,000 to 10,000 files, so that the features of the others never are in memory in full."""
+        progress, number = self.progress, len(files)
         self.progress = lambda done, _: progress(done, number)
-        features, _, _ = self._read_images(pictures[:: number // FITTED])
+        features = self._read_files(files[:: number // FITTED])[0]
         self.progress = progress
         if len(features) > 1:
             self.fit_directions(features)
@@ -178,7 +220,7 @@ class EncoderPreparation:
         device = features.device
         return (F.normalize(features, dim=1) - self.origin.to(device)) @ self.directions.to(device)
 
-    def _features(self, contents: Sequence[bytes], inputs: Sequence[str] | Tensor, start: int, total: int) -> Tensor:
+    def _features(self, contents: Sequence[bytes], inputs: Sequence[Any] | Tensor, start: int, total: int) -> Tensor:
         """Load the features of a part of the inputs from the cache, and compute those that it lacks."""
         cache = FeatureCache(self._maker())
         known = cache.find(contents) if self.cached else {}
@@ -209,15 +251,22 @@ class EncoderPreparation:
 
     @torch.no_grad()
     def _compute(self, inputs: Any, before: int, total: int) -> Tensor:
-        """Run texts or pixels through the encoder."""
+        """Run texts, pixels or waves through the encoder."""
         (backbone, tokenizer, size), reading, device = self.load(), cast("Any", self.reading), self.device
         order, ids = list(range(len(inputs))), list[list[int]]()
         if tokenizer is not None:
             texts = (f"{reading.prefix}{text}" for text in inputs)
             ids = tokenizer([text.lower() if reading.lower else text for text in texts], reading.length)
             order.sort(key=lambda row: -len(ids[row]))  # the texts of a batch then need little padding
+        listener, at_once = self._listener, AT_ONCE
+        if listener is not None:
+            at_once = HEARD_AT_ONCE
+            order.sort(key=lambda row: len(inputs[row]))  # so that those of one length go together
 
         def run(chosen: Sequence[int]) -> Tensor:
+            if listener is not None:  # not padded: an encoder would hear silence too
+                alike = (list(rows) for _, rows in groupby(chosen, key=lambda row: len(inputs[row])))
+                return torch.cat([backbone(listener([inputs[row] for row in rows]).to(device)).float() for rows in alike])
             if tokenizer is None:
                 return self.encode(backbone, inputs[chosen].to(device).to(memory_format=torch.channels_last))
             tokens = padded([ids[row] for row in chosen], tokenizer.pad)
@@ -225,8 +274,8 @@ class EncoderPreparation:
             return self.encode(backbone, tokens.to(device), mask.to(device))
 
         features = torch.empty(len(inputs), size)
-        for start in range(0, len(order), AT_ONCE):
-            chosen = order[start : start + AT_ONCE]
+        for start in range(0, len(order), at_once):
+            chosen = order[start : start + at_once]
             with torch.autocast(device.type, torch.bfloat16, enabled=self.in_bf16):
                 features[chosen] = run(chosen).cpu()
             self.progress(before + start + len(chosen), total)
@@ -266,8 +315,11 @@ class EncoderPreparation:
                     f"encoder {self.encoder!r} is not the one that this model was trained with: its files have changed. "
                     "Restore the former files and give their folder with --encoder-path, or train again."
                 )
-            backbone = load_frozen(folder, self.takes)
-            size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder)
+            backbone, heard = load_frozen(folder, self.takes), None
+            if isinstance(self.reading, SoundReading):
+                self._listener = load_listener(folder)
+                heard = self._listener([torch.zeros(self.reading.rate)])
+            size = feature_size(backbone, getattr(self.reading, "side", 0), self.encoder, heard)
             self._loaded = backbone, load_tokenizer(folder) if self.takes == "text" else None, size
         backbone = self._loaded[0].to(self.device)
         if self.takes == "image":
@@ -306,6 +358,21 @@ def fit_text_encoder(
     return found
 
 
+def fit_sound_encoder(encoder: str, paths: Sequence[Path], names: Sequence[str], *options: Any) -> Prepared:
+    """Give the preparation of recordings by a frozen encoder, and the features of all recordings that can be read.
+
+    Args:
+        names: of the recordings in findings.
+        options: `progress`, `device` and `half`, as for images.
+    """
+    headers, seconds = look_at(paths)
+    found = EncoderPreparation.find(encoder, "sound", seconds=seconds)
+    assert isinstance(found.reading, SoundReading)
+    made = _fit_to_files(found, paths, names, *options)
+    lengths = about_lengths(headers, names, found.reading.rate, found.reading.length) if headers else []
+    return made._replace(findings=[*made.findings, *lengths])
+
+
 def fit_image_encoder(
     encoder: str,
     paths: Sequence[Picture],
@@ -321,7 +388,18 @@ def fit_image_encoder(
         names: of the images in findings; None: their paths.
         half: multiply in bf16 where the device has units for it.
     """
-    found = EncoderPreparation.find(encoder, "image")
+    return _fit_to_files(EncoderPreparation.find(encoder, "image"), paths, names, progress, device, half)
+
+
+def _fit_to_files(
+    found: EncoderPreparation,
+    paths: Sequence[Picture],
+    names: Sequence[str] | None,
+    progress: Progress | None,
+    device: str,
+    half: bool,
+) -> Prepared:
+    """Read all files, and choose the directions of their features."""
     found.progress, found.device, found.half = progress or _silent, choose_device(device), half
     if len(paths) > 2 * FITTED:
         found.fit_to_some(paths)

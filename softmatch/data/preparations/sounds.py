@@ -109,22 +109,18 @@ class SoundPreparation:
 
     def __call__(self, inputs: Inputs) -> Tensor:
         """Make float32 (n, bands, moments), from 0 for silence to 1 for the loudest of each recording."""
-        return self._made(_paths(inputs), None, {})[0]
+        return self._made(sound_paths(inputs), None, {})[0]
 
     def read(self, inputs: Inputs, names: Sequence[str], progress: Progress | None = None) -> Prepared:
         """Make items of all recordings that can be read, and report the others."""
         failed = dict[int, UnreadableFile]()
-        paths = _paths(inputs)
+        paths = sound_paths(inputs)
         cut = list[int]()
         items, contents = self._made(paths, progress, failed, cut)
         kept = [position for position in range(len(paths)) if position not in failed]
         quiet = (items.flatten(1).amax(1) == 0).tolist() if len(items) else []
-        silent = [repr(names[position]) for position, one in zip(kept, quiet, strict=True) if one]
-        findings = unreadable(failed, names, "recordings")
-        findings += about("warning", "there are recordings without a sound", silent, "Remove them if that is a mistake.")
-        loud = [repr(names[position]) for position in cut]
-        findings += about("note", "there are recordings cut off at full volume (clipping)", loud, "They may sound odd.")
-        return Prepared(self, items, kept, findings, contents)
+        silent = [position for position, one in zip(kept, quiet, strict=True) if one]
+        return Prepared(self, items, kept, about_sounds(failed, silent, cut, names), contents)
 
     def _made(
         self, paths: Sequence[Path], progress: Progress | None, failed: dict[int, UnreadableFile], cut: list[int] | None = None
@@ -186,19 +182,24 @@ def fit_sounds(
 ) -> Prepared:
     """Choose rate and length by looking at all headers, and read everything that can be read."""
     names = [printable(path) for path in paths] if names is None else names
-    looked = dict(enumerate(by_threads(read_header, paths)))
-    headers = {position: header for position, header in looked.items() if isinstance(header, Header)}
+    headers, seconds = look_at(paths)
     if not headers:
         return SoundPreparation.for_length(FASTEST, 1.0).read(paths, names, progress)
-    durations = sorted(header.seconds for header in headers.values())
-    usual = durations[math.ceil(USUAL * len(durations)) - 1]
     common = Counter(header.rate for header in headers.values()).most_common(1)[0][0]
-    made = SoundPreparation.for_length(common // math.ceil(common / FASTEST), min(usual, LONGEST))
+    made = SoundPreparation.for_length(common // math.ceil(common / FASTEST), seconds)
     needed = 4 * math.prod(made.shape) * len(headers)
     if needed > limit:
         raise InputError(f"{len(headers):,} spectrograms would take {needed / 1e9:.1f} GB of memory. Give fewer recordings.")
     read = made.read(paths, names, progress)
-    return read._replace(findings=[*read.findings, *_about_lengths(headers, names, made)])
+    return read._replace(findings=[*read.findings, *about_lengths(headers, names, made.rate, made.length)])
+
+
+def look_at(paths: Sequence[Path]) -> tuple[dict[int, Header], float]:
+    """Read the headers of all recordings that can be read, by position; also how many seconds to use of each."""
+    looked = dict(enumerate(by_threads(read_header, paths)))
+    headers = {position: header for position, header in looked.items() if isinstance(header, Header)}
+    durations = sorted(header.seconds for header in headers.values()) or [1.0]
+    return headers, min(durations[math.ceil(USUAL * len(durations)) - 1], LONGEST)
 
 
 def read_header(path: Path) -> Header:
@@ -210,6 +211,16 @@ def read_header(path: Path) -> Header:
 def load_wave(path: Path, rate: int, length: int) -> npt.NDArray[np.float32]:
     """Read the middle `length` samples at this rate, the mean of all channels, with silence around what is shorter."""
     return _fitted(*_read_wave(path, rate, length), rate, length)
+
+
+def hear(path: Path, rate: int, length: int) -> tuple[Tensor, bytes, bool]:
+    """Read the middle of a recording at this rate, `length` samples at most, its digest, and whether it is cut off.
+
+    One of less than a tenth of a second gets silence around it: encoders cannot hear less.
+    """
+    wave, own = _read_wave(path, rate, length)
+    most = min(length, math.ceil(len(wave) * rate / own))
+    return torch.from_numpy(_fitted(wave, own, rate, max(most, rate // 10))), content_digest(path), _is_clipped(wave)
 
 
 def _read_wave(path: Path, rate: int, length: int) -> tuple[npt.NDArray[np.float32], int]:
@@ -299,8 +310,19 @@ def _library() -> Any:
     return soundfile
 
 
-def _about_lengths(headers: Mapping[int, Header], names: Sequence[str], made: SoundPreparation) -> list[Finding]:
-    used, found = made.length / made.rate, list[Finding]()
+def about_sounds(
+    failed: Mapping[int, UnreadableFile], silent: Sequence[int], cut: Sequence[int], names: Sequence[str]
+) -> list[Finding]:
+    """Report recordings at these positions that cannot be read, are silent, or are cut off."""
+    found = unreadable(failed, names, "recordings")
+    quiet, loud = ([repr(names[position]) for position in each] for each in (silent, cut))
+    found += about("warning", "there are recordings without a sound", quiet, "Remove them if that is a mistake.")
+    return found + about("note", "there are recordings cut off at full volume (clipping)", loud, "They may sound odd.")
+
+
+def about_lengths(headers: Mapping[int, Header], names: Sequence[str], rate: int, length: int) -> list[Finding]:
+    """Report lengths and sampling rates that may be a mistake, where `length` samples at this rate are used."""
+    used, found = length / rate, list[Finding]()
     longer = {position: header.seconds for position, header in headers.items() if header.seconds > used + HOP}
     if longer:
         text = f"{len(longer):,} of {len(names):,} recordings are longer than {used:.2g} s, of which the middle is used"
@@ -309,16 +331,16 @@ def _about_lengths(headers: Mapping[int, Header], names: Sequence[str], made: So
     found += about("warning", "there are recordings far longer than the others", odd, "Only their middle is used.")
     rates = Counter(header.rate for header in headers.values())
     if len(rates) > 1:
-        kinds = ", ".join(f"{rate:,} Hz ({count:,})" for rate, count in rates.most_common(5))
-        text = f"the recordings have different sampling rates: {kinds}. All are brought to {made.rate:,} Hz."
-        lower = any(rate < made.rate for rate in rates)
+        kinds = ", ".join(f"{own:,} Hz ({count:,})" for own, count in rates.most_common(5))
+        text = f"the recordings have different sampling rates: {kinds}. All are brought to {rate:,} Hz."
+        lower = any(own < rate for own in rates)
         advice = " A model could learn the rate instead of the sound, if it differs between classes." if lower else ""
         found.append(Finding("warning" if lower else "note", text + advice))
     short = [repr(names[position]) for position, header in headers.items() if header.seconds < WINDOW]
     return found + about("warning", f"there are recordings of less than {WINDOW} s", short, "There is hardly anything to hear.")
 
 
-def _paths(inputs: Inputs) -> Sequence[Path]:
+def sound_paths(inputs: Inputs) -> Sequence[Path]:
     if isinstance(inputs, (Mapping, np.ndarray)) or any(not isinstance(each, Path) for each in inputs):
         raise InputError("a model of recordings takes sound files; these inputs are something else.")
     return inputs  # type: ignore[return-value]  # just checked
