@@ -68,6 +68,6 @@ def test_light_modules_load_no_torch(modules: str) -> None:
 
 def test_the_house_stays_small() -> None:
     """The sizes that CONTRIBUTING names. Raise them with a reason."""
-    assert house.lines("softmatch") <= 42_000
-    assert len(house.modules()) <= 240
-    assert house.lines("tests") <= 39_800
+    assert house.lines("softmatch") <= 42_400
+    assert len(house.modules()) <= 244
+    assert house.lines("tests") <= 40_200
