@@ -8,7 +8,7 @@ from typing import Any
 
 from softmatch.data.readers.columns import LABEL_NAMES, choice
 from softmatch.data.readers.labels import clean_labels
-from softmatch.data.readers.typed_tables import Parquet
+from softmatch.data.readers.table_source import Parquet
 from softmatch.data.shards.remote import File, expand, find, is_remote, on_disk
 from softmatch.errors import InputError, nearest
 from softmatch.files.atomic import replacing_file
