@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from softmatch import alignments, averages, methods, metrics, targets, thresholds, views, weightings
-    from softmatch.alignments import Alignment, NoAlignment
+    from softmatch.alignments import Alignment, EstimatedAlignment, NoAlignment
     from softmatch.averages import RunningAverage, momentum_for
     from softmatch.classifier import Classifier
     from softmatch.data.pairs import PairBatch, PairLoader
@@ -49,7 +49,7 @@ logging.getLogger("softmatch").addHandler(logging.NullHandler())  # silent, unle
 __all__ = ["Constant", "Gaussian", "Laplacian", "Linear", "Quadratic", "RampUp", "Threshold", "TruncatedGaussian"]
 __all__ += ["TruncatedLaplacian", "Weighting", "weight_curve"]
 __all__ += ["CurriculumThreshold", "LossThreshold", "RelativeThreshold", "SelfAdaptiveThreshold"]
-__all__ += ["Alignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"]
+__all__ += ["Alignment", "EstimatedAlignment", "NoAlignment", "RunningAverage", "Seen", "momentum_for"]
 __all__ += ["METHODS", "Match", "Method", "Problem", "Supervised", "build"]
 __all__ += ["PseudoLabelMeter", "PseudoLabels", "class_quality", "quality", "quantity"]
 __all__ += ["Classifier", "InputError", "LearningCurve", "Listener", "Model", "Result", "SoftmatchError", "TrackedRun"]
@@ -69,7 +69,7 @@ __all__ += [
 __all__ += ["alignments", "averages", "methods", "metrics", "targets", "thresholds", "views", "weightings"]
 
 _HOMES = {
-    "alignments": "Alignment NoAlignment",
+    "alignments": "Alignment EstimatedAlignment NoAlignment",
     "averages": "RunningAverage momentum_for",
     "classifier": "Classifier",
     "data.pairs": "PairBatch PairLoader",

@@ -5,6 +5,7 @@ import logging
 import re
 import tarfile
 import threading
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -72,6 +73,8 @@ def s3_server(bucket: str, folder: Path) -> Iterator[str]:
         for path in folder.iterdir():
             files.put_file(str(path), f"{bucket}/{path.name}")
         yield f"s3://{bucket}"
+        reset = urllib.request.Request(f"http://{host}:{port}/moto-api/reset", method="POST")
+        urllib.request.urlopen(reset).close()  # the servers of a process share their buckets
     server.stop()
 
 

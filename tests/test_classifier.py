@@ -308,7 +308,7 @@ def test_settings_reach_the_run_and_verbose_says_how_it_goes(capsys: pytest.Capt
         ({"network": "wrn-28-2"}, "is for images"),
         ({"device": "toaster"}, "device 'toaster' cannot be used"),
         ({"views": {"flip": True}}, "views: "),
-        ({"encoder": "bert"}, "encoder is for texts and images"),
+        ({"encoder": "bert"}, "encoder is for texts, images and recordings"),
     ],
     ids=str,
 )

@@ -7,10 +7,17 @@ import torch
 from torch import nn
 
 from softmatch import alignments
-from softmatch.alignments import Alignment, NoAlignment
+from softmatch.alignments import Alignment, EstimatedAlignment, NoAlignment
 from tests.contracts.examples import BATCHES, CLASSES, Logits, logits, taught
 
 Case = Callable[[], Alignment | NoAlignment]
+
+
+def _surveyed() -> EstimatedAlignment:
+    alignment = EstimatedAlignment(CLASSES, [1, 1, 2, 1], 0.8)
+    alignment.survey(torch.eye(CLASSES)[[0, 0, 1]])
+    return alignment
+
 
 CASES: dict[str, Case] = {
     "none": NoAlignment,
@@ -21,6 +28,8 @@ CASES: dict[str, Case] = {
     "prior": lambda: Alignment(CLASSES, [0.4, 0.3, 0.2, 0.1], 0.8),
     "predictions": lambda: Alignment(CLASSES, "predictions", 0.8),
     "labels": lambda: Alignment(CLASSES, "labels", 0.8),
+    "estimated": lambda: EstimatedAlignment(CLASSES, [1, 1, 2, 1], 0.8),
+    "estimated-surveyed": _surveyed,
     "queue": lambda: Alignment(CLASSES, queue=3),
     "queue-predictions": lambda: Alignment(CLASSES, "predictions", 0.8, queue=3),
 }

@@ -175,7 +175,7 @@ def test_images_that_stay_in_files_are_read_and_their_leaks_found(tmp_path: Path
 @pytest.mark.parametrize(
     ("source", "reading", "message"),
     [
-        (blobs, Reading(encoder="somewhere"), "texts and images"),
+        (blobs, Reading(encoder="somewhere"), "texts, images and recordings"),
         (blobs, Reading(image_size=32), "image files"),
         (texts, Reading(tune="all"), "--encoder"),
         (pictures, Reading(Columns(text="x")), "tables"),

@@ -41,7 +41,7 @@ def test_failures_are_tried_again_and_reported_and_nothing_is_made_twice(store: 
     assert outcomes[0].message.startswith("ended with code 1.\n")
     assert outcomes[0].message.endswith("RuntimeError: no such luck")
     assert outcomes[1].message.startswith(
-        "ended with code 2.\nsoftmatch: method 'softmatch' has no option 'sigma'. Known: align, class_prior, estimation, k, "
+        "ended with code 2.\nsoftmatch: method 'softmatch' has no option 'sigma'. Known: align, alone, class_counts, "
     )
     assert outcomes[2].message == outcomes[3].message == ""
     assert re.search(r"resuming after step [23] of 6", store.log(flaky).read_text())

@@ -28,7 +28,7 @@ def chrome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_pictures(tmp_path_factory.mktemp("page") / "pictures")
+    return make_pictures(tmp_path_factory.mktemp("page") / "pictures", 90)
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
         "document.querySelector('.lead[role=status]').textContent",
         lambda said: said.startswith("The predictions are ready"),
     )
-    assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 61
+    assert len(next((project / "predictions").iterdir()).read_text().splitlines()) == 91
     until(chrome, "document.querySelector('.lead a') !== null")
     fetched = chrome.run("fetch(document.querySelector('.lead a').href).then((answer) => answer.text())")
     assert len(fetched.splitlines()) == 61

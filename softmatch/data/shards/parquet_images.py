@@ -3,6 +3,7 @@
 import io
 import tarfile
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,12 @@ def holds_images(pattern: str) -> bool:
         return False
     if not is_remote(pattern) and not any(sign in pattern for sign in "*?{") and not expand_home(pattern).is_file():
         return False
-    return _image_column(Parquet(on_disk(find(expand(pattern)[0])))) is not None
+    return _has_images(find(expand(pattern)[0]))
+
+
+@lru_cache
+def _has_images(shard: File) -> bool:
+    return _image_column(Parquet(on_disk(shard))) is not None
 
 
 def label_column(shard: File, given: str | None) -> str:

@@ -98,11 +98,12 @@ const back = async (how, after) => {
 
 /* ---- Group ---- */
 
-const passed = []; // these five are kept when another screen is opened
+const passed = []; // these are kept when another screen is opened
 const unticked = new Map(); // ids by cluster, also kept while another group is looked at, and by undo
 const done = []; // groups that were labelled
 let group = null;
 let label = null;
+let turns = 0;
 
 export function groupScreen(main) {
   const said = make("p", { class: "lead" });
@@ -131,6 +132,7 @@ export function groupScreen(main) {
   const name = async () => { const given = group && await askName(); if (given) pick(given); };
   async function next(pass, again = null) {
     if (pass && group) passed.push(group.cluster);
+    const turn = ++turns;
     const ask = () => read("group", { passed: passed.slice(-150).join(","), ...(again ? { again: again.cluster } : {}) });
     let found = await ask();
     if (!found.group && passed.length) { // all have been looked at: begin again with those that are left
@@ -138,8 +140,9 @@ export function groupScreen(main) {
       unticked.clear();
       found = await ask();
     }
+    if (turn !== turns) return; // a later question, such as that of an undo, has overtaken this one
     group = found.group;
-    if (!again || group?.cluster !== again.cluster) label = group?.prediction ?? null;
+    label = again && group?.cluster === again.cluster ? again.label ?? label : group?.prediction ?? null;
     await grid.reload();
     if (!group) said.textContent = found.ready ? "No group of similar samples is left." : "Similar samples are still being found. Label single samples meanwhile.";
     render();
@@ -159,7 +162,6 @@ export function groupScreen(main) {
     if (last) {
       if (passed.includes(last.cluster)) passed.splice(passed.lastIndexOf(last.cluster), 1);
       unticked.set(last.cluster, last.out);
-      ({ label } = last);
     }
     return next(false, last ?? group);
   }
