@@ -218,7 +218,8 @@ def main() -> int:
     away = {name: max(float((found[name][key] - value).abs().max()) for key, value in found["one"].items()) for name in RUNS}
     same = all(torch.equal(found["two"][key], value) for key, value in found["ray"].items())
     size = sum(path.stat().st_size for path in (folder / "shards").iterdir())
-    print("# A million images from S3, two workers of Ray, one killed\n\n`python benchmarks/million.py FOLDER`\n")
+    print("# A million images from S3, two workers of Ray, one killed\n")
+    print(f"`python benchmarks/million.py FOLDER --shards {options.shards} --batch {options.batch}`\n")
     print(
         f"{total:,} PNG images of 3×{SIDE}×{SIDE} ({CLASSES} classes, {LABELLED * options.shards:,} of them with a label) in "
         f"{options.shards} tar shards, {size / 1e9:.2f} GB, from moto's S3 server on this machine, into a cache of {CACHE_GB} "
