@@ -17,9 +17,9 @@ def _deterministic() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
-    """One Ray cluster of two CPUs for all tests that need one: it takes many seconds to start."""
+    """One Ray cluster of two CPUs for all tests of a module: it takes seconds to start, and one that lived long may not end."""
     import ray
 
     with pytest.MonkeyPatch.context() as patch:

@@ -287,10 +287,10 @@ class _Workers:
         """The views of the next part."""
         try:
             part: Made = next(self._running[1])
-        except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+        except (RuntimeError, ConnectionError, EOFError) as error:  # the latter: it ended while it handed a part over
+            if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
                 raise
-            ended = str(error).splitlines()[0].rstrip(".")
+            ended = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
         else:
             if isinstance(part, str):
                 raise InputError(part)
