@@ -14,7 +14,7 @@ from tests.labeling.conftest import KINDS, make_pictures
 from tests.report.chrome import Chrome
 
 TINY = [
-    *("--steps", "40", "--evaluate-every", "4", "--folds", "2", "--network", "mlp"),
+    *("--steps", "400", "--evaluate-every", "10", "--folds", "2", "--network", "mlp"),
     *("--labeled-batch", "8", "--unlabeled-batch", "16", "--threads", "1"),
 ]
 
@@ -143,6 +143,19 @@ def test_thirty_labels_by_keyboard_undo_reload_and_a_kill(
     again.kill()
 
 
+def watch(chrome: Chrome) -> None:
+    """See a training move, and its live errors with their interval and number of samples."""
+    lengths, notes = set[float](), set[str]()
+    deadline = time.monotonic() + 240
+    wanted = {f"so far, on 15 samples of fold {fold} of 2" for fold in (1, 2)}
+    while len(lengths) < 3 or not notes & wanted or not any(note.startswith("95 % interval ") for note in notes):
+        lengths.add(chrome.run("(p => p.hidden ? 0 : p.value)(document.querySelector('progress'))"))
+        notes |= set(chrome.run("[...document.querySelectorAll('.tiles dd.note')].map(note => note.textContent)"))
+        assert not chrome.run("document.querySelector('.lead').textContent").startswith("Finished"), f"{lengths}; {notes}"
+        assert time.monotonic() < deadline, f"{lengths}; {notes}; {chrome.run('document.body.innerText')}"
+        time.sleep(0.05)
+
+
 def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, source: Path, project: Path) -> None:
     server = start(servers, source, project)
     enter(chrome, server)
@@ -151,6 +164,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     chrome.run("document.querySelector('button.main').focus()")
     chrome.press("Enter")
     until(chrome, "document.querySelector('.lead').textContent", lambda said: said.startswith("Running · 30 labels"))
+    watch(chrome)
 
     chrome.run("location.hash = 'group'")
     until(chrome, "document.querySelectorAll('.cell').length > 3")
@@ -204,16 +218,7 @@ def test_group_review_and_a_training(chrome: Chrome, servers: LabelServers, sour
     )
 
     chrome.run("location.hash = 'training'")
-    lengths, notes = set(), set()
-    deadline = time.monotonic() + 240
-    while not chrome.run("document.querySelector('.lead').textContent").startswith("Finished"):
-        lengths.add(chrome.run("(p => p.hidden ? 0 : p.value)(document.querySelector('progress'))"))
-        notes |= set(chrome.run("[...document.querySelectorAll('.tiles dd.note')].map(note => note.textContent)"))
-        assert time.monotonic() < deadline, chrome.run("document.body.innerText")
-        time.sleep(0.2)
-    assert len(lengths) > 2, "the training was not seen to move"
-    assert any(note.startswith("95 % interval ") for note in notes), "live errors have no interval"
-    assert notes & {f"so far, on 15 samples of fold {fold} of 2" for fold in (1, 2)}, notes
+    until(chrome, "document.querySelector('.lead').textContent", lambda said: said.startswith("Finished"), 240)
     until(chrome, "document.querySelectorAll('.chart canvas').length", lambda number: number == 3)
     assert "errors on" in chrome.run("document.querySelector('.verdict').textContent")
     assert " to " in chrome.run("document.querySelectorAll('.tiles dd.note')[0].textContent")
