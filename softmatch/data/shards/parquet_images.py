@@ -106,7 +106,7 @@ def _image_column(table: Parquet) -> str | None:
 
 
 def _about(table: Parquet, column: str) -> Mapping[str, Any]:
-    """What the library `datasets` has noted about a column in the file."""
+    """Find what the library `datasets` has noted about a column in the file."""
     noted = (table.file.schema_arrow.metadata or {}).get(b"huggingface", b"{}")
     found: Any = parse_json(noted.decode("utf-8", "replace"), f"{table.path}, the note of its columns")
     for name in ("info", "features", column):
